@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 import click
 
 from allocator.cli.options import database_options, fleet_options, only_one, open_database
-from allocator.cli.output import REFUSED, confirm, show, table, yes_option
+from allocator.cli.output import REFUSED, confirm, show, yes_option
 from allocator.database.address import address_of
 from allocator.database.schema import guard as triggers
 from allocator.database.schema import inspection
@@ -77,18 +77,6 @@ def downgrade(revision: str, sure: bool, url: str) -> None:
 
 
 @db.command()
-@database_options
-def history(url: str) -> None:
-    """Print the revisions of the tables, newest first."""
-    with open_database(url) as database:
-        now = database.run(lambda connection, _: inspection.current(connection))
-    newest_first = list(migrations.titles().items())[::-1]
-    found = [{"revision": name, "current": name == now, "title": title} for name, title in newest_first]
-    rows = [(name, "current" if name == now else "", title) for name, title in newest_first]
-    show(found, table([("revision", "", "title"), *rows]))
-
-
-@db.command()
 @fleet_options
 def restored(urls: tuple[str, ...]) -> None:
     """Skip ids after you restored an older copy of the database.
@@ -115,25 +103,22 @@ def print_statements(url: str, as_sql: bool, since: str | None) -> None:
 
 @db.command()
 @database_options
-def current(url: str) -> None:
-    """Print the revision of the tables."""
+def check(url: str) -> None:
+    """Print the revision of the tables, and problems.
+
+    The exit code is 1 if there is a problem.
+    """
     with open_database(url) as database:
         revision = database.run(lambda connection, _: inspection.current(connection))
-    newest = " (the newest)" if revision == inspection.HEAD else f"; the newest is {inspection.HEAD}"
-    show({"revision": revision, "newest": inspection.HEAD}, f"{revision or 'none'}{newest}")
-
-
-@db.command()
-@database_options
-def check(url: str) -> None:
-    """Check the tables; exit code 1 if they have a problem."""
-    with open_database(url) as database:
         found, blind = database.run(inspection.problems, database.address.shown), None
         with suppress(AllocatorError):  # the server run of a standby cannot be read
             blind = database.run(servers.fetch_blind)
-        lines = found or [f"{database.address.shown}: the tables are correct"]
+        newest = "the newest" if revision == inspection.HEAD else f"the newest is {inspection.HEAD}"
+        state = f"{database.address.shown} is at revision {revision or 'none'} ({newest})"
+        lines = found or ["the tables are correct"]
         guard = f"{blind.found}; {blind.mend}" if blind else ""
-        show({"problems": found, **({"guard": guard} if guard else {})}, "\n".join([*lines, *filter(None, [guard])]))
+        values = {"revision": revision, "newest": inspection.HEAD, "problems": found}
+        show(values | ({"guard": guard} if guard else {}), "\n".join([state, *lines, *filter(None, [guard])]))
     if found:
         sys.exit(REFUSED)
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 import click
 
-from allocator.cli.default_file import mark_opened
 from allocator.cli.doctor_columns import show_columns
 from allocator.cli.options import TIMEOUT, fleet_options, open_database
 from allocator.cli.output import REFUSED, show
@@ -54,7 +53,6 @@ def doctor(role: str | None, columns: bool, schema: str | None, since: str | Non
         return
     if schema or since:
         raise click.UsageError("--schema and --since are for --columns")
-    mark_opened()
     found = examine(list(urls), timeout=TIMEOUT)
     show({"findings": [finding_to_json(one) for one in found]}, "\n\n".join(map(text_of, found)) or "no findings")
     if not is_healthy(found):

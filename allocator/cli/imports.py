@@ -8,7 +8,6 @@ from contextlib import ExitStack
 
 import click
 
-from allocator.cli.default_file import DEFAULT_URL
 from allocator.cli.options import fleet_options, open_allocator, open_database
 from allocator.cli.output import REFUSED, show, wants_json
 from allocator.cli.tags import first_id
@@ -80,8 +79,6 @@ def tinyid(sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
 
 
 def take_over(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
-    if urls == (DEFAULT_URL,):
-        raise click.UsageError("name the database to import into, with --url or ALLOCATOR_DATABASE_URL")
     outcomes: list[Imported | Refusal] = []
     try:
         with ExitStack() as stack:

@@ -6,12 +6,11 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from typing import Any, NoReturn
 
 import click
 
-from allocator.cli.default_file import take_notes
 from allocator.errors import AllocatorError, InvalidSetting
 
 REFUSED = 1
@@ -54,20 +53,12 @@ def table(rows: Sequence[Sequence[str]], numbers: Container[int] = ()) -> str:
     return "\n".join("  ".join(aligned(*pair) for pair in enumerate(row)).rstrip() for row in rows)
 
 
-def refuse(error: AllocatorError, as_json: bool, notes: Sequence[str] = (), code: int = REFUSED) -> NoReturn:
+def refuse(error: AllocatorError, as_json: bool, code: int = REFUSED) -> NoReturn:
     if as_json:
-        fields: dict[str, object] = {"error": type(error).__name__, "message": str(error)}
-        click.echo(json.dumps(fields | ({"notes": notes} if notes else {})), err=True)
+        click.echo(json.dumps({"error": type(error).__name__, "message": str(error)}), err=True)
     else:
         click.echo(f"error: {error}", err=True)
-        print_notes(notes)
     sys.exit(code)
-
-
-def print_notes(notes: Iterable[str]) -> None:
-    """Print notes on stderr."""
-    for note in notes:
-        click.echo(json.dumps({"note": note}) if wants_json() else f"note: {note}", err=True)
 
 
 class Command(click.Command):
@@ -80,9 +71,7 @@ class Command(click.Command):
         try:
             return super().invoke(context)
         except AllocatorError as error:
-            refuse(error, wants_json(), take_notes(context, os.environ), self.exit_code(error))
-        finally:
-            print_notes(take_notes(context, os.environ))
+            refuse(error, wants_json(), self.exit_code(error))
 
     def main(self, *args: Any, **options: Any) -> Any:
         try:

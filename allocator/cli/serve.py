@@ -12,8 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from allocator.cli.default_file import URL_VARIABLE, mark_opened, take_notes
-from allocator.cli.options import TOKEN_VARIABLE, fleet_options, option, shard_hosts
+from allocator.cli.options import TOKEN_VARIABLE, URL_VARIABLE, fleet_options, option, shard_hosts
 from allocator.cli.public import KEY_VARIABLE
 from allocator.database.connection import GUARD_RESTARTS
 from allocator.errors import InvalidSetting
@@ -144,11 +143,8 @@ def serve(
     settings |= {"certificate": file(certificate), "key": file(key), "console": not no_console}
     settings["shard_hosts"] = shard_hosts()
     settings["logs"] = logs or ("text" if sys.stderr.isatty() else "json")
-    mark_opened()
-    notes = take_notes(click.get_current_context(), os.environ, creates=True)
-    if unknown := unknown_variables(os.environ):
-        notes.append(f"these environment variables are unknown and ignored: {', '.join(unknown)}")
-    run(ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings), notes)
+    given = ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings)
+    run(given, unknown_variables(os.environ))
 
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:

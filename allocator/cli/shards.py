@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import click
 
-from allocator.cli.default_file import mark_opened
 from allocator.cli.options import TIMEOUT, fleet_options, open_database, option, shard_hosts
 from allocator.cli.output import show, table
 from allocator.database.store import Database
@@ -40,7 +39,6 @@ def shards() -> None:
 
 @contextmanager
 def growing(urls: tuple[str, ...], without: tuple[str, ...] = ()) -> Iterator[Growth]:
-    mark_opened()
     growth = Growth([Database(url, TIMEOUT, shard_hosts=shard_hosts()) for url in urls])
     growth.leave_out([Database(url, TIMEOUT) for url in without])
     try:

@@ -43,17 +43,17 @@ KEEP_ALIVE = 75
 """Seconds. Longer than common load balancers keep a connection, so that they close it and not we."""
 
 
-def serve(given: ServeSettings, notes: Sequence[str] = ()) -> None:
+def serve(given: ServeSettings, unknown: Sequence[str] = ()) -> None:
     """Serve until SIGTERM or SIGINT, then finish the running requests and accept no more.
 
-    notes: logged first.
+    unknown: names of environment variables that look like ours.
     """
     if any(addresses(url) for url in given.urls):
         raise InvalidSetting("--url must be a database; a service cannot run in front of another service")
     check_installed()
     dictConfig(config_of(given.logs))
-    for note in notes:
-        log.warning("%s", note)
+    if unknown:
+        log.warning("these environment variables are unknown and ignored: %s", ", ".join(unknown))
     check_access(given)
     allow_many_files()
     with TemporaryDirectory(prefix="allocator-") as folder:

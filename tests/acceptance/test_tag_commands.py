@@ -1,4 +1,4 @@
-"""`allocator tags list|show|delete`, and `allocator db history|downgrade`: what cannot be undone asks first."""
+"""`allocator tags list|show|delete`, and `allocator db downgrade`: what cannot be undone asks first."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_a_downgrade_is_done_only_with_yes(fresh):
 
     done = run("db", "downgrade", "0003", "--yes", url=fresh)
     assert done.stdout.endswith("is at revision 0003\n"), done.output
-    assert json.loads(run("db", "current", "--json", url=fresh).stdout)["revision"] == "0003"
+    assert json.loads(run("db", "check", "--json", url=fresh).stdout)["revision"] == "0003"
     newer = run("db", "downgrade", "0004", "--yes", url=fresh)
     assert (newer.exit_code, "is at revision 0003, and 0004 is not older" in newer.stderr) == (1, True)
     run("db", "upgrade", url=fresh)

@@ -92,14 +92,6 @@ def downgrade(connection: Connection, dialect: Dialect, where: str, timeout: flo
             raise InvalidSetting(str(error)) from error
 
 
-def titles() -> dict[str, str]:
-    """The revisions, oldest first, with their titles."""
-    from alembic.script import ScriptDirectory
-
-    scripts = ScriptDirectory.from_config(alembic_config())
-    return {revision: scripts.get_revision(revision).doc for revision in REVISIONS}
-
-
 def statements(address: Address, since: str | None) -> str:
     """What `upgrade` would do to tables at the revision `since`, or to none, as SQL; the database is not asked."""
     from alembic import command

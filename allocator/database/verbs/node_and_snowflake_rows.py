@@ -31,11 +31,6 @@ def check_new(number: int, known: int) -> int:
     return number
 
 
-def fetch(connection: Connection, dialect: Dialect, number: int) -> Node | None:
-    found = connection.execute(select(node).where(node.c.id == number)).first()
-    return as_node(found) if found else None
-
-
 def fetch_newest(connection: Connection, dialect: Dialect, last: int) -> list[Node]:
     rows = connection.execute(select(node).order_by(node.c.id.desc()).limit(last))
     return [as_node(row) for row in rows]
