@@ -56,7 +56,7 @@ def test_alembic_wants_a_url():
         done = call(sys.executable, "-m", "alembic", *given, "upgrade", "head", url="")
 
         assert done.returncode != 0
-        assert "no database is named; give its URL by `alembic -x url=…` or ALLOCATOR_DATABASE_URL" in done.stderr
+        assert "no database is named; give its URL by `alembic -x url=…` or ALLOCATOR_DATABASE_URL" in done.stdout
 
 
 def test_a_dba_can_have_the_statements():
