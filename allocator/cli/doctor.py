@@ -9,7 +9,7 @@ import click
 
 from allocator.cli.doctor_columns import show_columns
 from allocator.cli.options import TIMEOUT, fleet_options, open_database
-from allocator.cli.output import REFUSED, show
+from allocator.cli.output import REFUSED, pasteable, show
 from allocator.database.schema.grants import Rights, rights_for
 from allocator.doctor import examine, is_healthy
 from allocator.rules.findings import Finding
@@ -96,4 +96,4 @@ def finding_to_json(one: Finding) -> dict[str, str]:
 
 def text_of(one: Finding) -> str:
     where = f" ({one.where})" if one.where else ""
-    return f"{one.severity:<6}  {one.name}{where}\n        {one.found}\n        fix: {one.mend}"
+    return f"{one.severity:<6}  {one.name}{where}\n        {one.found}\n        fix: {pasteable(one.mend)}"

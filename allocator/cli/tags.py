@@ -11,7 +11,7 @@ import click
 
 from allocator.cli.doctor import show_with_findings
 from allocator.cli.options import fleet_options, open_allocator, option, options
-from allocator.cli.output import confirm, show, table, yes_option
+from allocator.cli.output import confirm, pasteable, show, table, yes_option
 from allocator.database.columns import bindings
 from allocator.database.store import Database
 from allocator.errors import AllocatorError, InvalidSetting
@@ -180,7 +180,7 @@ def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
         if last := last_claimed(databases, tag):
             confirm(f"tag {tag!r} has issued ids up to {last}; they repeat if its name is used again", sure)
         bound = delete(databases, tag, last)
-    again = f"; to use the name again: allocator tags create {tag} --start-after {last}" if last else ""
+    again = pasteable(f"; to use the name again: allocator tags create {tag} --start-after {last}") if last else ""
     bindings = f", and its binding to {', '.join(bound)}" if bound else ""
     show({"deleted": tag, "last": str(last), "bound_to": bound}, f"deleted {tag}{bindings}{again}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from support.servers.administrator import execute
 
 from allocator import Allocator
 from allocator.cli import main
+from allocator.cli.options import named_urls
+from allocator.cli.output import pasteable
 from allocator.database.schema.tables import REVISIONS
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
@@ -187,6 +190,25 @@ def test_every_command_wants_the_url_of_its_database(here):
             assert done.exit_code == code, (name, words)
             assert [path.name for path in here.iterdir()] == ["empty"], (name, words)
             assert sentence in " ".join(done.stderr.split()), (name, words, done.stderr)
+
+
+def test_a_command_that_a_message_recommends_has_the_url_that_was_given(here):
+    url = "sqlite:///my ids.db"
+    run("tags", "create", "other", "--url", url)
+    refused = run("next", "order", "--no-create", "--url", url)
+    pasted = refused.stderr.partition("create it with: allocator ")[2]
+
+    assert pasted == "tags create --url 'sqlite+pysqlite:///my ids.db' order\n"
+    assert run(*shlex.split(pasted)).exit_code == 0
+    assert "no token 7; see: allocator tokens list --url " in run("tokens", "revoke", "7", "--url", url).stderr
+    assert run("tokens", "revoke", "7", url=url).stderr.endswith("see: allocator tokens list\n")
+    unreachable = "postgresql+psycopg://user:s3cret@127.0.0.1:1/x"
+    with click.Context(main) as context:
+        named_urls(context, main.params[0], (unreachable, url))
+        assert pasteable("run: allocator db upgrade, then allocator, or allocator inspect 5") == (
+            "run: allocator db upgrade --url postgresql+psycopg://user@127.0.0.1:1/x "
+            "--url 'sqlite+pysqlite:///my ids.db', then allocator, or allocator inspect 5"
+        )
 
 
 def test_an_id_out_of_no_database_wants_none(here):

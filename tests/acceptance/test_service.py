@@ -224,7 +224,7 @@ REFUSED = {
 def test_a_start_that_cannot_be_is_refused_with_one_sentence(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for options, sentence in REFUSED.items():
-        done = CliRunner().invoke(main, ["serve", *options.split()])
+        done = CliRunner().invoke(main, ["serve", *options.split()], env={"ALLOCATOR_DATABASE_URL": "sqlite:///ids.db"})
 
         assert done.exit_code in {1, 2}, options
         assert isinstance(done.exception, SystemExit)

@@ -555,7 +555,7 @@ def test_where_to_must_be_said(tmp_path, monkeypatch):
     done = CliRunner().invoke(main, ["import", "leaf", "--from", "sqlite:///old.db"])
 
     assert done.exit_code == 2
-    assert "name the database to import into" in done.output
+    assert "no database is named; give its URL by --url" in done.output
     assert list(tmp_path.iterdir()) == []
 
 

@@ -303,8 +303,9 @@ def test_without_any_token_it_does_not_start_and_says_how_to_make_one(tmp_path):
 
     assert refused.returncode == 1
     assert f"no token exists in sqlite+pysqlite:///{tmp_path}/ids.db" in refused.stderr
-    assert "with: allocator tokens create NAME; " in refused.stderr
-    assert "with: allocator serve --open" in refused.stderr
+    given = f"--url sqlite+pysqlite:///{tmp_path}/ids.db"
+    assert f"with: allocator tokens create {given} NAME; " in refused.stderr
+    assert f"with: allocator serve {given} --open" in refused.stderr
 
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
@@ -334,11 +335,12 @@ def test_logs_are_text_on_a_terminal_and_json_where_it_is_said(tmp_path, options
 
 
 def test_open_is_for_this_machine_alone(tmp_path):
-    refused = started(tmp_path, "--open", "--host", "0.0.0.0")
+    given = f"--url sqlite+pysqlite:///{tmp_path}/ids.db"
+    refused = started(tmp_path, "--open", "--host", "0.0.0.0", *given.split())
 
     assert refused.returncode == 1
     assert "--open serves this machine only, and cannot listen on 0.0.0.0" in refused.stderr
-    assert "create a token with: allocator tokens create NAME" in refused.stderr
+    assert f"create a token with: allocator tokens create {given} NAME" in refused.stderr
     with Served(f"sqlite:///{tmp_path}/ids.db", is_open=False, ALLOCATOR_OPEN="1") as service:
         first, second = (line["message"] for line in service.lines()[:2])
         assert first == f"serving ids out of sqlite+pysqlite:///{tmp_path}/ids.db"
