@@ -22,7 +22,7 @@ help:  ## print this help
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 run: $(READY)  ## draw ids from SQLite, then start the service
-	@$(BIN)/allocator next order -n 5
+	@$(BIN)/allocator next order -n 5 --url sqlite:///allocator.db
 	@echo "These ids are from ./allocator.db; run it again for the next five. More: $(BIN)/allocator --help"
 	@echo
 	@echo "Starting the service; in another terminal, try:"
@@ -33,7 +33,7 @@ run: $(READY)  ## draw ids from SQLite, then start the service
 	@echo "    curl http://127.0.0.1:$(PORT)/metrics"
 	@echo "and open http://127.0.0.1:$(PORT)/; press Ctrl-C to stop."
 	@echo
-	@$(BIN)/allocator serve --open --port $(PORT) --logs text
+	@$(BIN)/allocator serve --open --port $(PORT) --logs text --url sqlite:///allocator.db
 
 test: $(READY)  ## the quick tests, on every available database, with a retry of what failed
 	PYTHONPATH=tests $(BIN)/python -m tools.second_look --numprocesses $(WORKERS) --dist loadfile --quick --durations=40 $(TESTS)

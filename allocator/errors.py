@@ -18,7 +18,7 @@
     ├── ServerReplaced              a server that may have lost ids answers: repair the tag
     ├── DatabaseUnavailable         retry later; a retry never repeats an id
     │   ├── FleetGrowing            shards are being added, which takes a moment
-    │   └── TooManyRequests         a token exceeded its rate; the message says when to retry
+    │   └── TooManyRequests         nodes and leases of a token, or a proxy: retry later
     ├── NumberConflict              run the whole transaction again
     │   └── NumberBusy              another transaction holds the numbers of the scope
     ├── AccessDenied                the token is unknown, or lacks the right
@@ -119,7 +119,7 @@ class FleetGrowing(DatabaseUnavailable):
 
 
 class TooManyRequests(DatabaseUnavailable):
-    """A token exceeded its rate; retry after `seconds`. No id was drawn."""
+    """A token used its rate of node and worker numbers, or a proxy limits requests; retry after `seconds`."""
 
     def __init__(self, message: str, seconds: float = 1.0) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
 """Connects Alembic to the database, for `alembic` in a checkout and for `allocator db`.
 
-The URL is `alembic -x url=…`, else ALLOCATOR_DATABASE_URL, else sqlite:///allocator.db.
+The URL is `alembic -x url=…`, else ALLOCATOR_DATABASE_URL.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from alembic import context
+from alembic.util import CommandError
 from sqlalchemy import Connection
 
 from allocator.database.address import address_of
@@ -20,8 +21,10 @@ PATIENCE = 600.0
 
 
 def url() -> str:
-    given = context.get_x_argument(as_dictionary=True).get("url")
-    return given or os.environ.get("ALLOCATOR_DATABASE_URL") or "sqlite:///allocator.db"
+    given = context.get_x_argument(as_dictionary=True).get("url", os.environ.get("ALLOCATOR_DATABASE_URL", ""))
+    if not given.strip():
+        raise CommandError("no database is named; give its URL by `alembic -x url=…` or ALLOCATOR_DATABASE_URL")
+    return given
 
 
 def ours(name: str | None, kind: str, parents: object) -> bool:

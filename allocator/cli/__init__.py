@@ -36,7 +36,6 @@ Exit codes: 0 success, 1 error, 2 wrong usage; worker run has its own.
 HOMES = {
     "next": "next:next_ids",
     "inspect": "inspect:inspect_command",
-    "trace": "trace:trace_command",
     "public": "public:public",
     "tags": "tags:tags",
     "numbers": "number_commands:numbers",
@@ -71,7 +70,8 @@ def main() -> None:
 
     \b
     Try it without a server:
-      allocator next order -n 5            five ids, from ./allocator.db
+      export ALLOCATOR_DATABASE_URL=sqlite:///ids.db
+      allocator next order -n 5            five ids
       allocator next --scheme meteor       an id that holds a time and a node
       allocator inspect 5016762319896585   the fields of an id
     With a database server:

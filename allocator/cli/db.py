@@ -70,17 +70,21 @@ def restored(urls: tuple[str, ...]) -> None:
 @db.command()
 @database_options
 def check(url: str) -> None:
-    """Check the tables; exit code 1 if they have a problem."""
+    """Print the revision of the tables, and problems.
+
+    The exit code is 1 if there is a problem.
+    """
     with open_database(url) as database:
+        revision = database.run(lambda connection, _: inspection.current(connection))
         found, blind = database.run(inspection.problems, database.address.shown), None
         with suppress(AllocatorError):  # the server run of a standby cannot be read
             blind = database.run(servers.fetch_blind)
-        revision = database.run(lambda connection, _: inspection.current(connection))
-        at = f" at revision {revision}" if revision else ""
-        lines = found or [f"{database.address.shown}: the tables are correct{at}"]
+        newest = "the newest" if revision == inspection.HEAD else f"the newest is {inspection.HEAD}"
+        state = f"{database.address.shown} is at revision {revision or 'none'} ({newest})"
+        lines = found or ["the tables are correct"]
         guard = f"{blind.found}; {blind.mend}" if blind else ""
-        told = {"revision": revision, "problems": found, **({"guard": guard} if guard else {})}
-        show(told, "\n".join([*lines, *filter(None, [guard])]))
+        values = {"revision": revision, "newest": inspection.HEAD, "problems": found}
+        show(values | ({"guard": guard} if guard else {}), "\n".join([state, *lines, *filter(None, [guard])]))
     if found:
         sys.exit(REFUSED)
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import click
 
-from allocator.cli.default_file import mark_opened
 from allocator.cli.doctor_columns import show_columns
 from allocator.cli.options import TIMEOUT, fleet_options, only_one, open_database
-from allocator.cli.output import REFUSED, show
+from allocator.cli.output import REFUSED, pasteable, show
 from allocator.database.columns.tag_columns import read_alone
 from allocator.database.schema.grants import Rights, rights_for
 from allocator.doctor import examine, is_healthy
@@ -84,7 +83,6 @@ def doctor(
         return
     if schema or since:
         raise click.UsageError("--schema and --since are for --columns")
-    mark_opened()
     report(examine(list(urls), timeout=TIMEOUT))
 
 
@@ -132,4 +130,4 @@ def finding_to_json(one: Finding) -> dict[str, str]:
 
 def text_of(one: Finding) -> str:
     where = f" ({one.where})" if one.where else ""
-    return f"{one.severity:<6}  {one.name}{where}\n        {one.found}\n        fix: {one.mend}"
+    return f"{one.severity:<6}  {one.name}{where}\n        {one.found}\n        fix: {pasteable(one.mend)}"

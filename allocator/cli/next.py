@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import click
 
-from allocator.cli.options import fleet_options, open_allocator, option
+from allocator.cli.options import open_allocator, option, optional_fleet_options, required
 from allocator.cli.output import check_open, show, wants_json
 from allocator.generators.objectid import ObjectId
 from allocator.schemes.shared.argument_checks import check_reserve
@@ -21,7 +21,7 @@ TAGGED = ("segment", "ticket")
 @option("-n", "count", type=int, default=1, help="Number of ids.")
 @option("--scheme", type=click.Choice(SCHEMES), default="segment", help="Scheme of the ids.")
 @click.option("--no-create", is_flag=True, help="Fail if the tag does not exist.")
-@fleet_options
+@optional_fleet_options
 def next_ids(tag: str | None, count: int, scheme: str, no_create: bool, urls: tuple[str, ...]) -> None:
     """Print the next ids of TAG, one per line.
 
@@ -46,7 +46,7 @@ def next_ids(tag: str | None, count: int, scheme: str, no_create: bool, urls: tu
     if scheme == "objectid":
         write(tag, (ObjectId() for _ in range(count)))
         return
-    with open_allocator(urls, creates=not no_create) as ids:
+    with open_allocator(required(urls), creates=not no_create) as ids:
         if tag is not None and scheme == "ticket":
             write(tag, (ids.ticket(tag) for _ in range(count)))
         elif tag is not None:

@@ -8,22 +8,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeVar
 
 import click
 
 from allocator.backend import databases_at
-from allocator.cli.default_file import DEFAULT_URL, URL_VARIABLE, choose, mark_opened
-from allocator.cli.output import json_option
+from allocator.cli.output import GIVEN_URLS, json_option
 from allocator.database.address import address_of
 from allocator.database.store import Database
-from allocator.errors import InvalidDatabase, InvalidSetting
+from allocator.errors import AllocatorError, InvalidDatabase, InvalidSetting
 from allocator.fleet.fleet_backend import Fleet
 from allocator.rules.hosts import Hosts, hosts_from
 from allocator.sync import Allocator
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+URL_VARIABLE = "ALLOCATOR_DATABASE_URL"
 TOKEN_VARIABLE = "ALLOCATOR_TOKEN"  # noqa: S105  # the name of a variable
 HOSTS_VARIABLE = "ALLOCATOR_SHARD_HOSTS"
 HOSTS = "allocator.shard_hosts"
@@ -62,13 +63,36 @@ def from_environment(variable: str) -> str | None:
 
 
 def parse_urls(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    # Something empty is likely a mistake in the deployment: do not fall back to a file in the current folder.
-    if not all(map(str.strip, given)):
+    return required(named_urls(context, parameter, given))
+
+
+def named_urls(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """The URLs of --url, else of the variable. An empty one is a mistake of a script or a deployment."""
+    if not all(url.strip() for url in given):
         raise click.UsageError("--url is empty; give it the URL of a database")
-    variable = from_environment(URL_VARIABLE)
-    if not given and variable is not None and not variable.strip():
-        raise click.UsageError(f"{URL_VARIABLE} is empty; set it to the URL of a database, or unset it")
-    return given or tuple(BETWEEN_URLS.split(variable.strip()) if variable else [choose(context)])
+    if given:
+        context.meta[GIVEN_URLS] = partial(url_options, given)
+    variable = None if given else from_environment(URL_VARIABLE)
+    if variable is not None and not variable.strip():
+        raise click.UsageError(f"{URL_VARIABLE} is empty; set it to the URL of a database")
+    return given or tuple(BETWEEN_URLS.split(variable.strip()) if variable else ())
+
+
+def url_options(urls: tuple[str, ...]) -> list[str]:
+    """The options that name these databases, for a shell and without passwords; none if one is no URL."""
+    try:
+        shown = [url if is_service(url) else address_of(url).shown for url in urls]
+    except AllocatorError:
+        return []
+    return [word for url in shown if "@" not in url or not is_service(url) for word in ("--url", quote(url))]
+
+
+def required(urls: tuple[str, ...]) -> tuple[str, ...]:
+    if not urls:
+        raise click.UsageError(
+            f"no database is named; give its URL by --url or {URL_VARIABLE}, such as --url sqlite:///ids.db"
+        )
+    return urls
 
 
 def parse_url(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str:
@@ -95,7 +119,7 @@ def shard_hosts() -> Hosts:
     return hosts
 
 
-FALLBACKS = f"[env var: {URL_VARIABLE}; default: {DEFAULT_URL}]"
+FALLBACKS = f"[env var: {URL_VARIABLE}]"
 """In the help text only: click's own `envvar` would split the variable at every blank."""
 ONE_URL = f"URL of the database.  {FALLBACKS}"
 URLS = f"URL of the database; once per shard.  {FALLBACKS}"
@@ -112,11 +136,14 @@ hosts_option = click.option(
 
 database_options = options(click.option("--url", multiple=True, callback=parse_url, help=ONE_URL), json_option)
 fleet_options = options(urls_option, hosts_option, json_option)
+optional_fleet_options = options(
+    click.option("--url", "urls", multiple=True, callback=named_urls, help=URLS), hosts_option, json_option
+)
+"""For a command that needs a database for a part of its work: it calls `required`."""
 
 
 def open_allocator(urls: tuple[str, ...], creates: bool = False) -> Allocator:
     """Open the allocator of a command. One that `creates` may make the file of a database, and tags."""
-    mark_opened()
     if not creates:
         require_files(*urls)
     if is_service(urls[0]):
@@ -128,7 +155,6 @@ def open_allocator(urls: tuple[str, ...], creates: bool = False) -> Allocator:
 
 @contextmanager
 def open_database(url: str, timeout: float = TIMEOUT, creates: bool = False) -> Iterator[Database]:
-    mark_opened()
     if not creates:
         require_files(url)
     database = Database(url, timeout, shard_hosts=shard_hosts())
@@ -140,7 +166,6 @@ def open_database(url: str, timeout: float = TIMEOUT, creates: bool = False) -> 
 
 @contextmanager
 def open_fleet(urls: tuple[str, ...], creates: bool = False) -> Iterator[Fleet]:
-    mark_opened()
     if not creates:
         require_files(*urls)
     with databases_at(urls, TIMEOUT, shard_hosts()) as databases:
@@ -153,7 +178,6 @@ def is_service(url: str) -> bool:
 
 def require_files(*urls: str) -> None:
     """Refuse a missing database file: a command that draws no ids creates no file."""
-    mark_opened()
     for url in urls:
         file = None if is_service(url) else address_of(url).file
         if file is not None and not Path(file).exists():

@@ -5,19 +5,22 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import sys
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from typing import Any, NoReturn
 
 import click
 
-from allocator.cli.default_file import take_notes
 from allocator.errors import AllocatorError, InvalidSetting
 
 REFUSED = 1
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 """Errors of an output that is full, broken or closed, which the user can mend; any other is a fault of ours."""
 JSON = "allocator.json"
+GIVEN_URLS = "allocator.given_urls"
+"""A function that returns the --url options of the running command, without passwords; not there for a variable."""
+RECOMMENDED = re.compile(r"\ballocator( [a-z]+){1,2}")
 
 
 def keep_json(context: click.Context, parameter: click.Parameter, given: bool) -> None:
@@ -32,6 +35,23 @@ json_option = click.option(
     expose_value=False,
     help="Print JSON, with ids as strings.",
 )
+
+
+def pasteable(text: str) -> str:
+    """Add --url to the commands that a message recommends, as the user gave it. A variable needs no repeating."""
+    context = click.get_current_context(silent=True)
+    if context is None or GIVEN_URLS not in context.meta or " --url" in text:
+        return text
+    urls, root = context.meta[GIVEN_URLS](), context.find_root().command
+
+    def with_urls(found: re.Match[str]) -> str:
+        command, words, known = root, found[0].split(), 1
+        while isinstance(command, click.Group) and words[known:] and words[known] in command.commands:
+            command, known = command.commands[words[known]], known + 1
+        takes_url = any("--url" in parameter.opts for parameter in command.params)
+        return " ".join([*words[:known], *urls, *words[known:]]) if takes_url else found[0]
+
+    return RECOMMENDED.sub(with_urls, text)
 
 
 def wants_json() -> bool:
@@ -54,20 +74,13 @@ def table(rows: Sequence[Sequence[str]], numbers: Container[int] = ()) -> str:
     return "\n".join("  ".join(aligned(*pair) for pair in enumerate(row)).rstrip() for row in rows)
 
 
-def refuse(error: AllocatorError, as_json: bool, notes: Sequence[str] = (), code: int = REFUSED) -> NoReturn:
+def refuse(error: AllocatorError, as_json: bool, code: int = REFUSED) -> NoReturn:
+    message = pasteable(str(error))
     if as_json:
-        fields: dict[str, object] = {"error": type(error).__name__, "message": str(error)}
-        click.echo(json.dumps(fields | ({"notes": notes} if notes else {})), err=True)
+        click.echo(json.dumps({"error": type(error).__name__, "message": message}), err=True)
     else:
-        click.echo(f"error: {error}", err=True)
-        print_notes(notes)
+        click.echo(f"error: {message}", err=True)
     sys.exit(code)
-
-
-def print_notes(notes: Iterable[str]) -> None:
-    """Print notes on stderr."""
-    for note in notes:
-        click.echo(json.dumps({"note": note}) if wants_json() else f"note: {note}", err=True)
 
 
 class Command(click.Command):
@@ -80,9 +93,7 @@ class Command(click.Command):
         try:
             return super().invoke(context)
         except AllocatorError as error:
-            refuse(error, wants_json(), take_notes(context, os.environ), self.exit_code(error))
-        finally:
-            print_notes(take_notes(context, os.environ))
+            refuse(error, wants_json(), self.exit_code(error))
 
     def main(self, *args: Any, **options: Any) -> Any:
         try:

@@ -8,7 +8,6 @@ import click
 
 from allocator.cli.options import from_environment, option, options
 from allocator.cli.output import json_option, show
-from allocator.errors import InvalidId
 from allocator.public_ids import CHECK, TEXTS, PublicIds, Text
 from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, MAX_ID
 
@@ -49,22 +48,6 @@ def new_key() -> None:
     show({"key": key}, key)
 
 
-@public.command("encode")
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@format_options
-def encode(ids: tuple[str, ...], prefix: str, text: str, check: int, javascript: bool) -> None:
-    """Print the public text of each ID.
-
-    \b
-    Examples:
-        allocator public encode 1 2 3 --prefix ord_
-        allocator public encode 1 --text crockford --json
-    """
-    known = public_ids(prefix, text, check, javascript)
-    texts = [known.encode(number(id_)) for id_ in ids]
-    show({"texts": texts}, "\n".join(texts))
-
-
 @public.command("decode")
 @click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
 @format_options
@@ -80,9 +63,3 @@ def decode(texts: tuple[str, ...], prefix: str, text: str, check: int, javascrip
     known = public_ids(prefix, text, check, javascript)
     ids = [str(known.decode(one)) for one in texts]
     show({"ids": ids}, "\n".join(ids))
-
-
-def number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(MAX_ID))):
-        raise InvalidId(f"an id must be a number from 1 to {MAX_ID}, got {ascii(text)[:60]}")
-    return int(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,17 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from allocator.cli.default_file import mark_opened, take_notes
-from allocator.cli.options import fleet_options, option, shard_hosts
+from allocator.cli.options import TOKEN_VARIABLE, URL_VARIABLE, fleet_options, option, shard_hosts
+from allocator.cli.public import KEY_VARIABLE
+from allocator.database.connection import GUARD_RESTARTS
 from allocator.errors import InvalidSetting
 from allocator.schemes.shared.argument_checks import check_seconds
 from allocator.service.settings import COMPATIBLE, ServeSettings
 
 MAX_WORKERS = 256
+FROM_FILES = (URL_VARIABLE, TOKEN_VARIABLE, KEY_VARIABLE)
+KNOWN = frozenset((GUARD_RESTARTS, *FROM_FILES, *(f"{name}_FILE" for name in FROM_FILES)))
+"""Our variables that are not those of options."""
 
 
 def names(context: click.Context, parameter: click.Parameter, given: str) -> tuple[str, ...]:
@@ -80,6 +85,14 @@ setting = partial(option, show_envvar=True)
     help="Also serve the routes of these servers.",
 )
 @setting(
+    "--compat-token",
+    envvar="ALLOCATOR_COMPAT_TOKEN",
+    default="",
+    show_default=False,
+    metavar="NAME",
+    help="With --compat: the token whose rights clients have that cannot send one.",
+)
+@setting(
     "--open",
     "is_open",
     envvar="ALLOCATOR_OPEN",
@@ -121,6 +134,8 @@ def serve(
     """
     from allocator.service.server import serve as run
 
+    if settings["compat_token"] and not settings["compat"]:
+        raise click.UsageError("--compat-token needs --compat")
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key need each other")
     if not settings["host"]:
@@ -130,9 +145,14 @@ def serve(
     settings |= {"certificate": file(certificate), "key": file(key), "console": not no_console}
     settings["shard_hosts"] = shard_hosts()
     settings["logs"] = logs or ("text" if sys.stderr.isatty() else "json")
-    mark_opened()
-    notes = take_notes(click.get_current_context(), os.environ, creates=True)
-    run(ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings), notes)
+    given = ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings)
+    run(given, unknown_variables(os.environ))
+
+
+def unknown_variables(environment: Iterable[str]) -> list[str]:
+    """The names that look like ours: misspelt, or of another version."""
+    known = KNOWN.union(str(parameter.envvar) for parameter in serve.params)
+    return sorted(name for name in environment if name.startswith("ALLOCATOR_") and name not in known)
 
 
 def check_place(unix: str, certificate: Path | None) -> None:

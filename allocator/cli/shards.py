@@ -7,9 +7,8 @@ from contextlib import contextmanager
 
 import click
 
-from allocator.cli.default_file import mark_opened
 from allocator.cli.options import TIMEOUT, fleet_options, open_database, option, shard_hosts
-from allocator.cli.output import show, table
+from allocator.cli.output import pasteable, show, table
 from allocator.database.store import Database
 from allocator.fleet.discovery import Found, state_of
 from allocator.fleet.grow import Growth
@@ -40,7 +39,6 @@ def shards() -> None:
 
 @contextmanager
 def growing(urls: tuple[str, ...], without: tuple[str, ...] = ()) -> Iterator[Growth]:
-    mark_opened()
     growth = Growth([Database(url, TIMEOUT, shard_hosts=shard_hosts()) for url in urls])
     growth.leave_out([Database(url, TIMEOUT) for url in without])
     try:
@@ -68,7 +66,7 @@ def add_shard(new: str, without: tuple[str, ...], urls: tuple[str, ...]) -> None
         growth.begin()
         target = growth.add(Database(new, TIMEOUT))
     coming = [member.url for member in target.members]
-    show({"shards": coming}, f"{coming[-1]} will be shard {len(coming)}; now run: allocator shards grow")
+    show({"shards": coming}, pasteable(f"{coming[-1]} will be shard {len(coming)}; now run: allocator shards grow"))
 
 
 @shards.command("grow")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from allocator.cli.options import fleet_options, only_one, open_allocator, open_database, option, options
-from allocator.cli.output import confirm, show, table, yes_option
+from allocator.cli.output import confirm, pasteable, show, table, yes_option
 from allocator.database.columns import tag_columns
 from allocator.errors import AllocatorError, InvalidSetting, TagExists
 from allocator.fleet.tag_administration import Tags
@@ -228,7 +228,7 @@ def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
         if last := last_claimed(databases, tag):
             confirm(f"tag {tag!r} has issued ids up to {last}; they repeat if its name is used again", sure)
         delete(databases, tag, last)
-    again = f"; to use the name again: allocator tags create {tag} --start-after {last}" if last else ""
+    again = pasteable(f"; to use the name again: allocator tags create {tag} --start-after {last}") if last else ""
     show({"deleted": tag, "last": str(last)}, f"deleted {tag}{again}")
 
 

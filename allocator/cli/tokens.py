@@ -14,7 +14,7 @@ from allocator.cli.output import check_open, show, table, wants_json
 from allocator.rules.token import DRAW, SCHEMES, VERBS, Token
 from allocator.service.token_administration import Tokens
 
-HEADINGS = ("token", "name", "may", "tags", "schemes", "ids/s", "requests/s", "created", "expires")
+HEADINGS = ("token", "name", "may", "tags", "schemes", "created", "expires")
 
 
 @click.group()
@@ -35,8 +35,6 @@ def open_tokens(urls: tuple[str, ...], creates: bool = False) -> Iterator[Tokens
 )
 @click.option("--tags", multiple=True, help="Permitted tags, such as 'order-*'; repeatable.")
 @click.option("--schemes", multiple=True, type=click.Choice(SCHEMES), help="Permitted schemes; repeatable.")
-@click.option("--ids-rate", type=int, metavar="N", help="Maximum ids per second.")
-@click.option("--requests-rate", type=int, metavar="N", help="Maximum requests per second.")
 @click.option("--days", type=float, help="Days until it expires. Default: never.")
 @fleet_options
 def create(name: str, tags: tuple[str, ...], schemes: tuple[str, ...], urls: tuple[str, ...], **settings: Any) -> None:
@@ -44,8 +42,7 @@ def create(name: str, tags: tuple[str, ...], schemes: tuple[str, ...], urls: tup
 
     The secret is stored nowhere and cannot be shown again. Without --tags and --schemes, the token covers all of them.
 
-    Two tokens of one name may be valid at a time: see `rotate`. The rights of a token named `anonymous` apply to
-    requests without a token; its secret has no use.
+    Two tokens of one name may be valid at a time: see `rotate`.
 
     \b
     Examples:
@@ -81,7 +78,7 @@ def list_tokens(urls: tuple[str, ...]) -> None:
     """Print all tokens that are not revoked."""
     with open_tokens(urls) as found:
         rows = found.list()
-    show([to_json(token) for token in rows], table([HEADINGS, *map(to_row, rows)], numbers={0, 5, 6}))
+    show([to_json(token) for token in rows], table([HEADINGS, *map(to_row, rows)], numbers={0}))
 
 
 @tokens.command()
@@ -108,8 +105,6 @@ def to_json(token: Token) -> dict[str, object]:
         "may": list(token.verbs),
         "tags": list(token.tags),
         "schemes": list(token.schemes),
-        "ids_rate": token.ids_rate,
-        "requests_rate": token.requests_rate,
         "created_at": token.created_at.isoformat(),
         "expires_at": token.expires_at and token.expires_at.isoformat(),
     }
@@ -122,8 +117,6 @@ def to_row(token: Token) -> tuple[str, ...]:
         ",".join(token.verbs),
         ",".join(token.tags),
         ",".join(token.schemes),
-        str(token.ids_rate or ""),
-        str(token.requests_rate or ""),
         f"{token.created_at:%Y-%m-%d %H:%M}",
         expiry(token),
     )

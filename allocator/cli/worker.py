@@ -103,7 +103,7 @@ def run_under_number(
 
     Leases the smallest free number of the space, renews it while COMMAND runs,
     and gives it back when COMMAND has ended. Passes signals on and keeps the
-    exit code. Reaps orphans, so it can be process 1 of a container. Exit code
+    exit code. Reaps no orphans: run it under tini in a container. Exit code
     125: no number, or it ended; 126: COMMAND cannot be executed; 127: COMMAND
     was not found.
 

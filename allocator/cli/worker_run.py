@@ -20,7 +20,7 @@ import click
 from allocator.cli.worker_run_guard import Guard, read_times
 from allocator.errors import InvalidSetting
 from allocator.rules.command_deadline import Step, exit_code, next_step, until_killed, until_next_look
-from allocator.runtime.linux import adopt_orphans, die_with_parent
+from allocator.runtime.linux import die_with_parent
 
 if TYPE_CHECKING:
     from allocator.generators.worker_numbers import HeldNumber
@@ -30,7 +30,7 @@ FAULTS = {signal.SIGSEGV, signal.SIGFPE, signal.SIGILL, signal.SIGBUS, signal.SI
 IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 """An ignored signal stays ignored after exec, so the child sets these back to their defaults."""
 BLOCKED = signal.valid_signals() - FAULTS - IGNORED_BY_PYTHON
-"""The wrapper blocks these and reads them one by one. As process 1 it would not get them at all without a handler."""
+"""The wrapper blocks these and reads them one by one."""
 OURS = {signal.SIGCHLD, signal.SIGALRM}
 """Meant for the wrapper, not for the command: a child has ended, or its own timer has."""
 WATCHED = BLOCKED - {signal.SIGKILL, signal.SIGSTOP, signal.SIGTTIN, signal.SIGTTOU}
@@ -51,7 +51,6 @@ class Wrapper:
         self._seconds, self._variable, self._path, self._stop = seconds, variable, path, stop
         # Before the forks: a signal that comes during one waits until it can be passed on.
         signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
-        adopt_orphans()
         self._guard = Guard()
         self._child = Child(command)
         self._signalled = False
@@ -92,14 +91,10 @@ class Wrapper:
             )
 
     def _has_ended(self) -> bool:
-        """Whether the command has ended; orphans that have ended are reaped, the command is not yet."""
-        while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            if found.si_pid == self._child.process:
-                return True
-            os.waitpid(found.si_pid, 0)
-            if found.si_pid == self._guard.process:
-                self._guard.process = None
-        return False
+        """Whether the command has ended; it is not reaped yet."""
+        if self._guard.process and os.waitpid(self._guard.process, os.WNOHANG)[0]:
+            self._guard.process = None
+        return os.waitid(os.P_PID, self._child.process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _stop_child(self, step: Step, number: int) -> None:
         if not self._signalled:
@@ -129,7 +124,6 @@ class Wrapper:
             for _ in range(ROUNDS):
                 if not self._child.has_group():
                     break
-                reap_orphans()
                 time.sleep(ROUND)
             pass_terminal(self._child.process, os.getpgrp())
             self._remove_file()
@@ -161,12 +155,6 @@ def refused(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InvalidSetting(f"cannot write {path}: {error.strerror}") from error
-
-
-def reap_orphans() -> None:
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 class CannotStart(InvalidSetting):

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from allocator.database.address import host_of, place_of
 from allocator.database.columns import column_types
-from allocator.database.registry import Registry, identity
+from allocator.database.registry import Registry
 from allocator.database.verbs import claims, failover_row, segments, servers, shard_row
 from allocator.database.verbs.claims import MIN_BATCH, Wanted
 from allocator.database.verbs.start import Start
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
-from allocator.rules.claim_log import CLAIMED, SECONDS, sanitize
 from allocator.rules.failover import Crossing, cross, repaired
 from allocator.rules.failover_of_nodes import beginning
 from allocator.rules.fleet_consistency import Shard
@@ -34,7 +31,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("allocator")
 claims_log = logging.getLogger("allocator.claims")
-"""Logs a record per claim at the level DEBUG, for `allocator trace --log`."""
+"""Logs a record per claim at the level DEBUG."""
 
 CLAIM_ATTEMPTS = 20
 """How often a claim close to the limit may lose the race for the remaining ids."""
@@ -47,7 +44,6 @@ class Database(Registry):
         super().__init__(database, timeout)
         self.shard_hosts = shard_hosts
         self._residues: dict[str, Residue] = {}
-        self._host, self._where = sanitize(identity()[0]), sanitize(self.address.shown)
 
     def ping(self) -> None:
         self.start()
@@ -188,9 +184,7 @@ class Database(Registry):
     def _log_claim(self, name: str, ids: range) -> None:
         if claims_log.isEnabledFor(logging.DEBUG):
             with suppress(Exception):  # a failing handler of the user's must not burn the claim
-                at = datetime.now(UTC).strftime(SECONDS)
-                span = (ids[0], ids[-1], ids.step)
-                claims_log.debug(CLAIMED, name, *span, self._host, os.getpid(), at, self._where)
+                claims_log.debug("claimed tag=%s first=%d last=%d step=%d", name, ids[0], ids[-1], ids.step)
 
 
 def tell(name: str, crossing: Crossing, first: int) -> None:

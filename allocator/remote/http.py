@@ -27,6 +27,7 @@ from allocator.errors import (
     SchemaDamaged,
     SchemaOutOfDate,
     ShardMisconfigured,
+    TooManyRequests,
 )
 from allocator.runtime.forks import catch_up
 
@@ -290,6 +291,8 @@ def error_of(server: str, status: int, content: bytes) -> AllocatorError:
     except (ValueError, KeyError, TypeError, RecursionError):
         if status in {401, 403}:
             return AccessDenied(f"{server} answered {status}")
+        if status == 429:
+            return TooManyRequests(f"{server}: a proxy limits the requests of this client; retry in a second")
         return DatabaseUnavailable(
             f"{server} answered {status} without problem+json; check that this is the address of allocator serve"
         )

@@ -1,12 +1,10 @@
-"""A token of the service: its permissions and rates.
+"""A token of the service: its permissions.
 
 secret     `allocator_` and 43 characters for 256 random bits; only its SHA-256 is stored
 verbs      draw: ids; read: settings, state and metrics; administer: create and change tags
 tags       patterns, with `*` as wildcard, for tags and ticket types
 schemes    the schemes without tags: meteor, including nodes; snowflake, including workers; objectid
 name       at most two valid tokens share a name, so that a token can be rotated without downtime
-
-The token named `anonymous` holds the permissions of requests without a token.
 """
 
 from __future__ import annotations
@@ -18,17 +16,14 @@ from fnmatch import fnmatchcase
 from hashlib import sha256
 
 from allocator.errors import InvalidSetting, InvalidTag
-from allocator.schemes.shared.argument_checks import check_tag, check_whole
+from allocator.schemes.shared.argument_checks import check_tag
 
 DRAW, READ, ADMINISTER = VERBS = ("draw", "read", "administer")
 SCHEMES = ("meteor", "snowflake", "objectid")
-ANONYMOUS = "anonymous"
 MAX_VALID = 2
 """Valid tokens of one name: the old and the new one, while its clients change over."""
 PREFIX = "allocator_"
 """By it a log masks secrets, and only an unknown secret that begins with it is worth a read of the database."""
-MAX_RATE = 1_000_000_000
-"""No service gives a billion ids a second: a greater rate is a mistake for no limit."""
 MAX_SCOPE = 1000
 """The width of the column `tags` of `allocator_token`."""
 
@@ -40,18 +35,13 @@ PATTERN = re.compile(r"[A-Za-z0-9_.:*-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One row of `allocator_token`.
-
-    Rates are per second for the whole service; each worker process gets an equal share. None is unlimited.
-    """
+    """One row of `allocator_token`."""
 
     number: int
     name: str
     digest: str
     verbs: tuple[str, ...]
     tags: tuple[str, ...]
-    ids_rate: int | None
-    requests_rate: int | None
     created_at: datetime
     expires_at: datetime | None = None
     schemes: tuple[str, ...] = ()
@@ -73,9 +63,6 @@ class Token:
         except InvalidTag as error:
             raise InvalidSetting(f"the name of a token must be spelled like a tag: {error}") from None
         self._check_scope()
-        for named, rate in (("ids_rate", self.ids_rate), ("requests_rate", self.requests_rate)):
-            if rate is not None:
-                check_whole(named, rate, 1, MAX_RATE)
         if self.expires_at is not None and self.expires_at <= self.created_at:
             raise InvalidSetting(f"a token must expire in the future, got {self.expires_at:%Y-%m-%d %H:%M}")
         return self

@@ -7,7 +7,7 @@ import os
 import signal
 
 CLOCK_REALTIME, CLOCK_BOOTTIME = 0, 7
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG = 1
 TFD_TIMER_ABSTIME = 1
 TFD_CLOEXEC = 0o2000000
 
@@ -53,8 +53,3 @@ class Alarm:
 def die_with_parent() -> None:
     """Let the kernel kill this process when the thread that forked it ends."""
     checked(libc().prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
-
-
-def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ended, as process 1 is."""
-    checked(libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))

@@ -45,7 +45,7 @@ def application(settings: ServeSettings) -> ASGIApp:
     observe = partial(timed, report=figures.claimed)
     ids = ServiceAllocator(settings.urls, settings.shard_hosts, settings.timeout, observe)
     tokens = Tokens(ids.databases.lead)
-    book = Book(tokens.state, settings.workers, settings.is_open)
+    book = Book(tokens.state, settings.is_open, settings.compat_token)
     sources, newcomers = Sources(ids), Newcomers(settings.max_tags, settings.timeout)
     service = Ids(ids, sources, ServedTags(ids, sources, settings.create, newcomers))
     watch = Watch(service, book, figures)
@@ -96,7 +96,7 @@ def all_routes(
     made = dispatch.on_paths(table)
     made += pages.routes(document(table, allocator.__version__), dispatch, watch, figures)
     if LEAF in compat:
-        made += leaf.routes(service, dispatch)
+        made += leaf.routes(service, dispatch, book)
     if TINYID in compat:
         made += tinyid.routes(service, dispatch, book)
     return made

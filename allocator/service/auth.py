@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
-from allocator.rules.token import ANONYMOUS, DRAW, PREFIX, SCHEMES, VERBS, Token
+from allocator.rules.token import DRAW, PREFIX, SCHEMES, VERBS, Token
 from allocator.service.error_responses import Unauthorized
 from allocator.service.log_config import NUMBER
 from allocator.service.rate_limits import Rate
@@ -33,7 +33,7 @@ REFRESH, AT_ONCE = 2.0, 1.0
 """Seconds between two reads of the tokens; the shorter one after an unknown token or a failed read. A revoked token
 works until the next read."""
 
-EVERYTHING = Token(0, "open", "", VERBS, ("*",), None, None, datetime.fromtimestamp(0, UTC), None, SCHEMES)
+EVERYTHING = Token(0, "open", "", VERBS, ("*",), datetime.fromtimestamp(0, UTC), None, SCHEMES)
 
 SECRET_PREFIX = PREFIX.encode()
 NONE_EXISTS = (
@@ -61,76 +61,53 @@ PROXY_HEADERS = frozenset(
 
 
 class Grant:
-    """A token in use, with its rates. Each worker may use its share of them.
+    """A token in use, with its rate of nodes and workers in this process.
 
     ready: maps the path of an allowed hot route to its source of ids.
     """
 
-    __slots__ = ("_ids", "_rare", "_requests", "digest", "expires", "limited", "ready", "token")
+    __slots__ = ("_rare", "digest", "expires", "ready", "token")
 
-    def __init__(self, token: Token, workers: int = 1) -> None:
+    def __init__(self, token: Token) -> None:
         self.token = token
         self.digest = bytes.fromhex(token.digest)
         self.expires = token.expires_at is not None
-        self._ids = Rate(token.ids_rate / workers) if token.ids_rate else None
-        self._requests = Rate(token.requests_rate / workers) if token.requests_rate else None
         self._rare = Rate(RARE_RATE, RARE_BURST / RARE_RATE)
-        self.limited = self._ids is not None or self._requests is not None
         self.ready: dict[str, Source] = {}
 
     def check(self, verb: str, name: str | None) -> None:
         if not self.token.may(verb, name):
-            raise self._refused(verb if name is None else f"{verb} {name!r}")
-
-    def _refused(self, action: str) -> AccessDenied:
-        if self.token.name == ANONYMOUS:
-            return Unauthorized(f"without a token you may not {action}; {HOW}")
-        return AccessDenied(f"this token may not {action}")
+            raise AccessDenied(f"this token may not {verb if name is None else f'{verb} {name!r}'}")
 
     def authorize(self, verb: str | None, name: str | None, scheme: str | None = None) -> None:
-        """Count a request and check the rights of the token. A refused request counts too."""
-        self.admit()
+        """Check the rights of the token."""
         if scheme is not None and not self.token.may_draw(scheme):
-            raise self._refused(f"{DRAW} the scheme {scheme!r}")
+            raise AccessDenied(f"this token may not {DRAW} the scheme {scheme!r}")
         if scheme is None and verb is not None:
             self.check(verb, name)
-
-    def wait(self) -> float:
-        """Seconds until the rates of the token allow a request."""
-        return max(self._ids.wait() if self._ids else 0.0, self._requests.wait() if self._requests else 0.0)
-
-    def admit(self) -> None:
-        """Count a request; raise `TooManyRequests` if the rates of the token are used up."""
-        if wait := self.wait():
-            raise too_many(wait)
-        if self._requests:
-            self._requests.use()
-
-    def charge(self, ids: int) -> None:
-        if self._ids:
-            self._ids.use(ids)
 
     def admit_rare(self) -> None:
         """Count a request for a node or worker, whose numbers are scarce. Each process limits every token."""
         if wait := self._rare.wait():
-            raise too_many(wait)
+            raise TooManyRequests(
+                f"this token has used its rate of node and worker numbers; retry in {wait:.1f} seconds", wait
+            )
         self._rare.use()
 
 
-def too_many(wait: float) -> TooManyRequests:
-    return TooManyRequests(f"the rate limit of this token is reached; retry in {wait:.1f} seconds", wait)
-
-
 class Book:
-    """All tokens, by the digests of their secrets. Used by one event loop."""
+    """All tokens, by the digests of their secrets. Used by one event loop.
 
-    def __init__(self, load: Callable[[], tuple[list[Token], bool]], workers: int, is_open: bool) -> None:
+    compat: the name of the token whose rights clients of Leaf and tinyid have that cannot send one; empty for none.
+    """
+
+    def __init__(self, load: Callable[[], tuple[list[Token], bool]], is_open: bool, compat: str = "") -> None:
         self._load = load
-        self._workers = workers
         self._open = Grant(EVERYTHING) if is_open else None
         self._were_made = False
         self._grants: dict[bytes, Grant] = {}
-        self._anonymous: Grant | None = None
+        self._compat = compat
+        self._compat_grant: Grant | None = None
         self.repeats = Repeats()
         self._lock = asyncio.Lock()
         self._tried_at = -REFRESH
@@ -143,8 +120,7 @@ class Book:
             return self._open if self.loaded and is_local(headers) else None
         value = headers.get(b"authorization")
         if value is None:
-            grant = self._anonymous
-            return grant if grant is None or grant.token.is_valid(datetime.now(UTC)) else None
+            return None
         scheme, _, secret = value.partition(b" ")
         return self._with_digest(sha256(secret).digest()) if is_bearer(scheme) else None
 
@@ -182,6 +158,11 @@ class Book:
         if self._open:
             return Unauthorized(NOT_HERE)
         return Unauthorized(f"this request needs a valid token; {HOW}" if self._were_made else NONE_EXISTS)
+
+    def of_compat(self) -> Grant | None:
+        """The token of clients of Leaf and tinyid that send none, if there is a valid one."""
+        grant = self._compat_grant
+        return grant if grant and grant.token.is_valid(datetime.now(UTC)) else None
 
     async def of_secret(self, secret: bytes, headers: Mapping[bytes, bytes]) -> Grant:
         """Find the token of a request that sends its secret in a form or query."""
@@ -228,14 +209,14 @@ class Book:
     def _take(self, tokens: list[Token]) -> None:
         grants = {}
         for token in tokens:
-            fresh = Grant(token, self._workers)
+            fresh = Grant(token)
             known = self._grants.get(fresh.digest)
-            # An unchanged token keeps its grant, which knows how much of its rates is used.
+            # An unchanged token keeps its grant, which knows how much of its rate is used.
             grants[fresh.digest] = known if known and known.token == token else fresh
         self._grants = grants
         now = datetime.now(UTC)
-        anonymous = [one for one in grants.values() if one.token.name == ANONYMOUS and one.token.is_valid(now)]
-        self._anonymous = anonymous[-1] if anonymous else None
+        compat = [one for one in grants.values() if one.token.name == self._compat and one.token.is_valid(now)]
+        self._compat_grant = compat[-1] if compat else None
 
 
 def is_bearer(scheme: bytes) -> bool:

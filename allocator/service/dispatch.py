@@ -113,8 +113,6 @@ class Dispatch:
     async def grant_of(self, request: Request) -> Grant:
         grant = await self._book.of(headers_of(request))
         mark(request.scope, grant)
-        if grant.limited:
-            request.scope.pop(WHOLE, None)  # each of its requests counts
         return grant
 
     def _problem(self, error: AllocatorError, request: Request) -> Response:

@@ -79,7 +79,6 @@ class Ids:
     async def _take(self, call: Call, source: Source) -> Response:
         count = call.query.get("count", 1)
         body = source.body(await source.take(count))
-        call.grant.charge(count)
         if len(call.grant.ready) < MAX_READY:
             call.grant.ready[call.request.scope["path"]] = source
         return json_response(body)
@@ -94,14 +93,12 @@ class Ids:
             segment = await self.sequences.claim(name, size, seen, exact=exact)
         except MaxValueWentBack as error:
             raise (ClientIsAhead(*error.args) if seen else error) from error
-        call.grant.charge(len(segment))
         return json_response(segment_to_json(name, segment))
 
     async def ticket(self, call: Call) -> Response:
         """The next ticket of a type."""
         kind = check_tag(call.name("type"))
         number = await (self.ids.ticket(kind) if kind in self.tickets else self._first_ticket(kind))
-        call.grant.charge(1)
         self.tickets[kind] = self.tickets.get(kind, 0) + 1
         return json_response({"type": kind, "id": str(number)})
 

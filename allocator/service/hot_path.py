@@ -75,16 +75,11 @@ class Front:
         return None if source is None else await self._draw_from(source, grant, count, scope)
 
     async def _draw_from(self, source: Source, grant: Grant, count: int, scope: Scope) -> bytes:
-        if count == 1 and (body := single(source, grant)) is not None:
+        if count == 1 and (body := single(source)) is not None:
             if WHOLE in scope:
                 self._book.repeats.keep(scope, partial(again, source, grant))
             return body
-        if grant.limited:
-            grant.admit()
-        body = source.body(await source.take(count))
-        if grant.limited:
-            grant.charge(count)
-        return body
+        return source.body(await source.take(count))
 
     def _refuse_at_once(self, scope: Scope, headers: Headers) -> None:
         """Refuse a request for ids without a token: it may be one of thousands of a client that lacks its setting."""
@@ -103,25 +98,19 @@ class Front:
         await send({"type": "http.response.body", "body": body})
 
 
-def single(source: Source, grant: Grant) -> bytes | None:
-    """One id from memory as JSON; None if the token allows none now, or none is there."""
-    if grant.limited and grant.wait():
-        return None
+def single(source: Source) -> bytes | None:
+    """One id from memory as JSON; None if none is there."""
     try:
-        body = source.single()
+        return source.single()
     except AllocatorError:  # comes again where ids are waited for, and is reported there
         return None
-    if body is not None and grant.limited:
-        grant.admit()
-        grant.charge(1)
-    return body
 
 
 def again(source: Source, grant: Grant, lines: bytes, given: bytes) -> bytes | None:
     """A response with one id from memory, to a request that comes again."""
     if grant.expires and not grant.token.is_valid(datetime.now(UTC)):
         return None
-    body = single(source, grant)
+    body = single(source)
     if body is None:
         return None
     name = given or new_name()

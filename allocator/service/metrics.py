@@ -6,7 +6,7 @@ At most `MAX_TAGS` tags have series of their own, since callers can make up tags
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,7 +26,7 @@ SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 """Upper bounds of the histogram. The last is the default timeout: a longer claim is overdue."""
 
 
-class Figures:
+class Figures(Collector):
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         self._tags: set[str] = set()
@@ -96,29 +96,11 @@ class Figures:
         files = list(written_files(Path(folder)))
         return MultiProcessCollector.merge(files)  # type: ignore[no-untyped-call, no-any-return]
 
-    def text(self, sees: Callable[[str], bool]) -> bytes:
-        """The metrics of all workers in Prometheus format. Those of a tag, type or key only if the token `sees` it."""
+    def text(self) -> bytes:
+        """The metrics of all workers in Prometheus format."""
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(Visible(self, sees))
+        registry.register(self)
         return generate_latest(registry)
-
-
-class Visible(Collector):
-    """The metrics of a `Figures`, without series of tags that the token may not see."""
-
-    def __init__(self, figures: Figures, sees: Callable[[str], bool]) -> None:
-        self._figures, self._sees = figures, sees
-
-    def collect(self) -> Iterator[Metric]:
-        for metric in self._figures.collect():
-            metric.samples = [one for one in metric.samples if not (tag := tag_of(one.labels)) or self._sees(tag)]
-            yield metric
-
-
-def tag_of(labels: Mapping[str, str]) -> str:
-    """The tag, space or key of a series, or an empty string."""
-    named, what = labels.get("tag", "") or labels.get("space", ""), labels.get("what", "")
-    return named or next((what.removeprefix(kind) for kind in (OF_TAG, OF_KEY) if what.startswith(kind)), "")
 
 
 def written_files(folder: Path) -> Iterator[str]:

@@ -31,7 +31,7 @@ ALWAYS = {
     410: "The tag has issued its last id",
     413: "The body is too large",
     414: "The query is too long",
-    429: "The rate limit of the token is reached; retry after the seconds in Retry-After",
+    429: "The token has used its rate of nodes and workers; retry after the seconds in Retry-After",
     503: "The database is unavailable or needs repair; retry after the seconds in Retry-After",
 }
 """The error statuses of every route; `error_responses` maps errors to them."""

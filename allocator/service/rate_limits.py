@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TypeVar
 
-from allocator.rules.rate_bucket import BURST, pause, used
+from allocator.rules.rate_bucket import pause, used
 from allocator.service.error_responses import Busy
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class Rate:
 
     __slots__ = ("_burst", "_full_at", "_rate")
 
-    def __init__(self, rate: float, burst: float = BURST) -> None:
+    def __init__(self, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst
         self._full_at = 0.0
 
@@ -33,9 +33,8 @@ class Rate:
         """Seconds to wait before the next use."""
         return pause(self._full_at, monotonic(), self._burst)
 
-    def use(self, cost: int = 1) -> None:
-        """Use the rate. Excess delays later uses."""
-        self._full_at = used(self._full_at, monotonic(), cost, self._rate)
+    def use(self) -> None:
+        self._full_at = used(self._full_at, monotonic(), self._rate)
 
 
 class Gate:

@@ -3,7 +3,7 @@
 Most clients send the same bytes for each id, except for the id of the request and the headers of its trace. Equal bytes
 ask for the same thing: the source of ids that the first request found, or the reason of its refusal, holds for the next
 one, until the worker reads the tokens again two seconds later. What may change sooner is checked each time: the expiry
-of a token, its rates, and whether an id is in memory. No answer is kept for another connection: a client that splits
+of a token, and whether an id is in memory. No answer is kept for another connection: a client that splits
 its requests oddly can confuse itself alone.
 """
 

@@ -43,17 +43,17 @@ KEEP_ALIVE = 75
 """Seconds. Longer than common load balancers keep a connection, so that they close it and not we."""
 
 
-def serve(given: ServeSettings, notes: Sequence[str] = ()) -> None:
+def serve(given: ServeSettings, unknown: Sequence[str] = ()) -> None:
     """Serve until SIGTERM or SIGINT, then finish the running requests and accept no more.
 
-    notes: logged first.
+    unknown: names of environment variables that look like ours.
     """
     if any(addresses(url) for url in given.urls):
         raise InvalidSetting("--url must be a database; a service cannot run in front of another service")
     check_installed()
     dictConfig(config_of(given.logs))
-    for note in notes:
-        log.warning("%s", note)
+    if unknown:
+        log.warning("these environment variables are unknown and ignored: %s", ", ".join(unknown))
     check_access(given)
     allow_many_files()
     with TemporaryDirectory(prefix="allocator-") as folder:
@@ -143,8 +143,9 @@ def check_access(settings: ServeSettings) -> None:
         )
     with databases_at(settings.urls, settings.timeout, settings.shard_hosts) as databases:
         log.info("serving ids out of %s", databases.shown)
+        tokens = Tokens(databases.lead)
         try:
-            made = Tokens(databases.lead).were_made()
+            (found, made), rated = tokens.state(), tokens.names_with_rates()
         except DatabaseUnavailable as error:
             log.warning("cannot check yet whether a token exists: %s", error)
             return
@@ -154,6 +155,16 @@ def check_access(settings: ServeSettings) -> None:
                 f"no token exists in {databases.shown}, so nobody could use the service on {place}; create "
                 f"one with: allocator tokens create NAME{alone}"
             )
+        names = {token.name for token in found}
+        if settings.compat_token not in {"", *names}:
+            raise InvalidSetting(
+                f"--compat-token: {databases.shown} has no token named {settings.compat_token!a:.80}; create it with: "
+                f"allocator tokens create {settings.compat_token:.80}"
+            )
+    if "anonymous" in names - {settings.compat_token}:
+        log.warning("the token 'anonymous' no longer gives rights to requests without a token; see --compat-token")
+    if rated:
+        log.warning("the rates of these tokens no longer apply; limit requests in a proxy: %s", ", ".join(rated))
     if not made:
         log.warning(
             "no token exists: serving this machine only, without authentication. Create one with: "

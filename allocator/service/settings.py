@@ -21,6 +21,7 @@ class ServeSettings:
 
     unix: the path of a Unix socket, in place of the host and port; empty for these.
     create, max_tags: create tags on first use, until this many exist.
+    compat_token: the name of the token of compatible routes for clients that cannot send one; empty for none.
     is_open: requests from this machine may do everything until a token exists.
     folder: shared by the workers of this run, for their metrics.
     console, console_key: serve the console, and the key of its sessions, new for each run.
@@ -36,6 +37,7 @@ class ServeSettings:
     max_tags: int = 10_000
     timeout: float = 5.0
     compat: tuple[str, ...] = ()
+    compat_token: str = ""
     is_open: bool = False
     folder: str = ""
     logs: str = "json"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
@@ -38,8 +38,6 @@ class Tokens:
         verbs: tuple[str, ...],
         tags: tuple[str, ...],
         schemes: tuple[str, ...] = (),
-        ids_rate: int | None = None,
-        requests_rate: int | None = None,
         days: float | None = None,
     ) -> tuple[str, Token]:
         """Create a token; return its secret, which is stored nowhere, and the token.
@@ -49,8 +47,7 @@ class Tokens:
         secret = PREFIX + token_urlsafe(RANDOM_BYTES)
         digest = digest_of(secret.encode())
         now = datetime.now(UTC).replace(microsecond=0)
-        scope = (verbs, tags, ids_rate, requests_rate)
-        fresh = Token(0, name, digest, *scope, now, expiry(now, days), schemes).checked()
+        fresh = Token(0, name, digest, verbs, tags, now, expiry(now, days), schemes).checked()
         valid = [token for token in self.list() if token.name == name and token.is_valid(now)]
         if len(valid) >= MAX_VALID:
             oldest = valid[0].number
@@ -85,14 +82,17 @@ class Tokens:
         """Tell whether a token was ever created, even one revoked since."""
         return self._run(token_rows.any_made)
 
+    def names_with_rates(self) -> Sequence[str]:
+        """The names of tokens that an older version gave rates, which are no longer applied."""
+        return self._run(token_rows.names_with_rates)
+
     def rotate(self, number: int) -> tuple[str, Token]:
         """Create a token with the rights of this one, which stays valid until it is revoked."""
         old = next((token for token in self.list() if token.number == number), None)
         if old is None:
             raise none_such(number)
         lasting = (old.expires_at - old.created_at).total_seconds() / DAY if old.expires_at else None
-        rates = {"ids_rate": old.ids_rate, "requests_rate": old.requests_rate}
-        return self.create(old.name, verbs=old.verbs, tags=old.tags, schemes=old.schemes, days=lasting, **rates)
+        return self.create(old.name, verbs=old.verbs, tags=old.tags, schemes=old.schemes, days=lasting)
 
     def revoke(self, number: int) -> None:
         """Raises `InvalidSetting` if there is no such token."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
-import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,8 @@ from support.servers.administrator import execute
 
 from allocator import Allocator, AsyncAllocator
 from allocator.cli import main
+from allocator.cli.options import named_urls
+from allocator.cli.output import pasteable
 from allocator.database.schema.tables import REVISIONS
 from allocator.errors import InvalidArgument
 
@@ -51,8 +52,30 @@ def test_exactly_as_many_ids_as_asked_for_are_claimed(url, tag):
 
 
 def test_the_embedded_database_is_made_on_first_use(here):
-    assert run("next", "order").stdout == "1\n"
-    assert (here / "allocator.db").exists()
+    assert run("next", "order", "--url", "sqlite:///ids.db").output == "1\n"
+    assert (here / "ids.db").exists()
+
+
+READING = ["tags list", "tags set order --step 5", "next order --no-create", "db check", "nodes list", "tokens list"]
+
+
+def test_what_only_reads_makes_no_file_and_says_so(here):
+    for words in READING:
+        done = run(*words.split(), "--url", "sqlite:///other.db")
+
+        assert (done.exit_code, done.stdout, list(here.iterdir())) == (1, "", []), words
+        assert done.stderr == (
+            f"error: there is no file {here}/other.db; draw an id to create it, or name another database "
+            "with --url or ALLOCATOR_DATABASE_URL\n"
+        )
+
+
+def test_what_looks_at_a_missing_file_answers_without_making_it(here):
+    for words in ("doctor", "shards list"):
+        done = run(*words.split(), url="sqlite:///ids.db")
+
+        assert (done.exit_code, list(here.iterdir())) == (0, []), words
+        assert f"there is no file {here}/ids.db" in done.stdout
 
 
 def typed(words: str, here: Path) -> subprocess.CompletedProcess[str]:
@@ -153,12 +176,55 @@ def test_what_is_not_understood_is_exit_code_2(here):
     assert {words: run(*words.split()).exit_code for words in NOT_UNDERSTOOD} == dict.fromkeys(NOT_UNDERSTOOD, 2)
 
 
-def test_a_variable_that_is_set_and_empty_is_no_wish_for_a_file(here):
-    for value in ("", " ", " \n"):
-        done = CliRunner().invoke(main, ["next", "order"], env={"ALLOCATOR_DATABASE_URL": value})
+def test_every_command_wants_the_url_of_its_database(here):
+    """Ids out of a file that a typo made would begin at 1 again."""
+    (here / "empty").touch()
+    named, variable = "sqlite:///ids.db", "ALLOCATOR_DATABASE_URL"
+    no_url, no_variable = "--url is empty; give it the URL of a database", f"{variable} is empty; set it to the URL of"
+    mistakes = (
+        ((), {}, f"no database is named; give its URL by --url or {variable}, such as --url sqlite:///ids.db"),
+        (("--url", ""), {variable: named}, no_url),
+        (("--url", named, "--url", " "), {}, no_url),
+        ((), {variable: ""}, no_variable),
+        ((), {variable: " \n"}, no_variable),
+        ((), {f"{variable}_FILE": "empty"}, no_variable),
+    )
+    for name, command in COMMANDS.items():
+        if command.name in WITHOUT_A_DATABASE:
+            continue
+        arguments = ["1" for parameter in command.params if isinstance(parameter, click.Argument)]
+        needed = [f"{p.opts[0]}=x" for p in command.params if isinstance(p, click.Option) and p.required]
+        code = 125 if name.endswith("worker run") else 2
+        for words, environment, sentence in mistakes:
+            done = CliRunner().invoke(main, [*name.split()[1:], *needed, *words, *arguments], env=environment)
 
-        assert (done.exit_code, list(here.iterdir())) == (2, []), repr(value)
-        assert "is empty; set it to the URL of a database" in done.stderr
+            assert done.exit_code == code, (name, words)
+            assert [path.name for path in here.iterdir()] == ["empty"], (name, words)
+            assert sentence in " ".join(done.stderr.split()), (name, words, done.stderr)
+
+
+def test_a_command_that_a_message_recommends_has_the_url_that_was_given(here):
+    url = "sqlite:///my ids.db"
+    run("tags", "create", "other", "--url", url)
+    refused = run("next", "order", "--no-create", "--url", url)
+    pasted = refused.stderr.partition("create it with: allocator ")[2]
+
+    assert pasted == "tags create --url 'sqlite+pysqlite:///my ids.db' order\n"
+    assert run(*shlex.split(pasted)).exit_code == 0
+    assert "no token 7; see: allocator tokens list --url " in run("tokens", "revoke", "7", "--url", url).stderr
+    assert run("tokens", "revoke", "7", url=url).stderr.endswith("see: allocator tokens list\n")
+    unreachable = "postgresql+psycopg://user:s3cret@127.0.0.1:1/x"
+    with click.Context(main) as context:
+        named_urls(context, main.params[0], (unreachable, url))
+        assert pasteable("run: allocator db upgrade, then allocator, or allocator inspect 5") == (
+            "run: allocator db upgrade --url postgresql+psycopg://user@127.0.0.1:1/x "
+            "--url 'sqlite+pysqlite:///my ids.db', then allocator, or allocator inspect 5"
+        )
+
+
+def test_an_id_out_of_no_database_wants_none(here):
+    assert run("next", "--scheme", "objectid").exit_code == 0
+    assert list(here.iterdir()) == []
 
 
 def test_nothing_that_is_empty_means_a_default(here):
@@ -178,11 +244,15 @@ def test_nothing_that_is_empty_means_a_default(here):
 def test_a_server_needs_its_schema_first(empty, tag):
     refused = run("next", tag, url=empty)
     assert (refused.exit_code, "run: allocator db upgrade" in refused.stderr) == (1, True)
-    assert run("db", "current", url=empty).output.startswith("none; the newest is ")
-    assert run("db", "check", url=empty).exit_code == 1
+    checked = run("db", "check", url=empty)
+    assert (checked.exit_code, f" is at revision none (the newest is {REVISIONS[-1]})\n" in checked.output) == (1, True)
     assert json.loads(run("db", "upgrade", "--json", url=empty).output)["revision"] == REVISIONS[-1]
-    assert run("db", "current", url=empty).output == f"{REVISIONS[-1]} (the newest)\n"
-    assert json.loads(run("db", "check", "--json", url=empty).output) == {"problems": []}
+    assert (
+        f" is at revision {REVISIONS[-1]} (the newest)\nthe tables are correct\n"
+        in run("db", "check", url=empty).output
+    )
+    found = {"revision": REVISIONS[-1], "newest": REVISIONS[-1], "problems": []}
+    assert json.loads(run("db", "check", "--json", url=empty).output) == found
 
     assert run("next", tag, url=empty).output == "1\n"
 
@@ -234,7 +304,7 @@ def all_of(command: click.Command, name: str = "allocator") -> Iterator[tuple[st
 
 GROUPS = {name: one for name, one in all_of(main) if isinstance(one, click.Group)}
 COMMANDS = {name: one for name, one in all_of(main) if name not in GROUPS}
-WITHOUT_A_DATABASE = {"inspect", "new-key", "encode", "decode"}
+WITHOUT_A_DATABASE = {"inspect", "new-key", "decode"}
 
 
 def test_every_command_explains_itself():
@@ -346,42 +416,3 @@ def test_what_is_no_id_is_refused():
         done = run("inspect", "--", wrong)
 
         assert (done.exit_code, done.stderr.startswith("error: an id is")) == (1, True), wrong
-
-
-@pytest.fixture
-def claims(tmp_path: Path) -> Iterator[Path]:
-    """The file to which the records of claims go."""
-    handler = logging.FileHandler(tmp_path / "claims.log")
-    logger = logging.getLogger("allocator.claims")
-    logger.addHandler(handler)
-    yield tmp_path / "claims.log"
-    logger.removeHandler(handler)
-    handler.close()
-
-
-@SQLITE
-def test_an_id_leads_to_its_process(fresh, claims):
-    with closing(Allocator(fresh, step=100, max_step=100)) as ids:
-        ids.next_id("order")
-        meteor = ids.meteor()
-    traced = run("trace", "100", "--log", str(claims), url=fresh)
-    found = json.loads(run("trace", "100", "--log", str(claims), "--tag", "order", "--json", url=fresh).output)
-
-    assert traced.exit_code == 0
-    assert re.fullmatch(
-        rf"order: 1 to 100 were claimed at .* UTC by process {os.getpid()} on .*, from .*\n", traced.output
-    )
-    assert (found["claims"][0]["first"], found["claims"][0]["last"], found["node"]) == ("1", "100", None)
-    assert re.match(
-        r"as a meteor of the default format: node 1, registered at .* UTC by process \d+ on [^;]*\n$",
-        run("trace", str(meteor), url=fresh).output,
-    )
-
-
-@SQLITE
-def test_an_id_of_which_nothing_is_on_record(url):
-    told = run("trace", str(10**17), url=url)
-
-    assert told.exit_code == 1
-    assert "no trace of 100000000000000000: " in told.stderr
-    assert run("trace", "abc", url=url).stderr.startswith("error: the id must be a whole number from 1 to")

@@ -213,6 +213,7 @@ REFUSED = {
     "--port 99999": "99999",
     "--workers 0": "0 is not in the range",
     "--compat twitter": "--compat must be leaf or tinyid, got 'twitter'",
+    "--compat-token x": "--compat-token needs --compat",
     "--certificate x": "--certificate and --key need each other",
     "--timeout 0": "timeout must be",
     "--url https://ids.example.org": "--url must be a database",
@@ -226,7 +227,7 @@ REFUSED = {
 def test_a_start_that_cannot_be_is_refused_with_one_sentence(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for options, sentence in REFUSED.items():
-        done = CliRunner().invoke(main, ["serve", *options.split()])
+        done = CliRunner().invoke(main, ["serve", *options.split()], env={"ALLOCATOR_DATABASE_URL": "sqlite:///ids.db"})
 
         assert done.exit_code in {1, 2}, options
         assert isinstance(done.exception, SystemExit)
@@ -257,10 +258,13 @@ def test_a_port_that_is_taken_is_said(tmp_path):
 def test_settings_come_from_the_environment_and_secrets_from_files(tmp_path):
     secret = tmp_path / "url"
     secret.write_text(f"sqlite:///{tmp_path}/secret.db\n")
-    with Served(ALLOCATOR_DATABASE_URL_FILE=str(secret), ALLOCATOR_WORKERS="2", ALLOCATOR_COMPAT="leaf") as service:
+    known = {"ALLOCATOR_WORKERS": "2", "ALLOCATOR_COMPAT": "leaf", "ALLOCATOR_GUARD_RESTARTS": "0"}
+    with Served(ALLOCATOR_DATABASE_URL_FILE=str(secret), ALLOCATOR_DB="", ALLOCATOR_PROT="1", **known) as service:
         assert service.post("/v1/sequences/order/ids").ids == ["1"]
         assert service.get("/api/segment/get/order").status == 200
         assert len(workers_of(service)) == 2
+        said = [line["message"] for line in service.lines() if "unknown" in line["message"]]
+        assert said == ["these environment variables are unknown and ignored: ALLOCATOR_DB, ALLOCATOR_PROT"]
 
     assert (tmp_path / "secret.db").exists()
 

@@ -41,7 +41,7 @@ def test_several_urls_may_come_from_the_environment(files):
     done = CliRunner().invoke(main, words, env={"ALLOCATOR_DATABASE_URL": " ".join(files)})
 
     assert done.output == "1\n2\n3\n"
-    refused = CliRunner().invoke(main, ["db", "current"], env={"ALLOCATOR_DATABASE_URL": " ".join(files)})
+    refused = CliRunner().invoke(main, ["db", "check"], env={"ALLOCATOR_DATABASE_URL": " ".join(files)})
     assert (refused.exit_code, "this command takes one database, got 3" in refused.output) == (2, True)
 
 

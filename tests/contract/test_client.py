@@ -147,7 +147,7 @@ def test_the_server_that_answered_is_asked_first_from_then_on(made, shared_servi
 
 def test_a_trouble_of_one_server_is_not_that_of_another(made, shared_service, tag):
     names = ("DatabaseUnavailable", "SchemaOutOfDate", "DatabaseRefused", "AllocatorClosed")
-    troubles = [*((503, name) for name in names), (429, "TooManyRequests"), (502, "?"), (500, "?")]
+    troubles = [*((503, name) for name in names), (429, "TooManyRequests"), (429, "?"), (502, "?"), (500, "?")]
     for start, (status, name) in enumerate(troubles, 1):
         made.says(status, b"<html>") if name == "?" else made.refuses(status, name)
         with Allocator([made.address, shared_service()]) as ids:

@@ -7,12 +7,15 @@ from urllib.parse import urlencode
 
 import pytest
 from support.distinct import distinct
+from support.processes.patience import until
 from support.servers.fleets import on_one_of_each
 from support.service.served import Reply, Served
 
 from allocator.database.store import Database
 from allocator.service.token_administration import Tokens
 
+KNOWN_WITHIN = 30.0
+"""Seconds within which a service has read the tokens again, on any machine that runs the tests."""
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -208,6 +211,33 @@ def test_where_a_token_is_needed_these_routes_need_it_too(tmp_path):
         assert service.get("/tinyid/id/nextId?bizType=other&token=" + secret).json["code"] == 5
         assert service.get("/tinyid/id/nextIdSimple?bizType=order&token=" + secret).body == b"2"
         assert secret not in service.log()
+    database.close()
+
+
+def test_clients_that_cannot_send_a_token_have_the_rights_of_the_one_that_is_named(tmp_path):
+    url = f"sqlite:///{tmp_path}/ids.db"
+    database = Database(url)
+    database.upgrade_schema()
+    tokens = Tokens(lambda: database)
+    admin, _ = tokens.create("admin", verbs=("administer",), tags=("*",))
+    secret, old = tokens.create("old", verbs=("draw",), tags=("order",), schemes=("snowflake",))
+    with Served(url, options=("--compat", "leaf,tinyid", "--compat-token", "old")) as service:
+        for tag in ("order", "other"):
+            service.put(f"/v1/sequences/{tag}", token=admin, json={})
+        assert service.get("/api/segment/get/order").body == b"1"
+        assert service.get("/api/segment/get/order", token=secret).body == b"2"
+        assert service.get("/tinyid/id/nextIdSimple?bizType=order").body == b"3"
+        assert service.get("/api/snowflake/get/x").status == 200
+        assert service.get("/api/segment/get/other").status == 403
+        assert service.get("/tinyid/id/nextId?bizType=other").json["code"] == 5
+        for headers in ({"token": "allocator_wrong"}, {"Authorization": "Basic YTpi"}):
+            assert service.get("/api/segment/get/order", **headers).status == 401
+        assert service.get("/tinyid/id/nextId?bizType=order&token=allocator_wrong").json["code"] == 5
+        assert service.post("/v1/sequences/order/ids").status == 401
+        assert service.post("/v1/snowflake").status == 401
+        tokens.revoke(old.number)
+        assert until(lambda: service.get("/api/segment/get/order").status == 401, KNOWN_WITHIN)
+        assert service.get("/tinyid/id/nextId?bizType=order").json["code"] == 5
     database.close()
 
 

@@ -109,24 +109,30 @@ def drawing(service: Served, *requests: bytes) -> Iterator[list[list[int]]]:
             thread.join()
 
 
+class WithLeaf(Guarded):
+    def prepare(self) -> None:
+        self.make("leaf")
+
+
 def test_a_revoked_token_is_refused_with_the_next_reading_while_it_and_others_draw(tmp_path, tag):
-    """`anonymous`, made after it was revoked, shows when the service has read the tokens: no request asks for that."""
-    guarded = Guarded(str(tmp_path))
+    """Leaf's route, whose token is revoked after it, shows when the service has read the tokens."""
+    guarded = WithLeaf(str(tmp_path), "--compat", "leaf", "--compat-token", "leaf")
     requests = [post(tag, guarded.make("revoked")), post(tag, guarded.make("valid")), post(tag)]
-    number = next(one.number for one in guarded.tokens.list() if one.name == "revoked")
+    leaf = f"GET /api/segment/get/{tag} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    numbers = {one.name: one.number for one in guarded.tokens.list()}
     with (
         guarded.service as service,
         closing(Connection(service)) as kept,
-        drawing(service, *requests) as statuses,
+        drawing(service, *requests, leaf) as statuses,
     ):
-        assert until(lambda: min(map(len, statuses)) > 100, KNOWN_WITHIN)
-        assert [set(one) for one in statuses] == [{200}, {200}, {401}]
+        assert until(lambda: min(map(len, statuses)) > 100 and statuses[3][-1] == 200, KNOWN_WITHIN)
+        assert [set(one) for one in statuses[:3]] == [{200}, {200}, {401}]
         assert {kept.ask(requests[0])[0] for _ in range(5)} == {200}
-        guarded.tokens.revoke(number)
-        guarded.make("anonymous")
-        assert until(lambda: statuses[2][-1] == 200, KNOWN_WITHIN, every=0.001)
-        assert [kept.ask(one)[0] for one in requests] == [401, 200, 200]
-        assert until(lambda: [one[-1] for one in statuses] == [401, 200, 200], KNOWN_WITHIN)
+        guarded.tokens.revoke(numbers["revoked"])
+        guarded.tokens.revoke(numbers["leaf"])
+        assert until(lambda: statuses[3][-1] == 401, KNOWN_WITHIN, every=0.001)
+        assert [kept.ask(one)[0] for one in requests] == [401, 200, 401]
+        assert until(lambda: [one[-1] for one in statuses] == [401, 200, 401, 401], KNOWN_WITHIN)
     guarded.database.close()
     assert set(statuses[1]) == {200}
     assert REFRESH == 2.0  # seconds between two readings

@@ -356,6 +356,7 @@ def test_figures_tell_what_was_given_claimed_and_refused(embedded, tag):
     embedded.post(f"/v1/sequences/{tag}/ids?count=250")
     embedded.post(f"/v1/sequences/{tag}/ids?count=0")
     embedded.post(f"/v1/sequences/{tag}/segments?size=30")
+    embedded.post(f"/v1/tickets/{tag}")
     figures = figures_of(embedded)
 
     assert figures[f'allocator_ids_total{{scheme="segment",tag="{tag}"}}'] == 250
@@ -364,6 +365,7 @@ def test_figures_tell_what_was_given_claimed_and_refused(embedded, tag):
     assert figures['allocator_claim_seconds_count{outcome="ok",what="segment"}'] >= 1
     assert figures['allocator_refusals_total{error="InvalidCount",status="400"}'] >= 1
     assert figures["allocator_ready"] == 1
+    assert figures[f'allocator_ids_total{{scheme="ticket",tag="{tag}"}}'] == 1
     assert figures['allocator_shard_up{shard="1"}'] == 1
     assert 3000 < figures['allocator_days_left{what="meteor second"}'] < 4500
 

@@ -32,7 +32,7 @@ main(["next", "order", "--url", sys.argv[1]], standalone_mode=False)
 """,
 }
 NAMES = "print(*sorted(name for name in sys.modules if name.startswith(('sqlalchemy.dialects.', 'allocator.'))))"
-OF_THE_COMMAND = {"", ".default_file", ".next", ".options", ".output"}
+OF_THE_COMMAND = {"", ".next", ".options", ".output"}
 
 
 @pytest.mark.parametrize(

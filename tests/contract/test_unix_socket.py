@@ -95,7 +95,7 @@ def test_an_address_that_names_no_socket_is_refused():
 
 def test_it_takes_the_place_of_a_host_and_port():
     for other in ("--port 8000", "--host 127.0.0.1", "--certificate a --key b"):
-        refused = CliRunner().invoke(main, ["serve", "--unix", "ids.sock", *other.split()])
+        refused = CliRunner().invoke(main, ["serve", "--url", "sqlite:///x", "--unix", "ids.sock", *other.split()])
 
         assert refused.exit_code == 2
         assert f"--unix and {other.split()[0]} exclude each other" in refused.output

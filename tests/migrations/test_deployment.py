@@ -51,6 +51,14 @@ def test_alembic_in_a_checkout(empty):
         assert ids.next_id("order") == 1
 
 
+def test_alembic_wants_a_url():
+    for given in ((), ("-x", "url=")):
+        done = call(sys.executable, "-m", "alembic", *given, "upgrade", "head", url="")
+
+        assert done.returncode != 0
+        assert "no database is named; give its URL by `alembic -x url=…` or ALLOCATOR_DATABASE_URL" in done.stdout
+
+
 def test_a_dba_can_have_the_statements():
     sql = alembic("-x", "url=postgresql://host/name", "upgrade", "head", "--sql", url="")
 
@@ -95,7 +103,7 @@ def test_a_wheel_installed_elsewhere_brings_its_schema(wheel, empty, tmp_path):
 
     for words, said in (
         (("upgrade",), f"is at revision {REVISIONS[-1]}"),
-        (("check",), f"the tables are correct at revision {REVISIONS[-1]}"),
+        (("check",), f"is at revision {REVISIONS[-1]} (the newest)\nthe tables are correct"),
     ):
         done = call(str(python), "-m", "allocator", "db", *words, url=empty, cwd=tmp_path)
         assert (done.returncode, said in done.stdout) == (0, True), done.stderr

@@ -32,11 +32,6 @@ def check_new(number: int, known: int) -> int:
     return number
 
 
-def fetch(connection: Connection, dialect: Dialect, number: int) -> Node | None:
-    found = connection.execute(select(*unparsed(node)).where(node.c.id == number)).first()
-    return as_node(found) if found else None
-
-
 def fetch_newest(connection: Connection, dialect: Dialect, last: int) -> list[Node]:
     """Fetch the newest nodes, without damaged rows."""
     rows = connection.execute(select(*unparsed(node)).order_by(node.c.id.desc()).limit(last))

@@ -26,6 +26,13 @@ def fetch_all(connection: Connection, dialect: Dialect) -> list[Token]:
     return readable(connection, rows, as_token)
 
 
+def names_with_rates(connection: Connection, dialect: Dialect) -> list[str]:
+    """Fetch the names of tokens that an older version gave rates, which are no longer applied."""
+    has_rate = token.c.ids_rate.is_not(None) | token.c.requests_rate.is_not(None)
+    valid = select(token.c.name).where(token.c.revoked_at.is_(None), has_rate)
+    return [row.name for row in connection.execute(valid.distinct().order_by(token.c.name))]
+
+
 def any_made(connection: Connection, dialect: Dialect) -> bool:
     """Whether any token was ever made, even a revoked one."""
     return connection.execute(select(token.c.id).limit(1)).first() is not None
@@ -41,7 +48,7 @@ def as_token(row: Any) -> Token:
     try:
         tags, schemes = scope_from_text(row.tags)
         created, expires = moment_of(row.created_at), None if row.expires_at is None else moment_of(row.expires_at)
-        verbs, rates = tuple(row.verbs.split()), (rate_of(row.ids_rate), rate_of(row.requests_rate))
+        verbs = tuple(row.verbs.split())
         if len(bytes.fromhex(row.digest)) != DIGEST_BYTES:
             raise ValueError(f"its digest has {len(row.digest)} digits")
     except (AttributeError, TypeError, ValueError) as error:
@@ -49,13 +56,7 @@ def as_token(row: Any) -> Token:
             f"allocator_token was changed by hand: token {row.id} ({row.name!a:.80}) is refused, because {error}; "
             f"create another one, and revoke it with: allocator tokens revoke {row.id}"
         ) from error
-    return Token(row.id, row.name, row.digest, verbs, tags, *rates, created, expires, schemes)
-
-
-def rate_of(value: Any) -> int | None:
-    if value is None or (isinstance(value, int) and value > 0):
-        return value
-    raise ValueError(f"a rate is {value!a:.40}")
+    return Token(row.id, row.name, row.digest, verbs, tags, created, expires, schemes)
 
 
 def columns_of(fresh: Token) -> dict[str, object]:
@@ -64,8 +65,6 @@ def columns_of(fresh: Token) -> dict[str, object]:
         "digest": fresh.digest,
         "verbs": " ".join(fresh.verbs),
         "tags": scope_to_text(fresh.tags, fresh.schemes),
-        "ids_rate": fresh.ids_rate,
-        "requests_rate": fresh.requests_rate,
         "created_at": fresh.created_at.replace(tzinfo=None),
         "expires_at": fresh.expires_at and fresh.expires_at.replace(tzinfo=None),
     }

@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTag
 from allocator.rules.token import DRAW
-from allocator.service.auth import Book, Grant
+from allocator.service.auth import Book
 from allocator.service.compat import routes_of, text
 from allocator.service.dispatch import Dispatch, body_within, headers_of
 from allocator.service.error_responses import NO_STORE, HttpRefusal, detail_of
@@ -39,30 +39,27 @@ MAX_BATCH = 100_000
 INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 Fields = Mapping[str, str]
-Act = Callable[[Fields, Grant], Awaitable[Any]]
+Act = Callable[[Fields], Awaitable[Any]]
 
 
 def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
-    async def next_id(fields: Fields, grant: Grant) -> list[int]:
+    async def next_id(fields: Fields) -> list[int]:
         count = batch_size(fields)
         if count < 1:
             return []
         source = await ids.sequences.source(fields["bizType"], create=False)
-        found = await source.take_any(count)
-        grant.charge(count)
-        return found
+        return await source.take_any(count)
 
-    async def next_segment(fields: Fields, grant: Grant) -> dict[str, int]:
-        segment = await ids.sequences.claim(fields["bizType"], None, {}, exact=False, create=False)
-        grant.charge(len(segment))
-        return segment_id(segment)
+    async def next_segment(fields: Fields) -> dict[str, int]:
+        return segment_id(await ids.sequences.claim(fields["bizType"], None, {}, exact=False, create=False))
 
     def both(name: str, act: Act, as_text: Callable[[Any], str] | None) -> list[Route]:
         async def answer(request: Request) -> Response:
             fields = await fields_of(request)
             batch_size(fields)
             try:
-                found = await act(fields, await granted(book, fields, headers_of(request)))
+                await authorize(book, fields, headers_of(request))
+                found = await act(fields)
             except AllocatorError as error:
                 return text("") if as_text else record(None, *failure(error, fields))
             return text(as_text(found)) if as_text else record(found, OK, "")
@@ -77,13 +74,12 @@ def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
     ]
 
 
-async def granted(book: Book, fields: Fields, headers: dict[bytes, bytes]) -> Grant:
+async def authorize(book: Book, fields: Fields, headers: dict[bytes, bytes]) -> None:
     tag, token = fields.get("bizType", ""), fields.get("token", "")
-    if not tag or not token:
+    grant = await book.of_secret(token.encode(), headers) if token else book.of_compat()
+    if not tag or not grant:
         raise AccessDenied("bizType and token are needed")
-    grant = await book.of_secret(token.encode(), headers)
     grant.authorize(DRAW, tag)
-    return grant
 
 
 async def fields_of(request: Request) -> Fields:

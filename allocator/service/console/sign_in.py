@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl
 from itsdangerous import BadSignature, Signer, TimestampSigner
 
 from allocator.errors import AccessDenied, DatabaseUnavailable, InvalidSetting
-from allocator.rules.token import ADMINISTER, ANONYMOUS, DRAW, READ, Token
+from allocator.rules.token import ADMINISTER, DRAW, READ, Token
 from allocator.service.auth import EVERYTHING, NOT_READ, Book, Grant, is_bearer, is_here, mark
 from allocator.service.console.rendering import Pages, redirect
 from allocator.service.dispatch import body_within, headers_of
@@ -83,9 +83,7 @@ class User:
 
     @property
     def name(self) -> str:
-        if self.token is EVERYTHING:
-            return "open to this machine"
-        return "without a token" if self.token.name == ANONYMOUS else self.token.name
+        return "open to this machine" if self.token is EVERYTHING else self.token.name
 
     @property
     def sees_all(self) -> bool:
@@ -122,13 +120,12 @@ class SignIn:
         self._pages = pages
 
     async def user(self, request: Request) -> User:
-        """Find the user, and count the request for the rate of the token. Raises `Unauthorized` if sign-in helps."""
+        """Find the user. Raises `Unauthorized` if sign-in helps."""
         session, headers = request.cookies.get(cookie_name(request), ""), without_foreign(headers_of(request))
         grant = await self._of_session(session) if b"authorization" not in headers else None
         if grant is None:
             session, grant = "", await self._book.of(headers)
         mark(request.scope, grant)
-        grant.admit()
         return User(grant, session, self._sessions.proof(session))
 
     async def _of_session(self, session: str) -> Grant | None:
@@ -164,7 +161,6 @@ class SignIn:
             grant = await self._book.of_secret(form.get("token", "").encode(), headers_of(request))
         except Unauthorized:
             return self._show(request, following, "this token is unknown, revoked or expired", 401)
-        grant.admit()
         answer = redirect(following)
         if grant.token is not EVERYTHING:
             set_cookie(request, answer, self._sessions.issue(grant.digest), LIFETIME)

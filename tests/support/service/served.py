@@ -24,6 +24,11 @@ START_SECONDS = 120.0
 LISTENING = re.compile(r"running on (https?)://([^ ]+):(\d+)")
 
 
+def of_an_operator() -> dict[str, str]:
+    """The environment without the settings of the tests, which the service would call unknown."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("ALLOCATOR_TEST_")}
+
+
 @dataclass
 class Reply:
     status: int
@@ -62,7 +67,7 @@ class Served:
             command += ["--url", url]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, cwd=cwd or self.folder.name, env={**os.environ, **environment}
+                command, stdout=log, stderr=log, cwd=cwd or self.folder.name, env=of_an_operator() | environment
             )
         self.pool = urllib3.PoolManager(maxsize=16, ca_certs=ca)
         self.address = ""

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from allocator.errors import InvalidSetting
-from allocator.rules.token import MAX_RATE, SCHEMES, VERBS, Token, digest_of, scope_from_text, scope_to_text
+from allocator.rules.token import SCHEMES, VERBS, Token, digest_of, scope_from_text, scope_to_text
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def token(**changes: object) -> Token:
-    given = {"name": "x", "verbs": ("draw",), "tags": ("order", "bill-*"), "ids_rate": None, "requests_rate": None}
+    given = {"name": "x", "verbs": ("draw",), "tags": ("order", "bill-*")}
     return Token(1, digest="d", created_at=NOW, **(given | changes))
 
 
@@ -87,9 +87,6 @@ def test_a_wish_that_makes_no_sense_is_refused(subtests):
         ({"tags": ()}, "needs a pattern of tags or a scheme"),
         ({"tags": ("x" * 60,) * 20}, "at most 1000 characters in all, got 1221"),
         ({"schemes": ("uuid",)}, "the schemes of a token must be of meteor, snowflake, objectid, got 'uuid'"),
-        ({"ids_rate": 0}, "ids_rate must be 1 to"),
-        ({"requests_rate": MAX_RATE + 1}, "requests_rate must be 1 to"),
-        ({"ids_rate": True}, "must be a whole number"),
         ({"expires_at": NOW}, "must expire in the future"),
     ]:
         with subtests.test(changes=changes), pytest.raises(InvalidSetting, match=sentence):
@@ -98,7 +95,7 @@ def test_a_wish_that_makes_no_sense_is_refused(subtests):
 
 def test_a_sound_wish_is_taken():
     for verb in VERBS:
-        assert token(verbs=(verb,), expires_at=NOW + timedelta(seconds=1), ids_rate=1).checked()
+        assert token(verbs=(verb,), expires_at=NOW + timedelta(seconds=1)).checked()
 
 
 def test_a_digest_is_the_sha_256():

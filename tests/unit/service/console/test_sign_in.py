@@ -12,7 +12,7 @@ from itsdangerous import TimestampSigner
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from allocator.rules.token import ANONYMOUS, VERBS, Token, digest_of
+from allocator.rules.token import VERBS, Token, digest_of
 from allocator.service.auth import Book
 from allocator.service.console import sign_in as module
 from allocator.service.console.sign_in import (
@@ -33,7 +33,7 @@ DIGEST = bytes(range(32))
 
 
 def token(name: str) -> Token:
-    return Token(1, name, digest_of(name.encode()), VERBS, ("*",), None, None, datetime.now(UTC))
+    return Token(1, name, digest_of(name.encode()), VERBS, ("*",), datetime.now(UTC))
 
 
 def session_of(name: str) -> str:
@@ -48,7 +48,7 @@ def request_of(host: str = HOST, **headers: str) -> Request:
 
 
 def book(tokens: list[Token]) -> Book:
-    return Book(lambda: (list(tokens), True), 1, False)
+    return Book(lambda: (list(tokens), True), False)
 
 
 def sign_in(known: Book, pages: Any = None) -> SignIn:
@@ -77,11 +77,12 @@ def test_a_bearer_token_stands_before_the_session_and_nothing_else_does():
 
 
 def test_what_is_sent_for_a_proxy_is_no_token():
-    assert user("x", ANONYMOUS, authorization="Basic x").token.name == ANONYMOUS
+    cookie = f"allocator={session_of('x')}"
+    assert user("x", authorization="Basic x", cookie=cookie).token.name == "x"
     with pytest.raises(Unauthorized):
         user("x", authorization="Basic x")
     with pytest.raises(Unauthorized):
-        user("x", ANONYMOUS, authorization="Bearer wrong")
+        user("x", authorization="Bearer wrong", cookie=cookie)
 
 
 # -- sessions

@@ -9,8 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError  # type: ignore[import-untyped]
 
 from allocator.cli import main
-from allocator.cli.default_file import URL_VARIABLE
-from allocator.cli.options import HOSTS_VARIABLE, TOKEN_VARIABLE
+from allocator.cli.options import HOSTS_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE
 from allocator.database.address import address_of
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.integrations.django.ids import allocator_in_settings, arguments
