@@ -27,7 +27,7 @@ from allocator.schemes.gapless_numbers import (
     day_of,
     place,
 )
-from allocator.schemes.shared.argument_checks import check_seconds, check_whole, integer, quoted
+from allocator.schemes.shared.argument_checks import check_whole, integer, quoted
 
 Scope = object
 """A str, int or UUID; other types are refused."""
@@ -46,13 +46,12 @@ class Numbers:
         hold the field that `reset` names, unless it is a bare `{n}`.
     reset: "never", "year", "month" or "day": in each of these the numbers restart at `start`.
     start: the first number, 1 to 2**63 - 1.
-    wait: seconds, 0 to 86400, to wait for another transaction that has drawn in the same scope; 0 does not wait. MySQL
-        rounds up to whole seconds. None keeps the timeout of the database.
     timezone: of the dates, as "Europe/Berlin" or a tzinfo; UTC by default.
     clock: where the time in seconds since 1970 comes from.
 
     A number belongs to the caller's transaction: a ROLLBACK, also to a savepoint, returns it, and the next caller gets
-    it. Until the transaction ends, other callers of the same scope wait, so draw the number last.
+    it. Until the transaction ends, other callers of the same scope wait, as long as the lock timeout of their session
+    says, so draw the number last.
     An instance holds only these settings: make one for the whole process; it is thread-safe.
     """
 
@@ -63,12 +62,10 @@ class Numbers:
         format: str = "{n}",  # noqa: A002  the word that people know
         reset: Reset = "never",
         start: int = 1,
-        wait: float | None = None,
         timezone: str | tzinfo = "UTC",
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.rule = NumberRule(name, NumberFormat(format), reset, start)
-        self._wait = None if wait is None else check_seconds("wait", wait, 0)
         self._zone = zone_of(timezone)
         self._clock = clock
         self._has_dates = self.rule.has_dates
@@ -96,7 +93,7 @@ class Numbers:
         many = 1 if count is None else check_whole("count", integer(count), 1, MAX_COUNT, InvalidCount)
         caller, day = caller_of(session), self._day(at)
         row = self._row(scope, day)
-        last = rows.draw(caller, row, many, self.rule.start, self._wait)
+        last = rows.draw(caller, row, many, self.rule.start)
         if count is None:
             return self.rule.number(last, row["scope"], row["period"], day)
         return [self.rule.number(n, row["scope"], row["period"], day) for n in range(last - many + 1, last + 1)]

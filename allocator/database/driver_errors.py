@@ -139,7 +139,7 @@ def is_stale(error: SQLAlchemyError) -> bool:
 
 
 NUMBER_BUSY = (
-    "another transaction has drawn numbers of {place} and has not ended{holder}; waited {waited:.3g} seconds; roll "
+    "another transaction has drawn numbers of {place} and has not ended; waited {waited:.3g} seconds; roll "
     "back and run the whole transaction again"
 )
 FILE_BUSY = (
@@ -155,7 +155,7 @@ DRAWN_MEANWHILE = (
     "{words}; roll back and run the whole transaction again, or use READ COMMITTED, which waits instead"
 )
 ROLLED_BACK = (
-    "the server rolled back this whole transaction while it drew a number of {place}{holder}: {words}; roll back and "
+    "the server rolled back this whole transaction while it drew a number of {place}: {words}; roll back and "
     "run the whole transaction again"
 )
 ABORTED = "this transaction has failed before, and no number of {place} can be drawn in it: {words}; roll it back"
@@ -183,7 +183,6 @@ def translate_drawn(
     where: str,
     place: str,
     waited: float,
-    holder: str,
     *,
     is_over: bool = False,
 ) -> AllocatorError:
@@ -201,5 +200,4 @@ def translate_drawn(
         kind, words = NumberBusy, FILE_BUSY if dialect.embedded else NUMBER_BUSY
     else:
         return translate(error, dialect, where, waited)
-    told = f" ({holder})" if holder else ""
-    return kind(words.format(where=where, place=place, waited=waited, words=words_of(error), holder=told))
+    return kind(words.format(where=where, place=place, waited=waited, words=words_of(error)))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from math import ceil
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -24,12 +22,6 @@ class MySQLNumbers(NumberDialect):
     raises = f"{INSERT} VALUES (:name, :scope, :period, {{n}}) {DUPLICATE} GREATEST(n, {{n}})"
     voids = f"INSERT IGNORE {VOID}"
     reads = f"SELECT n FROM allocator_number WHERE {KEY} FOR UPDATE"
-    holder = (
-        "SELECT t.processlist_id, t.processlist_user, t.processlist_host, NULL FROM performance_schema.data_locks l "
-        "JOIN performance_schema.threads t ON t.thread_id = l.thread_id WHERE l.object_schema = DATABASE() "
-        "AND l.object_name = 'allocator_number' AND l.lock_status = 'GRANTED' AND t.processlist_id <> CONNECTION_ID() "
-        "AND l.lock_data = CONCAT('''', :name, ''', ''', :scope, ''', ''', :period, '''') LIMIT 1"
-    )
 
     def commits_each(self, connection: Any, driver_connection: Any) -> bool:
         asked = getattr(connection, "get_autocommit", None)
@@ -39,11 +31,8 @@ class MySQLNumbers(NumberDialect):
     def lastrowid(self, result: Any) -> int:
         return int(result.lastrowid or 0)
 
-    def draw(self, caller: Caller, row: Parameters, first: int, count: int, wait: float | None) -> int | None:
-        with self.waiting(caller, wait) if wait is not None else nullcontext():
-            if wait == 0:  # the setting counts in whole seconds
-                caller.fetch(f"{self.reads} NOWAIT", row)
-            answer = caller.run(drawing(self.draws, first, count), row)
+    def draw(self, caller: Caller, row: Parameters, first: int, count: int) -> int | None:
+        answer = caller.run(drawing(self.draws, first, count), row)
         if answer.rowcount == 1:
             return first  # a new row
         # Where the table has triggers no number comes back; the row is locked by this transaction.
@@ -58,26 +47,9 @@ class MySQLNumbers(NumberDialect):
             return first_of(caller.fetch("SELECT @@innodb_rollback_on_timeout", {})) != 0
         return True
 
-    @contextmanager
-    def waiting(self, caller: Caller, wait: float) -> Iterator[None]:
-        seconds = max(1, ceil(wait))
-        caller.run(f"SET @allocator_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = {seconds}", {})
-        try:
-            yield
-        except BaseException:
-            with suppress(SQLAlchemyError):  # the first error says why
-                self.restore_timeout(caller)
-            raise
-        self.restore_timeout(caller)
-
-    def restore_timeout(self, caller: Caller) -> None:
-        caller.run("SET innodb_lock_wait_timeout = @allocator_wait", {})
-
 
 class MariaDBNumbers(MySQLNumbers):
     draws = f"{INSERT} VALUES (:name, :scope, :period, {{first}}) {DUPLICATE} n + {{count}} RETURNING n"
-    holder = ""
 
-    def draw(self, caller: Caller, row: Parameters, first: int, count: int, wait: float | None) -> int | None:
-        limit = "" if wait is None else f"SET STATEMENT innodb_lock_wait_timeout = {ceil(wait)} FOR "
-        return first_of(caller.fetch(limit + drawing(self.draws, first, count), row))
+    def draw(self, caller: Caller, row: Parameters, first: int, count: int) -> int | None:
+        return first_of(caller.fetch(drawing(self.draws, first, count), row))

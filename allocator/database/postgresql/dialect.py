@@ -96,9 +96,9 @@ class PostgreSQL(Dialect):
         return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, columns, rights)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
-        from allocator.database.postgresql.gapless_draws import PostgreSQLNumbers
+        from allocator.database.verbs.gapless_number_rows import NumberDialect
 
-        return PostgreSQLNumbers(self)
+        return NumberDialect(self)
 
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
         return {"connect_timeout": max(MIN_CONNECT_SECONDS, ceil(min(timeout, MAX_CONNECT_SECONDS)))}

@@ -8,7 +8,6 @@ gaps, and a scope has one writer at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import cache, lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from allocator.database.dialect import Dialect
-from allocator.database.driver_errors import is_held, is_rolled_back, translate_drawn
+from allocator.database.driver_errors import is_rolled_back, translate_drawn
 from allocator.schemes.gapless_numbers import MAX_NUMBER, Number, out_of_numbers, place
 
 if TYPE_CHECKING:
@@ -42,15 +41,13 @@ Parameters = Mapping[str, object]
 class NumberDialect:
     """The statements of SQLite and PostgreSQL, and what differs between the databases.
 
-    The lock timeout is a setting of the caller's session or transaction: it is restored after the statement.
+    A caller waits for the row as long as the lock timeout of its own session says.
     """
 
     draws = f"{INSERT} VALUES (:name, :scope, :period, {{first}}) {RAISE} RETURNING n"
     """It begins with INSERT: Python's sqlite3 opens a transaction for INSERT, and not for WITH."""
     raises = f"{INSERT} VALUES (:name, :scope, :period, {{n}}) {RAISE_TO} RETURNING n"
     voids = f"INSERT {VOID} ON CONFLICT DO NOTHING"
-    holder = ""
-    """A query for the session that holds the row; empty where the database cannot tell."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
@@ -62,18 +59,12 @@ class NumberDialect:
     def lastrowid(self, result: Any) -> int:
         return 0
 
-    def draw(self, caller: Caller, row: Parameters, first: int, count: int, wait: float | None) -> int | None:
+    def draw(self, caller: Caller, row: Parameters, first: int, count: int) -> int | None:
         """Raise the row by `count`, or insert it with `first`, and return its new number.
 
         None, or an error of the database, if fewer numbers are left.
-        wait: seconds to wait for a lock; None for the database's own timeout.
         """
-        if wait is not None:
-            return self.draw_soon(caller, row, first, count, wait)
         return first_of(caller.fetch(drawing(self.draws, first, count), row))
-
-    def draw_soon(self, caller: Caller, row: Parameters, first: int, count: int, wait: float) -> int | None:
-        raise NotImplementedError
 
     def raise_to(self, caller: Caller, row: Parameters, n: int) -> int:
         """Raise the row to at least `n`, and return its new number."""
@@ -84,19 +75,6 @@ class NumberDialect:
     def rolls_back_at_timeout(self, caller: Caller) -> bool:
         """Whether the server rolls back the whole transaction where a statement waited too long; True if unknown."""
         return False
-
-    def fetch_holder(self, caller: Caller, row: Parameters) -> str:
-        """The session that holds the row; empty if the database does not tell."""
-        rows = caller.fetch(self.holder, row) if self.holder else ()
-        return holder_in_words(rows[0]) if rows else ""
-
-
-HOLDER = ("session", "of user", "from", "application")
-"""In the order in which each query for the holder must return its columns."""
-
-
-def holder_in_words(row: Sequence[Any]) -> str:
-    return ", ".join(f"{field} {value}" for field, value in zip(HOLDER, row, strict=True) if value)
 
 
 @lru_cache
@@ -121,11 +99,11 @@ class Row(TypedDict):
     period: str
 
 
-def draw(caller: Caller, row: Row, count: int, start: int, wait: float | None) -> int:
+def draw(caller: Caller, row: Row, count: int, start: int) -> int:
     """Raise the row by `count`, and return the last number drawn. Raises `Exhausted`."""
     first, last = start - 1 + count, None
     if first <= MAX_NUMBER:
-        last = translated(caller, row, lambda: caller.numbers.draw(caller, row, first, count, wait))
+        last = translated(caller, row, lambda: caller.numbers.draw(caller, row, first, count))
     if last is None:
         raise out_of_numbers(place(**row))
     return last
@@ -154,11 +132,8 @@ def translated(caller: Caller, row: Row, act: Callable[[], T]) -> T:
     try:
         return act()
     except SQLAlchemyError as error:
-        passed, holder, dialect = monotonic() - began, "", caller.numbers.dialect
+        passed, dialect = monotonic() - began, caller.numbers.dialect
         is_over = is_rolled_back(error, dialect, lambda: caller.numbers.rolls_back_at_timeout(caller))
-        if is_held(error, dialect):
-            with suppress(SQLAlchemyError):
-                holder = caller.numbers.fetch_holder(caller, row)
         if is_over:
             caller.refuse_more()
-        raise translate_drawn(error, dialect, caller.where, place(**row), passed, holder, is_over=is_over) from error
+        raise translate_drawn(error, dialect, caller.where, place(**row), passed, is_over=is_over) from error
