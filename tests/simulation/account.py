@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from allocator.errors import AllocatorError, Exhausted, MaxValueWentBack, ServerReplaced
+from allocator.errors import Exhausted, MaxValueWentBack, ServerReplaced
 from simulation.dialect import SEGMENT
 from simulation.leases import Leases
 from simulation.store import is_crossing
@@ -102,7 +102,7 @@ class Account:
         self.served[kind, value] = process.number
         self.counts[f"{kind}s"] += 1
 
-    def refused(self, process: Process, tag: str, error: AllocatorError) -> None:
+    def refused(self, process: Process, tag: str, error: Exception) -> None:
         """A call raised this."""
         self.counts[type(error).__name__] += 1
         if isinstance(error, MaxValueWentBack):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from allocator.errors import AllocatorClosed, AllocatorError
 from simulation.account import ALONE
+from simulation.dialect import Surprise
 from simulation.scheduler import pause
 from simulation.violation import Violation
 
@@ -73,7 +74,7 @@ class Calls:
         process, began = self.process, self.world.scheduler.now
         try:
             found = call()
-        except AllocatorError as error:
+        except (AllocatorError, Surprise) as error:
             process.spilt[tag] += max(0, spills - 1)
             self.ended(tag, began)
             self.look(error)
@@ -103,7 +104,7 @@ class Calls:
                 raise Violation(f"{value} of {what} came after {self.last[residue]} in {self.process}")
             self.last[residue] = value
 
-    def look(self, error: AllocatorError) -> None:
+    def look(self, error: Exception) -> None:
         if not isinstance(error, AllocatorClosed):
             return
         self.refusals += 1
@@ -119,7 +120,7 @@ class Calls:
         process, began = self.process, self.world.scheduler.now
         try:
             value = STAMP[kind](process)
-        except AllocatorError as error:
+        except (AllocatorError, Surprise) as error:
             self.look(error)
             self.account.refused(process, kind, error)
             return

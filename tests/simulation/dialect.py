@@ -27,6 +27,10 @@ SEGMENT, NODE, WORKER = "allocator_segment", "allocator_node", "allocator_worker
 SHARD, FAILOVER = "allocator_shard", "allocator_failover"
 
 
+class Surprise(Exception):
+    """What a hook of the user's raises in a statement. The caller gets it, unless a claim in advance met it."""
+
+
 class SegmentVerbs:
     rules: Rules
     least_batch = 2
@@ -232,7 +236,7 @@ class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, ShardVerbs):
 
     def leaves_open(self, connection: Connection) -> bool:
         if connection.fate is Fate.SURPRISE:
-            raise RuntimeError("a hook of the user's")
+            raise Surprise
         return connection.fate is Fate.OPEN
 
     def warnings(self, connection: Connection) -> list[str]:

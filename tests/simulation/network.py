@@ -122,7 +122,7 @@ class Connection:
         self.is_lost = False
         self.info["warnings"] = []
 
-    def invalidate(self) -> None:
+    def invalidate(self, error: BaseException | None = None) -> None:
         self.is_lost = True
 
     def perform(self, act: Act) -> Any:

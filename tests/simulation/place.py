@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class Place:
     """Stands for an `allocator.database.address.Address`; shard `offset` of so many."""
 
-    file = None
+    file = pool = None
+    is_in_memory = False
 
     def __init__(self, world: World, offset: int, shards: int) -> None:
         self.name = self.shown = self.public_url = f"shard{offset}"
