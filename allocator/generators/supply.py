@@ -255,11 +255,11 @@ class Supply(Uncopyable):
             raise forks.forked_unseen(self._name())
 
     def _submit(self, request: Request) -> None:
-        self._watch(request, self._background.submit(self._run, request))
+        self._submit_alone(request)
 
-    def _watch(self, request: Request, work: Future[Any]) -> None:
-        """End the request also where its thread did not get as far as `_run`, or out of it."""
-        work.add_done_callback(partial(self._end_unless_ended, request))
+    def _submit_alone(self, request: Request) -> None:
+        """End the request also where its thread does not get as far as `_run`, or out of it."""
+        self._background.submit(self._run, request).add_done_callback(partial(self._end_unless_ended, request))
 
     def _end_unless_ended(self, request: Request, work: Future[Any]) -> None:
         error = None if request.ended.done() else work.exception()
