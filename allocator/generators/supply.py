@@ -318,13 +318,13 @@ class Supply(Uncopyable):
         """The next id, once `_values` is used up: from memory, or within the timeout from the database."""
         return wait_for(self._attempts())
 
-    def _several(self, count: int) -> Waits[list[int]]:
-        """Wait for `count` ids."""
-        return self._completed(self._core, [], count)
+    def _several(self, count: int, end: float | None = None) -> Waits[list[int]]:
+        """Wait for `count` ids, until `end` or for the timeout."""
+        return self._completed(self._core, [], count, end)
 
-    def _completed(self, core: Any, ids: list[int], count: int) -> Waits[list[int]]:
-        """Fill `ids`, which were drawn from `core`, up to `count`; all within one timeout."""
-        end = monotonic() + self._terms.timeout
+    def _completed(self, core: Any, ids: list[int], count: int, end: float | None = None) -> Waits[list[int]]:
+        """Fill `ids`, which were drawn from `core`, up to `count`; all until `end`, or within one timeout."""
+        end = monotonic() + self._terms.timeout if end is None else end
         while len(ids) < count:
             ids.append((yield from self._attempts(count - len(ids), end)))
             if core is not self._core:  # forked in a signal handler while it waited: the parent has these ids too
