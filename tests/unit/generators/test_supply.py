@@ -472,12 +472,15 @@ def test_close_wakes_whoever_waits():
     assert len(caught) == 1
 
 
-def test_a_claim_runs_in_the_caller_where_no_thread_can_be_had():
-    source = MemorySource()
-    ids = sequence(source)
-    ids._background._start_thread = lambda: None  # as when the interpreter ends
+def test_a_claim_runs_in_the_caller_where_no_thread_can_be_had(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(
+        "allocator.runtime.thread_pool.start_thread", lambda *pool: None
+    )  # as when the interpreter ends
+    ids = sequence(MemorySource())
 
     assert ids.next_ids(2) == [1, 2]
+    assert ids.reserve(2) == range(1001, 1003)
+    assert not ids._background.has_threads
 
 
 def test_a_signal_handler_may_draw_ids_of_another_tag():
