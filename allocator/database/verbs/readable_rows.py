@@ -46,14 +46,15 @@ class Reader(Generic[T]):
         """Fetch the rows of an ordered statement, without those that cannot be read."""
         return [one for one in self.each(connection, statement, **given) if one is not None]
 
-    def each(self, connection: Connection, statement: Select[Any], **given: Any) -> list[T | None]:
-        """As `all`, with None for a row that cannot be read. Logs each of these once."""
-        found = connection.execute(statement, given)
+    def each(self, connection: Connection, statement: Select[Any], first: int = 0, **given: Any) -> list[T | None]:
+        """As `all`, with None for a row that cannot be read; from the row `first` on. Logs each of these once."""
+        asked = statement.offset(first) if first else statement
+        found = connection.execute(asked, given)
         try:
             rows = found.all()
         except Exception:
-            count = connection.scalar(select(func.count()).select_from(statement.subquery()), given)
-            return self._part(connection, statement, given, 0, count or 0)
+            count = connection.scalar(select(func.count()).select_from(asked.subquery()), given)
+            return self._part(connection, statement, given, first, count or 0)
         return [self._one_of(connection, row) for row in rows]
 
     def _part(
@@ -69,7 +70,7 @@ class Reader(Generic[T]):
                 parts = (first, half), (first + half, count - half)
                 return [one for part in parts for one in self._part(connection, statement, given, *part)]
             key = connection.execute(statement.with_only_columns(self._key).offset(first).limit(1), given)
-            reason = str(getattr(error, "orig", error))
+            reason = str(getattr(error, "orig", None) or error).partition("\n")[0]
         try:
             value = key.scalar()
         except Exception:

@@ -66,7 +66,7 @@ def fetch_page(connection: Connection, dialect: Dialect, after: str, most: int) 
     found: list[Tag] = []
     read = 0
     while asked := most - len(found):
-        rows = LISTED.each(connection, READ_SOME.limit(asked).offset(read), after=after)
+        rows = LISTED.each(connection, READ_SOME.limit(asked), read, after=after)
         found += [tag for tag in rows if tag is not None]
         read += len(rows)
         if len(rows) < asked:
