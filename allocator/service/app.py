@@ -47,7 +47,7 @@ def application(settings: ServeSettings) -> ASGIApp:
     observe = partial(observed, figures=figures)
     ids = ServiceAllocator(settings.urls, settings.shard_hosts, settings.timeout, observe)
     tokens = Tokens(ids.databases.lead)
-    book = Book(tokens.state, settings.workers, settings.is_open)
+    book = Book(tokens.state, settings.workers, settings.is_open, tokens.ping)
     sources, newcomers = Sources(ids), Newcomers(settings.max_tags, settings.timeout)
     service = Ids(ids, sources, ServedTags(ids, sources, settings.create, newcomers))
     watch = Watch(service, book, figures)

@@ -16,6 +16,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import create_engine
 from support.distinct import distinct
 from support.servers.administrator import execute
 
@@ -132,6 +133,8 @@ EMPTY: list[tuple[dict[str, Any], str]] = [
     ({"database": ""}, "the URL of the database is empty"),
     ({"database": " "}, "the URL of the database is empty"),
     ({"database": "sqlite:///"}, "names no file"),
+    ({"database": "sqlite:///%20"}, "names no file"),
+    ({"database": create_engine("sqlite:///")}, "names no file"),
     ({"shards": ["sqlite:///mine.db", ""]}, "the URL of the database is empty"),
     ({"database": [""]}, "a list of servers may hold only addresses"),
     ({"database": "http://localhost", "token": ""}, "token is empty"),
@@ -159,6 +162,13 @@ def test_a_variable_that_is_set_and_empty_is_no_wish_for_a_file(here):
 
         assert (done.exit_code, list(here.iterdir())) == (2, []), repr(value)
         assert "is empty; set it to the URL of a database" in done.stderr
+    file = here / "secret"
+    file.write_text("\n")
+    for name, url in (("ALLOCATOR_DATABASE_URL_FILE", ()), ("ALLOCATOR_TOKEN_FILE", ("--url", "http://localhost:1"))):
+        done = CliRunner().invoke(main, ["next", "order", *url], env={name: str(file)})
+
+        assert (done.exit_code, list(here.iterdir())) == (2, [file]), name
+        assert f"named by {name}, is empty" in done.stderr
 
 
 def test_nothing_that_is_empty_means_a_default(here):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -218,6 +219,7 @@ REFUSED = {
     "--url https://ids.example.org": "--url must be a database",
     "--url nonsense": "this is not a database URL",
     "--url=": "--url is empty; give it the URL of a database",
+    "--host ' '": "--host is empty, which would be every address",
     "--unix=": "--unix is empty; give it the path of a socket",
     "--host=": "--host is empty, which would be every address",
 }
@@ -226,7 +228,7 @@ REFUSED = {
 def test_a_start_that_cannot_be_is_refused_with_one_sentence(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for options, sentence in REFUSED.items():
-        done = CliRunner().invoke(main, ["serve", *options.split()])
+        done = CliRunner().invoke(main, ["serve", *shlex.split(options)])
 
         assert done.exit_code in {1, 2}, options
         assert isinstance(done.exception, SystemExit)
