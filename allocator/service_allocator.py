@@ -82,9 +82,13 @@ class ServiceAllocator(AsyncAllocator):
         self.backend, self.databases = self._hosted._backend, self._hosted.databases
         self._meteors, self._snowflakes = self._hosted._meteor, self._hosted._snowflake
 
-    async def ids_of(self, tag: str, count: int) -> list[int]:
-        """The next `count` ids of a tag."""
-        return await wait_for_async(self._hosted.sequence(tag)._several(count))
+    def deadline(self) -> float:
+        """When a call that begins now must end."""
+        return monotonic() + self._hosted._terms.timeout
+
+    async def ids_of(self, tag: str, count: int, end: float) -> list[int]:
+        """The next `count` ids of a tag, before `end`."""
+        return await wait_for_async(self._hosted.sequence(tag)._several(count, end))
 
     async def meteors(self, count: int) -> list[int]:
         """The next `count` meteors."""

@@ -57,9 +57,12 @@ def from_environment(variable: str) -> str | None:
     if variable in os.environ:
         raise click.UsageError(f"{variable} and {variable}_FILE exclude each other; unset one")
     try:
-        return Path(path).read_text(encoding="utf-8").strip()
+        found = Path(path).read_text(encoding="utf-8").strip()
     except OSError as error:
         raise click.UsageError(f"cannot read {path}, named by {variable}_FILE: {error.strerror}") from None
+    if not found:
+        raise click.UsageError(f"{path}, named by {variable}_FILE, is empty")
+    return found
 
 
 def parse_urls(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:

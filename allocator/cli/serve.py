@@ -138,7 +138,7 @@ def serve(
         raise click.UsageError("--compat-token needs --compat")
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key need each other")
-    if not settings["host"]:
+    if not settings["host"].strip():
         raise click.UsageError("--host is empty, which would be every address; give it the address to listen on")
     settings["unix"] = settings["unix"].removeprefix("unix://")  # as clients name it
     check_place(settings["unix"], certificate)
@@ -159,7 +159,7 @@ def check_place(unix: str, certificate: Path | None) -> None:
     """A Unix socket replaces the host, the port and the certificate, and variables such as those of our image."""
     source = click.get_current_context().get_parameter_source
     others = [name for name in ("host", "port") if source(name) is ParameterSource.COMMANDLINE]
-    if source("unix") is ParameterSource.COMMANDLINE and not unix:
+    if source("unix") is ParameterSource.COMMANDLINE and not unix.strip():
         raise click.UsageError("--unix is empty; give it the path of a socket")
     if unix and (others or certificate):
         raise click.UsageError(f"--unix and --{(others or ['certificate'])[0]} exclude each other")

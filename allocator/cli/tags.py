@@ -29,7 +29,7 @@ HEADINGS = ("tag", "max_value", "step", "max_step", "limit", "failover_gap", "us
 ORDERS: dict[str, Callable[[Tag], Any]] = {
     "tag": lambda tag: tag.name,
     "max_value": lambda tag: -tag.max_value,
-    "used": lambda tag: -tag.max_value / tag.limit,
+    "used": lambda tag: -tag.used,
 }
 
 
@@ -264,6 +264,6 @@ def table_of(found: list[Tag]) -> str:
 
 
 def to_row(tag: Tag) -> tuple[str, ...]:
-    used = f"{100 * tag.max_value / tag.limit:.2f}%"
+    used = f"{100 * tag.used:.2f}%"
     settings = (tag.max_value, tag.step, tag.max_step, tag.limit, tag.failover_gap)
     return (tag.name, *map(str, settings), used)

@@ -7,7 +7,9 @@ command in time where the wrapper cannot.
 from __future__ import annotations
 
 import errno
+import logging
 import os
+import select
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -53,6 +55,7 @@ class Wrapper:
         signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
         self._guard = Guard()
         self._child = Child(command)
+        logging.getLogger("allocator").addHandler(Said(logging.WARNING))
         self._signalled = False
         self._code: int | None = None
 
@@ -86,9 +89,7 @@ class Wrapper:
             self._guard.tell(self._child.process, read, 0.0 if lost else until_killed(left, self._seconds))
             self._wait(until_next_look(left, self._seconds, signalled=self._signalled))
         if not until_killed(held.left(), self._seconds) and not self._signalled:
-            click.echo(
-                f"error: number {held.number} ended while this process was stopped, and so did the command", err=True
-            )
+            say(f"error: number {held.number} ended while this process was stopped, and so did the command")
 
     def _has_ended(self) -> bool:
         """Whether the command has ended; it is not reaped yet."""
@@ -99,7 +100,7 @@ class Wrapper:
     def _stop_child(self, step: Step, number: int) -> None:
         if not self._signalled:
             why = "could not be renewed" if self._guard.process else "is not guarded any more: the guard process ended"
-            click.echo(f"error: number {number} {why}; stopping the command", err=True)
+            say(f"error: number {number} {why}; stopping the command")
         self._signalled = True
         self._remove_file()
         if step is Step.KILL:
@@ -133,6 +134,20 @@ class Wrapper:
         if self._path:
             with refused(self._path):
                 self._path.unlink(missing_ok=True)
+
+
+def say(text: str) -> None:
+    """Print on stderr, unless that is a full pipe or closed: nothing may hold up the end of the command."""
+    with suppress(OSError):
+        if select.select([], [2], [], 0)[1]:
+            click.echo(text, err=True)
+
+
+class Said(logging.Handler):
+    """Prints warnings of the lease without waiting."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
 
 
 def wake() -> None:

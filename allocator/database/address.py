@@ -102,6 +102,7 @@ def address_of(database: object) -> Address:
 def of_engine(engine: Engine) -> Address:
     check_password(engine.url, engine.url)
     dialect = dialect_named(engine.url.get_backend_name(), shown(engine.url))
+    check_file(engine.url, dialect)
     # Same creator and events as the user's pool, but none of its connections and nothing of its capacity.
     return Address(dialect, engine.url, shown(engine.url), engine.pool.recreate())
 
@@ -125,12 +126,17 @@ def of_url(given: str | URL) -> Address:
     check_driver(url, dialect)
     if dialect.needs_name and not url.database:
         raise InvalidDatabase(f"{shown(url)} names no database; a URL ends in /name")
-    if dialect.embedded and url.database == "":
-        raise InvalidDatabase(f"{shown(url)} names no file; a URL ends in /name, and sqlite:// is a database in memory")
+    check_file(url, dialect)
     where = shown(url)
     if dialect.embedded and url.database and is_file(url.database):
         url = url.set(database=str(Path(url.database).absolute()))  # a daemon changes its folder later
     return Address(dialect, url, where)
+
+
+def check_file(url: URL, dialect: Dialect) -> None:
+    """Refuse `sqlite:///`, which is a database in memory, and a name of blanks alone."""
+    if dialect.embedded and url.database is not None and not url.database.strip():
+        raise InvalidDatabase(f"{shown(url)} names no file; a URL ends in /name, and sqlite:// is a database in memory")
 
 
 def check_password(url: URL, given: str | URL) -> None:

@@ -13,11 +13,13 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Iterable
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 
-from allocator.errors import DatabaseUnavailable
+from allocator.errors import AllocatorClosed, DatabaseUnavailable
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.sequence import Sequence
 from allocator.generators.supply import Request
@@ -61,23 +63,43 @@ class Batching:
         """Drop the waiting claims in a forked child: they belong to the parent."""
         self._waiting: deque[Waiting] = deque()
         self._skipped: deque[Waiting] = deque()
+        self._strikes, self._rests_until = 0, 0.0
+        self._renew_turns()
+
+    def _renew_turns(self) -> None:
         self._turns: SimpleQueue[None] = queue.SimpleQueue()
         for _ in range(TURNS):
             self._turns.put(None)
         self._lost = 1
         self._is_awaited, self._is_paused = threading.Lock(), threading.Lock()
-        self._strikes, self._rests_until = 0, 0.0
 
     def add(self, sequence: Sequence, request: Request) -> None:
         if not self.backend.has_batches or monotonic() < self._rests_until or not self._background.has_threads:
             # Without threads this may be a signal handler that has interrupted a claim.
-            sequence._watch(request, self._background.submit(sequence._run, request))
+            sequence._submit_alone(request)
             return
         # Before the submit: the thread may run at once.
         self._waiting.append((sequence, request))
-        sequence._watch(request, self._background.submit(self._run))
+        self._submit()
 
-    def _run(self) -> None:
+    def _submit(self) -> None:
+        batch: list[Waiting] = []
+        self._background.submit(self._run, batch).add_done_callback(partial(self._end_all_after, batch))
+
+    def _end_all_after(self, batch: list[Waiting], work: Future[None]) -> None:
+        """After an exception that hit a thread in here, end whatever may have waited for it."""
+        error = work.exception()
+        if error is None or isinstance(error, AllocatorClosed):  # `_retire` ends what a close dropped
+            return
+        self._renew_turns()  # it may have had one
+        with suppress(IndexError):
+            while left := self._waiting or self._skipped:
+                batch.append(left.popleft())
+        for sequence, request in batch:
+            if not request.ended.done():
+                sequence._fail(request, error)
+
+    def _run(self, batch: list[Waiting]) -> None:
         """Claim what waits, once it is its turn. One thread waits for that, and the others leave their claims to it."""
         turns, is_awaited = self._turns, self._is_awaited
         if not (self._waiting and is_awaited.acquire(blocking=False)):
@@ -88,14 +110,14 @@ class Batching:
                 self._lost = 1
             except Empty:
                 self._lost = min(2 * self._lost, LONGEST)
-            batch = self._take()
+            self._take(batch)
         finally:
             is_awaited.release()
         skipped: list[Waiting] = []
         began = monotonic()
         try:
             if self._waiting:
-                self._background.submit(self._run)
+                self._submit()
             if len(batch) > 1:
                 skipped = self._claim_together(batch)
             else:
@@ -107,16 +129,14 @@ class Batching:
         if skipped:
             self._pause(skipped, monotonic() - began)
 
-    def _take(self) -> list[Waiting]:
+    def _take(self, batch: list[Waiting]) -> None:
         if self._background.closed.is_set():
             self._waiting.clear()
-        batch: list[Waiting] = []
         with suppress(IndexError):
             while len(batch) < MAX_BATCH:
                 batch.append(self._waiting.popleft())
                 if batch[0][1].skipped >= TRIES:  # to be claimed alone
                     break
-        return batch
 
     def _pause(self, skipped: list[Waiting], took: float) -> None:
         """Let claims wait that a batch skipped, then try them again together. One thread at a time waits here."""
@@ -131,7 +151,7 @@ class Batching:
                         self._waiting.append(self._skipped.popleft())
             finally:
                 is_paused.release()
-            self._background.submit(self._run)
+            self._submit()
 
     def _claim_together(self, batch: list[Waiting]) -> list[Waiting]:
         """Claim for several tags. Returns the claims to try again: rows that others have locked, as a rule."""
@@ -143,10 +163,6 @@ class Batching:
         except Exception:
             self._claim_one_first(*batch)
             return []
-        except BaseException as error:
-            for sequence, request in batch:
-                sequence._fail(request, error)
-            raise
         if segments is None:  # no strike: the next batch may work, as after a failover
             self._claim_each(batch)
             return []
@@ -161,10 +177,10 @@ class Batching:
         """Whether a claim that a batch did not make joins another one. Else it is made alone."""
         request.skipped += 1
         if not sequence._opened:  # its row is missing
-            self._background.submit(sequence._run, request)
+            sequence._submit_alone(request)
         elif request.skipped >= TRIES:
             self._waiting.appendleft((sequence, request))
-            self._background.submit(self._run)
+            self._submit()
         return sequence._opened and request.skipped < TRIES
 
     def _claim(self, by_tag: dict[str, Waiting]) -> dict[str, range] | None:
@@ -195,4 +211,4 @@ class Batching:
 
     def _claim_each(self, batch: Iterable[Waiting]) -> None:
         for sequence, request in batch:
-            self._background.submit(sequence._run, request)
+            sequence._submit_alone(request)

@@ -217,7 +217,7 @@ class Sequence(Supply):
         if exact:
             size = check_reserve(size)
         self._check_entry()
-        return self._background.submit(self._claim_beside, size, seen, exact)
+        return self._background.submit_in_turn(self.tag, self._claim_beside, size, seen, exact)
 
     def _claim_beside(self, count: int | None, others: Seen, exact: bool) -> range:
         with self._lock:

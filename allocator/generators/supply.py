@@ -255,11 +255,11 @@ class Supply(Uncopyable):
             raise forks.forked_unseen(self._name())
 
     def _submit(self, request: Request) -> None:
-        self._watch(request, self._background.submit(self._run, request))
+        self._submit_alone(request)
 
-    def _watch(self, request: Request, work: Future[Any]) -> None:
-        """End the request also where its thread did not get as far as `_run`, or out of it."""
-        work.add_done_callback(partial(self._end_unless_ended, request))
+    def _submit_alone(self, request: Request) -> None:
+        """End the request also where its thread does not get as far as `_run`, or out of it."""
+        self._background.submit(self._run, request).add_done_callback(partial(self._end_unless_ended, request))
 
     def _end_unless_ended(self, request: Request, work: Future[Any]) -> None:
         error = None if request.ended.done() else work.exception()
@@ -318,13 +318,13 @@ class Supply(Uncopyable):
         """The next id, once `_values` is used up: from memory, or within the timeout from the database."""
         return wait_for(self._attempts())
 
-    def _several(self, count: int) -> Waits[list[int]]:
-        """Wait for `count` ids."""
-        return self._completed(self._core, [], count)
+    def _several(self, count: int, end: float | None = None) -> Waits[list[int]]:
+        """Wait for `count` ids, until `end` or for the timeout."""
+        return self._completed(self._core, [], count, end)
 
-    def _completed(self, core: Any, ids: list[int], count: int) -> Waits[list[int]]:
-        """Fill `ids`, which were drawn from `core`, up to `count`; all within one timeout."""
-        end = monotonic() + self._terms.timeout
+    def _completed(self, core: Any, ids: list[int], count: int, end: float | None = None) -> Waits[list[int]]:
+        """Fill `ids`, which were drawn from `core`, up to `count`; all until `end`, or within one timeout."""
+        end = monotonic() + self._terms.timeout if end is None else end
         while len(ids) < count:
             ids.append((yield from self._attempts(count - len(ids), end)))
             if core is not self._core:  # forked in a signal handler while it waited: the parent has these ids too

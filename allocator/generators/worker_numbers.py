@@ -67,7 +67,15 @@ class Workers:
 
 
 def said(error: BaseException) -> str:
-    return str(error) if isinstance(error, AllocatorError) else f"{type(error).__name__}: {error}"
+    try:
+        return str(error) if isinstance(error, AllocatorError) else f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
+
+
+def warn(text: str, *parts: object) -> None:
+    with suppress(Exception):  # a handler of the user's that fails must not end a thread of a lease
+        log.warning(text, *parts)
 
 
 Taken = tuple[NumberLease, Clocks, int]
@@ -198,7 +206,7 @@ class HeldNumber(Uncopyable):
             self._backend.renew_number(lease, asked.wall_ms)
         except BaseException as error:  # whatever a driver raises: the thread must try again
             if not isinstance(error, LeaseLost):
-                log.warning("number %d of space %r was not renewed: %s", lease.number, lease.space, said(error))
+                warn("number %d of space %r was not renewed: %s", lease.number, lease.space, said(error))
             with self._changed:
                 tenure.failed(error)
                 self._changed.notify_all()
@@ -216,12 +224,13 @@ class HeldNumber(Uncopyable):
 
     def _tell(self, lease: NumberLease) -> None:
         self._workers.held.discard(self)
-        log.warning("number %d of space %r is lost: its lease was not renewed in time", lease.number, lease.space)
-        if self._on_lost is not None:
-            try:
-                self._on_lost()
-            except BaseException:  # sys.exit() too, which would end this thread without a word
+        try:
+            if self._on_lost is not None:
+                self._on_lost()  # before anything is logged: a log may hang, as on a full pipe
+        except BaseException:  # sys.exit() too, which would end this thread without a word
+            with suppress(Exception):
                 log.exception("on_lost of number %d of space %r failed", lease.number, lease.space)
+        warn("number %d of space %r is lost: its lease was not renewed in time", lease.number, lease.space)
 
     def _end(self) -> None:
         """Give the number back, unless it is lost. An error is logged: the lease then ends by itself."""
@@ -234,7 +243,7 @@ class HeldNumber(Uncopyable):
             try:
                 self._backend.release_number(self._lease, tenure.used_ms)
             except Exception as error:
-                log.warning("number %d of space %r was not given back: %s", self.number, self.space, said(error))
+                warn("number %d of space %r was not given back: %s", self.number, self.space, said(error))
 
     def __repr__(self) -> str:
         number = "" if self._lease is None else f" {self._lease.number}"

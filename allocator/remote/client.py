@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from time import monotonic
@@ -35,6 +36,8 @@ from allocator.schemes.shared.residues import Seen, is_outgrown, mark, residue_o
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, damaged
 from allocator.schemes.worker_number_lease import MAX_BITS, NumberClaim, NumberLease
+
+log = logging.getLogger("allocator")
 
 PAGE_SIZE = "1000"
 """Tags in one request, the most that a service allows."""
@@ -167,8 +170,13 @@ class Service:
         """Fetch the tags after this name, and the name to continue from, empty at the end."""
 
         def read(answer: Any) -> tuple[list[Tag], str]:
-            page, following = [tag_from_json(one) for one in answer["sequences"]], answer.get("next", "")
-            names = [after, *(tag.name for tag in page)]
+            following, page = answer.get("next", ""), []
+            names = [after, *(one["tag"] for one in answer["sequences"])]
+            for one in answer["sequences"]:
+                try:
+                    page.append(tag_from_json(one))
+                except InvalidArgument as error:
+                    log.error("%s lists tag %.80a, which is left out: %s", self.shown, one["tag"], error)
             if following not in ("", *names[1:][-1:]) or any(one >= other for one, other in pairwise(names)):
                 raise InvalidSetting(f"the tags after {after!r} are not sorted by name")
             return page, following

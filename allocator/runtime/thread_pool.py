@@ -2,8 +2,8 @@
 
 The work waits in a deque, and a `SimpleQueue` calls a thread for each: their `append` and `put` are safe in signal
 handlers and destructors. If an exception that was sent to a thread, or a MemoryError, hits it as it waits, the call is
-lost, and not the work. The threads are daemons, so that a hanging claim does not delay the exit of the interpreter; the
-range it may still get is burnt.
+lost, and not the work, which leaves the deque only once a thread has taken it. The threads are daemons, so that a
+hanging claim does not delay the exit of the interpreter; the range it may still get is burnt.
 
 Waiting for the work of a thread never blocks an event loop. Blocking code can run inside an event loop: SQLAlchemy's
 `AsyncSession` calls column defaults and hooks in a greenlet that awaits on their behalf. Waiting code awaits there too.
@@ -26,6 +26,7 @@ from queue import SimpleQueue
 from time import monotonic
 from types import coroutine
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, ReentrantCall
 from allocator.runtime.forks import catch_up
@@ -76,14 +77,23 @@ class Work:
             if taken and self.future.set_running_or_notify_cancel():
                 self.future.set_result(taken.pop()())
         except BaseException as error:
+            self._calls.clear()  # the error may have come before the call was taken
             with suppress(InvalidStateError):  # it came after the result
                 self.future.set_exception(error)
             if not isinstance(error, Exception):
                 raise
 
-    def drop(self) -> None:
+    def drop(self, error: BaseException) -> None:
         if self.take() and self.future.set_running_or_notify_cancel():
-            self.future.set_exception(AllocatorClosed())
+            self.future.set_exception(error)
+
+
+class Turns:
+    """Work of which one runs at a time."""
+
+    def __init__(self) -> None:
+        self.works: deque[Work] = deque()
+        self.lock = threading.Lock()
 
 
 class Background:
@@ -102,6 +112,7 @@ class Background:
         self._finalizer = weakref.finalize(self, self._calls.put, False)
         self._finalizer.atexit = False
         self._threads: list[threading.Thread] = []
+        self._turns: WeakValueDictionary[str, Turns] = WeakValueDictionary()
 
     def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Queue `call` for a thread; run it here if no thread can start, as at interpreter shutdown.
@@ -115,12 +126,36 @@ class Background:
         self._works.append(work)
         self._calls.put(True)
         if self._living() < THREADS and not self._calls.empty():
-            self._start_thread()
+            start_thread(self._threads, self._works, self._calls)
         if not self._living():
             work.run()
         if self.closed.is_set():
-            work.drop()  # the pool was closed just now, and its threads may all have ended
+            work.drop(AllocatorClosed())  # the pool was closed just now, and its threads may all have ended
         return work.future
+
+    def submit_in_turn(self, key: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """As `submit`, for work of which one of each `key` runs at a time: a locked row holds one thread, not all."""
+        turns = self._turns.setdefault(key, Turns())
+        work = Work(partial(copy_context().run, call, *args, **kwargs))
+        turns.works.append(work)
+        self._call_next(turns)
+        return work.future
+
+    def _call_next(self, turns: Turns) -> None:
+        def drop_all(turn: Future[None]) -> None:
+            if error := turn.exception():
+                drop(turns.works, error)
+
+        self.submit(self._run_next, turns).add_done_callback(drop_all)
+
+    def _run_next(self, turns: Turns) -> None:
+        if turns.works and turns.lock.acquire(blocking=False):
+            try:
+                run_first(turns.works)
+            finally:
+                turns.lock.release()
+            if turns.works:  # not in a loop: the work of others comes first
+                self._call_next(turns)
 
     @property
     def has_threads(self) -> bool:
@@ -130,20 +165,10 @@ class Background:
     def _living(self) -> int:
         return sum(thread.is_alive() for thread in self._threads)
 
-    def _start_thread(self) -> None:
-        thread = threading.Thread(target=run_all, args=(self._works, self._calls), name="allocator", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the thread limit is reached, or the interpreter is shutting down
-            return
-        self._threads.append(thread)
-
     def close(self, seconds: float) -> None:
         """Drop queued work, and wait at most `seconds` for running work."""
         self.closed.set()
-        with suppress(IndexError):  # a thread may take the last one
-            while self._works:
-                self._works.popleft().drop()
+        drop(self._works, AllocatorClosed())
         self._calls.put(False)
         end = monotonic() + seconds
         for thread in self._threads:
@@ -160,18 +185,42 @@ class Background:
         self._start()
 
 
-def run_all(works: deque[Work], calls: SimpleQueue[bool]) -> None:
+def start_thread(threads: list[threading.Thread], works: deque[Work], calls: SimpleQueue[bool]) -> None:
+    thread = threading.Thread(target=run_all, args=(threads, works, calls), name="allocator", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # the thread limit is reached, or the interpreter is shutting down
+        return
+    threads.append(thread)
+
+
+def run_all(threads: list[threading.Thread], works: deque[Work], calls: SimpleQueue[bool]) -> None:
     """Run work at each call, until the call to stop, which is False."""
     is_open = True
     try:
         while is_open:
-            # Even SystemExit from a driver's hook: the future holds it for the waiter.
             with suppress(Exception, SystemExit, KeyboardInterrupt):
                 while works:  # first of all: an exception may have come in place of a call
-                    works.popleft().run()
+                    run_first(works)
                 is_open = calls.get()
     finally:
         calls.put(is_open)  # the call to stop, or one that this thread leaves to the others
+        if is_open and works:
+            start_thread(threads, works, calls)
+
+
+def run_first(works: deque[Work]) -> None:
+    """Run the first work. It stays queued until it is taken: an exception that hits this thread loses none."""
+    work = works[0]
+    with suppress(BaseException):  # the future holds the error, even CancelledError of a driver's hook, for its waiter
+        work.run()
+        works.remove(work)  # ValueError: another thread saw that it was taken
+
+
+def drop(works: deque[Work], error: BaseException) -> None:
+    with suppress(IndexError):  # a thread may take the last one
+        while works:
+            works.popleft().drop(error)
 
 
 def bridge() -> Callable[[Awaitable[Any]], Any] | None:

@@ -59,6 +59,11 @@ class Tag:
         """The number of ids that this database can still issue."""
         return max(0, self.limit - self.max_value) // max(1, self.residue.step)
 
+    @property
+    def used(self) -> float:
+        """The part of the ids up to the limit that is claimed, 0 to 1."""
+        return self.max_value / max(1, self.limit)
+
     def checked(self) -> Tag:
         """Check settings that a caller passed; rows from the database are not checked here."""
         check_tag(self.name)

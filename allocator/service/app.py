@@ -45,7 +45,7 @@ def application(settings: ServeSettings) -> ASGIApp:
     observe = partial(timed, report=figures.claimed)
     ids = ServiceAllocator(settings.urls, settings.shard_hosts, settings.timeout, observe)
     tokens = Tokens(ids.databases.lead)
-    book = Book(tokens.state, settings.is_open, settings.compat_token)
+    book = Book(tokens.state, settings.is_open, settings.compat_token, tokens.ping)
     sources, newcomers = Sources(ids), Newcomers(settings.max_tags, settings.timeout)
     service = Ids(ids, sources, ServedTags(ids, sources, settings.create, newcomers))
     watch = Watch(service, book, figures)

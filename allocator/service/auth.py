@@ -1,6 +1,7 @@
 """Authentication and authorization: from the Authorization header to the rights of its token.
 
 A worker reads the tokens every few seconds. While the database is away, the last ones stay valid and ids are served.
+While it answers, but the tokens cannot be read, they stay valid for `TRUSTED` seconds.
 A new token works at once, because an unknown token triggers a read. A revoked token works for a few more seconds.
 """
 
@@ -33,6 +34,9 @@ REFRESH, AT_ONCE = 2.0, 1.0
 """Seconds between two reads of the tokens; the shorter one after an unknown token or a failed read. A revoked token
 works until the next read."""
 
+TRUSTED = 30.0
+"""Seconds until tokens that cannot be read, although the database answers, are refused: one may have been revoked."""
+
 EVERYTHING = Token(0, "open", "", VERBS, ("*",), datetime.fromtimestamp(0, UTC), None, SCHEMES)
 
 SECRET_PREFIX = PREFIX.encode()
@@ -44,7 +48,7 @@ NOT_HERE = (
     "until a token exists, this service serves this machine alone: ask it by the name localhost, also on a Unix "
     "socket, and not through a proxy or from another site's page; or create a token with: allocator tokens create NAME"
 )
-NOT_READ = "the service has not read its tokens yet; retry"
+NOT_READ = "the service has not read its tokens, or could not for 30 seconds; retry, or see its log"
 HOW = "send it as Authorization: Bearer allocator_SECRET (clients: token= or ALLOCATOR_TOKEN)"
 
 RARE_RATE, RARE_BURST = 1.0, 20
@@ -99,10 +103,18 @@ class Book:
     """All tokens, by the digests of their secrets. Used by one event loop.
 
     compat: the name of the token whose rights clients of Leaf and tinyid have that cannot send one; empty for none.
+    check_database: raises while the database is away.
     """
 
-    def __init__(self, load: Callable[[], tuple[list[Token], bool]], is_open: bool, compat: str = "") -> None:
+    def __init__(
+        self,
+        load: Callable[[], tuple[list[Token], bool]],
+        is_open: bool,
+        compat: str = "",
+        check_database: Callable[[], object] = lambda: None,
+    ) -> None:
         self._load = load
+        self._check_database = check_database
         self._open = Grant(EVERYTHING) if is_open else None
         self._were_made = False
         self._grants: dict[bytes, Grant] = {}
@@ -111,6 +123,7 @@ class Book:
         self.repeats = Repeats()
         self._lock = asyncio.Lock()
         self._tried_at = -REFRESH
+        self._trusted_at = monotonic()
         self.failure: AllocatorError | None = DatabaseUnavailable(NOT_READ)
         self.loaded = False
 
@@ -172,9 +185,8 @@ class Book:
         while True:
             try:
                 await self.refresh()
-            except Exception as error:  # such as no free thread: this loop must go on, or revoked tokens stay valid
-                log.exception("cannot read the tokens")
-                self.failure = DatabaseUnavailable(f"cannot read the tokens: {error}")
+            except Exception:  # such as no free thread: this loop must go on
+                log.exception("cannot refresh the tokens")
             await asyncio.sleep(AT_ONCE if self.failure else REFRESH)
 
     async def refresh(self) -> None:
@@ -193,10 +205,12 @@ class Book:
         self._tried_at = monotonic()
         try:
             tokens, were_made = await asyncio.to_thread(self._load)
-        except AllocatorError as error:
+        except Exception as error:
             if self.loaded and self.failure is None:
                 log.warning("cannot read the tokens; the last ones stay valid: %s", error)
-            self.failure = error
+            said = f"cannot read the tokens: {type(error).__name__}: {error}"
+            self.failure = error if isinstance(error, AllocatorError) else DatabaseUnavailable(said)
+            await self._distrust()
             return
         # The answers in memory hold the rights of the tokens as read before.
         self.repeats.clear()
@@ -204,7 +218,22 @@ class Book:
         self._were_made = were_made
         if were_made:
             self._open = None  # for ever: an operator who revokes the last token does not want to open the service
-        self.failure, self.loaded = None, True
+        self.failure, self.loaded, self._trusted_at = None, True, monotonic()
+
+    async def _distrust(self) -> None:
+        """Forget the tokens that could not be read for too long, though the database answers."""
+        try:
+            await asyncio.to_thread(self._check_database)
+        except AllocatorError:
+            self._trusted_at = monotonic()
+            return
+        if self.loaded and monotonic() - self._trusted_at >= TRUSTED:
+            log.error(
+                "the tokens could not be read for %g seconds; all requests are refused: %s", TRUSTED, self.failure
+            )
+            self.repeats.clear()
+            self._take([])
+            self.loaded = False
 
     def _take(self, tokens: list[Token]) -> None:
         grants = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 from allocator.errors import InvalidCount
@@ -46,7 +45,6 @@ class Source:
 
     async def take_any(self, count: int) -> list[Any]:
         """Draw any number of ids, or none."""
-        await self.check_remaining(count)
         ids = await self._next_ids(count)
         self.given += count
         return ids
@@ -57,9 +55,6 @@ class Source:
             return None
         self.given += 1
         return b'%b%d"]}' % (self._before, number)
-
-    async def check_remaining(self, count: int) -> None:
-        """Raise an error if fewer ids remain, before any of them is drawn and lost."""
 
     def body(self, ids: list[Any]) -> bytes:
         """Encode ids as JSON. They hold no character that needs an escape."""
@@ -73,12 +68,21 @@ class TagSource(Source):
 
     def __init__(self, ids: ServiceAllocator, tag: str) -> None:
         self.buffer = ids.buffer(tag)
-        super().__init__("segment", partial(ids.ids_of, tag), self.buffer.next, tag)
+        super().__init__("segment", self._draw, self.buffer.next, tag)
         self._ids = ids
         self.counted, self.rate = 0, 0.0
 
-    async def check_remaining(self, count: int) -> None:
-        """Before a batch larger than memory, read from the database how many ids remain."""
+    async def _draw(self, count: int) -> list[int]:
+        """Both the check and the draw within one timeout."""
+        end = self._ids.deadline()
+        await self._check_remaining(count)
+        return await self._ids.ids_of(self.tag, count, end)
+
+    async def _check_remaining(self, count: int) -> None:
+        """Raise an error if fewer ids remain, before any of them is drawn and lost.
+
+        Before a batch larger than memory, read from the database how many ids remain.
+        """
         if count == 1 or (held := self.buffer.count()) >= count:
             return
         left = held + (await self._ids.tags.get(self.tag)).remaining

@@ -15,6 +15,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import create_engine
 from support.distinct import distinct
 from support.servers.administrator import execute
 
@@ -155,6 +156,8 @@ EMPTY: list[tuple[dict[str, Any], str]] = [
     ({"database": ""}, "the URL of the database is empty"),
     ({"database": " "}, "the URL of the database is empty"),
     ({"database": "sqlite:///"}, "names no file"),
+    ({"database": "sqlite:///%20"}, "names no file"),
+    ({"database": create_engine("sqlite:///")}, "names no file"),
     ({"shards": ["sqlite:///mine.db", ""]}, "the URL of the database is empty"),
     ({"database": [""]}, "a list of servers may hold only addresses"),
     ({"database": "http://localhost", "token": ""}, "token is empty"),
@@ -187,7 +190,7 @@ def test_every_command_wants_the_url_of_its_database(here):
         (("--url", named, "--url", " "), {}, no_url),
         ((), {variable: ""}, no_variable),
         ((), {variable: " \n"}, no_variable),
-        ((), {f"{variable}_FILE": "empty"}, no_variable),
+        ((), {f"{variable}_FILE": "empty"}, f"empty, named by {variable}_FILE, is empty"),
     )
     for name, command in COMMANDS.items():
         if command.name in WITHOUT_A_DATABASE:

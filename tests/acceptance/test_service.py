@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -219,6 +220,7 @@ REFUSED = {
     "--url https://ids.example.org": "--url must be a database",
     "--url nonsense": "this is not a database URL",
     "--url=": "--url is empty; give it the URL of a database",
+    "--host ' '": "--host is empty, which would be every address",
     "--unix=": "--unix is empty; give it the path of a socket",
     "--host=": "--host is empty, which would be every address",
 }
@@ -227,7 +229,9 @@ REFUSED = {
 def test_a_start_that_cannot_be_is_refused_with_one_sentence(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for options, sentence in REFUSED.items():
-        done = CliRunner().invoke(main, ["serve", *options.split()], env={"ALLOCATOR_DATABASE_URL": "sqlite:///ids.db"})
+        done = CliRunner().invoke(
+            main, ["serve", *shlex.split(options)], env={"ALLOCATOR_DATABASE_URL": "sqlite:///ids.db"}
+        )
 
         assert done.exit_code in {1, 2}, options
         assert isinstance(done.exception, SystemExit)

@@ -160,6 +160,13 @@ def test_pages_of_tags_that_come_to_no_end_are_refused():
         ids.tags.list()
 
 
+def test_a_tag_that_no_client_can_read_hides_no_other(caplog):
+    odd = [SETTINGS | {"tag": "odd", "failover_gap": "-7"}, SETTINGS | {"tag": "odder", "limit": "0"}]
+    with always({"sequences": [*odd, SETTINGS]}) as server, Allocator(server.address) as ids:
+        assert [tag.name for tag in ids.tags.list()] == ["order"]
+    assert caplog.text.count("which is left out") == 2
+
+
 EVIL = "gone\x1b[2J\r\n2026-01-01 INFO all is well\x00\u202e" + "x" * 5000
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from support.service.served import Served
 import allocator.remote.client
 from allocator import Allocator
 from allocator.cli import main
+from allocator.cli.tags import table_of
 from allocator.database.schema import tables
 from allocator.database.store import Database
 from allocator.database.verbs import node_and_snowflake_rows
@@ -67,18 +69,25 @@ def test_a_damaged_row_hides_no_other(tmp_path, caplog):
         for name in ("a", "b", "c", "d"):
             ids.next_id(name)
         tags, first, second = Tags(lambda: [database], Tag("made")), database.register_node(), database.register_node()
-        execute(url, "UPDATE allocator_segment SET step = 2.5 WHERE tag IN ('b', 'd')")
+        execute(url, "UPDATE allocator_segment SET step = 2.5 WHERE tag = 'b'")
+        execute(url, "UPDATE allocator_segment SET server_run = CAST(x'ff' AS TEXT) WHERE tag = 'd'")
+        for odd in ("x'ff'", "CAST(x'ff' AS TEXT)", "char(27)"):
+            row = f"SELECT {odd}, 1, 1, 1, 1, 1, 1, '', 0, 0, 0"
+            execute(url, f"INSERT INTO allocator_segment {row}")
         execute(url, f"UPDATE allocator_node SET started_at = 'yesterday' WHERE id = {first}")
         for _ in range(2):
             assert [tag.name for tag in tags.list()] == ["a", "c"]
+            assert "0.00%" in table_of([replace(tags.list()[0], max_value=0, limit=0)])
             assert [tag.name for tag in database.fetch_page("", 2)] == ["a", "c"]
+            assert [tag.name for tag in database.fetch_page("", 3)] == ["a", "c"]
+            assert [tag.name for tag in database.fetch_page("a", 2)] == ["c"]
             assert [tag.name for tag in database.open_segments([Tag("a"), Tag("b"), Tag("c")])] == ["a", "c"]
             assert [node.number for node in database.run(node_and_snowflake_rows.fetch_newest, 9)] == [second]
         with pytest.raises(SchemaDamaged, match=r"for tag 'b' step is 2\.5"):
             database.fetch_tags()
 
     said = [record.message for record in caplog.records if "changed by hand" in record.message]
-    assert distinct(said) == len(said) == 3
+    assert distinct(said) == len(said) == 6
 
 
 @pytest.mark.statements

@@ -391,15 +391,20 @@ def test_the_first_token_closes_an_open_service(tmp_path):
 
 def test_a_damaged_token_is_refused_alone_and_logged_once(tokens, fresh, caplog):
     """Else a token that was revoked would stay valid, since the others are not read again."""
-    book = Book(tokens.state, 1, is_open=False)
+    book = Book(tokens.state, is_open=False)
     revoked, other = (tokens.create(name, verbs=("draw",), tags=("*",))[1] for name in ("revoked", "other"))
     asyncio.run(book.refresh())
-    damages = ["digest = 'none'", "digest = 'äöü'", "digest = 'ab'", "ids_rate = -1"]
+    damages = ["digest = 'none'", "digest = 'äöü'", "digest = 'ab'", "name = 'a b'"]
     if fresh.startswith("sqlite"):
-        damages += ["ids_rate = 'many'", "expires_at = 'tomorrow'", "created_at = 1800000000"]
-    for number, damage in enumerate(damages):
-        _, damaged = tokens.create(f"damaged-{number}", verbs=("draw",), tags=("*",))
-        execute(fresh, f"UPDATE allocator_token SET {damage} WHERE id = {damaged.number}")
+        damages += ["ids_rate = 'many'", "expires_at = 'tomorrow'", "created_at = 1800000000", "name = x'ff'"]
+        damages += ["tags = CAST(x'ff' AS TEXT)", "created_at = CAST(x'ff' AS TEXT)"]
+    if fresh.startswith("postgresql"):
+        times = ("infinity", "-infinity", "0044-03-15 BC", "20000-01-01")
+        damages += [f"{name} = '{time}'" for name in ("created_at", "expires_at") for time in times]
+    numbers = {}
+    for damage in damages:
+        numbers[damage] = tokens.create("damaged", verbs=("draw",), tags=("*",))[1].number
+        execute(fresh, f"UPDATE allocator_token SET {damage} WHERE id = {numbers[damage]}")
     tokens.revoke(revoked.number)
     for _ in range(2):
         asyncio.run(book.refresh())
@@ -407,8 +412,8 @@ def test_a_damaged_token_is_refused_alone_and_logged_once(tokens, fresh, caplog)
     assert [token.name for token in tokens.list()] == ["other"]
     assert [grant.token.number for grant in book._grants.values()] == [other.number]
     assert book.failure is None
-    for number, damage in enumerate(damages):
-        assert len(re.findall(rf"token \d+ \('damaged-{number}'\) is refused", caplog.text)) == 1, damage
+    for damage, number in numbers.items():
+        assert len(re.findall(f"token {number} is refused", caplog.text)) == 1, damage
 
 
 def test_an_open_service_that_was_closed_stays_closed(tmp_path):

@@ -177,6 +177,18 @@ def test_a_table_made_by_hand_is_refused_when_it_is_opened(sync, fresh, tag):
 
 
 @pytest.mark.statements
+def test_a_row_without_a_server_run_is_damaged(sync, fresh, tag):
+    ids = sync(fresh)
+    ids.reserve(tag, 1)
+    without_key(fresh)
+    columns = "tag, max_value, step, max_step, id_limit, server_run"
+    execute(fresh, f"INSERT INTO allocator_segment ({columns}) VALUES ('{tag}', 5000, 10, 10, 10000, NULL)")
+
+    with pytest.raises(SchemaDamaged, match="server_run is None; no id was issued; see: allocator db check"):
+        ids.reserve(tag, 1)
+
+
+@pytest.mark.statements
 def test_a_deadlock_is_tried_again(url, tag, monkeypatch):
     with Allocator(url) as ids:
         ids.reserve(tag, 1)

@@ -29,6 +29,24 @@ ENDING = "14.5"
 """Seconds that are left when it has started: the guard kills 4.5 seconds later."""
 STUBBORN = ("sh", "-c", 'trap "" TERM; exec "$@"', "sh")
 """Around the wrapper: its command ignores TERM from the start."""
+FULL_STDERR = (
+    sys.executable,
+    "-c",
+    """
+import os, sys
+reader, writer = os.pipe()
+os.set_inheritable(reader, True)
+os.set_blocking(writer, False)
+try:
+    while True:
+        os.write(writer, b"x" * 4096)
+except BlockingIOError:
+    os.set_blocking(writer, True)
+os.dup2(writer, 2)
+os.execv(sys.argv[1], sys.argv[1:])
+""",
+)
+"""Around the wrapper: its stderr is a pipe that is full, and that nobody reads."""
 INIT = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "tini", "--")
 FOREVER = "touch started; while :; do sleep 0.1; done"
 
@@ -213,6 +231,13 @@ def test_a_number_that_ends_asks_the_command_to_stop_while_there_is_time(run):
 
     assert (code, out) == (125, "asked\n")  # not 0: whoever started it shall start it again
     assert err == "error: number 5 could not be renewed; stopping the command\n"
+    assert one.log()["back"] < one.log()["until"]
+
+
+def test_a_stderr_that_nobody_reads_holds_nothing_up(run):
+    one = run("31", f"trap 'echo asked; exit 0' TERM; {FOREVER}", *FULL_STDERR)
+
+    assert one.end()[:2] == (125, "asked\n")
     assert one.log()["back"] < one.log()["until"]
 
 

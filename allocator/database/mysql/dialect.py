@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, Insert, Table, TextClause, Update, func, text
 from sqlalchemy.dialects.mysql import insert
+from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import ASLEEP, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of, undo
 from allocator.database.driver_connection import execute
-from allocator.database.mysql.error_codes import CODES, UNSAID
+from allocator.database.mysql.error_codes import CODES, NO_COUNTER, UNSAID
 from allocator.database.mysql.identity import (
     CLOCK,
     FACTS,
@@ -36,10 +37,11 @@ from allocator.database.mysql.session import IN_CLEAR, SESSION, InClear, version
 from allocator.database.schema.tables import segment
 from allocator.database.verbs.claims import RAISED, claiming
 from allocator.database.verbs.tickets import FENCE, FLOOR
-from allocator.errors import DatabaseUnavailable, SchemaDamaged
+from allocator.errors import DatabaseUnavailable, Exhausted, SchemaDamaged
 from allocator.rules.failover import Here, one_of_several, plain
+from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.tag import damaged
-from allocator.schemes.ticket import ShardNumbering
+from allocator.schemes.ticket import MAX_SHARDS, ShardNumbering
 
 if TYPE_CHECKING:
     from allocator.database.operator_tools import Tools
@@ -242,7 +244,12 @@ class MySQL(Dialect):
             connection.info["numbering"] = wanted
 
     def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
-        result = execute(connection, statement, parameters)
+        try:
+            result = execute(connection, statement, parameters)
+        except DBAPIError as error:
+            if self.code(error.orig or error) == NO_COUNTER and is_at_its_end(connection):
+                raise Exhausted("the database has given its last ticket") from error
+            raise
         if result.rowcount:
             if result.lastrowid <= 0:
                 raise triggered(str(parameters["type"]), "allocator_ticket%")
@@ -261,6 +268,12 @@ class MySQL(Dialect):
     def greatest_ticket(self, connection: Connection) -> int:
         result = connection.execute(text("REPLACE INTO allocator_ticket (type) VALUES (:type)"), {"type": FLOOR})
         return int(result.lastrowid)
+
+
+def is_at_its_end(connection: Connection) -> bool:
+    """Whether a row has the last ticket: each shard has one in `MAX_SHARDS` numbers, or more."""
+    ((last,),) = execute(connection, "SELECT max(id) FROM allocator_ticket", {}).all()
+    return int(last or 0) > MAX_ID - MAX_SHARDS
 
 
 def end_of_claim(name: str, found: int, warned: bool, last_id: int) -> int | None:

@@ -20,6 +20,8 @@ from allocator.errors import (
 
 UNSAID = frozenset({"1064", "1142", "1143", "1193", "1227", "1235", "1305", "1370"})
 """A server or proxy refuses a variable or function, or lacks it: connect without the identity of the server."""
+NO_COUNTER = "1467"
+"""MariaDB cannot read the counter while another session has locked a row; MySQL also says so after the last number."""
 OUT_OF_RANGE = frozenset({"1264", "1690", "3819", "4025"})
 
 CODES = ErrorCodes(
@@ -28,8 +30,9 @@ CODES = ErrorCodes(
         **dict.fromkeys(("1044", "1045", "1049", "1698", *UNSAID), DatabaseRefused),
         **dict.fromkeys(("1054", "1146"), SchemaOutOfDate),
         **dict.fromkeys(OUT_OF_RANGE, SchemaDamaged),
-        **dict.fromkeys(("167", "1467"), Exhausted),
+        "167": Exhausted,
     },
+    advice={NO_COUNTER: "{where}: the lock of the counter of tickets, or of nodes, was not free: {words}; try again"},
     of_draw={
         "1206": (NumberConflict, ROLLED_BACK),  # no memory for locks
         "1213": (NumberConflict, DEADLOCK),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, insert, literal, literal_column, select, text, update
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import node, worker
-from allocator.database.verbs.readable_rows import moment_of, readable, unparsed
+from allocator.database.verbs.readable_rows import Reader
 from allocator.errors import MaxValueWentBack, SchemaDamaged
 from allocator.schemes.meteor import Node
 from allocator.schemes.snowflake_workers import SnowflakeWorker
@@ -34,12 +34,12 @@ def check_new(number: int, known: int) -> int:
 
 def fetch_newest(connection: Connection, dialect: Dialect, last: int) -> list[Node]:
     """Fetch the newest nodes, without damaged rows."""
-    rows = connection.execute(select(*unparsed(node)).order_by(node.c.id.desc()).limit(last))
-    return readable(connection, rows, as_node)
+    return NODES.all(connection, select(node).order_by(node.c.id.desc()).limit(last))
 
 
 def fetch_workers(connection: Connection, dialect: Dialect) -> list[SnowflakeWorker]:
-    return [as_worker(row) for row in connection.execute(select(worker).order_by(worker.c.number))]
+    """Fetch all workers. Raises `SchemaDamaged` for any that cannot be read: a lease may not be forgotten."""
+    return [WORKERS.one(row) for row in connection.execute(select(worker).order_by(worker.c.number))]
 
 
 def add_worker(connection: Connection, dialect: Dialect, fresh: SnowflakeWorker) -> bool:
@@ -73,15 +73,23 @@ def lasting(connection: Connection, dialect: Dialect, value: str) -> ColumnEleme
 
 
 def as_node(row: Any) -> Node:
-    try:
-        started = moment_of(row.started_at)
-    except (TypeError, ValueError) as error:
-        raise SchemaDamaged(f"allocator_node was changed by hand: of node {row.id}, {error}") from error
-    return Node(row.id, row.host, row.process, row.version, started)
+    return Node(row.id, row.host, row.process, row.version, row.started_at.replace(tzinfo=UTC))
 
 
 def as_worker(row: Any) -> SnowflakeWorker:
     return SnowflakeWorker(row.number, row.layout, row.epoch_ms, row.holder, row.until_ms, row.host, row.process)
+
+
+def damaged_node(number: int, why: str) -> SchemaDamaged:
+    return SchemaDamaged(f"allocator_node was changed by hand: of node {number}, {why}")
+
+
+def damaged_worker(number: int, why: str) -> SchemaDamaged:
+    return SchemaDamaged(f"allocator_worker was changed by hand: of worker {number}, {why}; see: allocator db check")
+
+
+NODES = Reader(node, as_node, damaged_node)
+WORKERS = Reader(worker, as_worker, damaged_worker)
 
 
 def columns_of(fresh: SnowflakeWorker) -> dict[str, object]:

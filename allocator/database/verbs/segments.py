@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
-    BigInteger,
     Column,
     ColumnElement,
     Connection,
@@ -24,18 +23,18 @@ from sqlalchemy import (
 
 from allocator.database.dialect import Dialect, run_of
 from allocator.database.schema.tables import segment, shard
-from allocator.database.verbs.readable_rows import readable
+from allocator.database.verbs.readable_rows import Reader
+from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import AUTO, REFUSE, FailoverGap, Tag, damaged
 
 READ = select(segment)
 READ_ONE = READ.where(segment.c.tag == bindparam("name"))
 READ_ALL = READ.order_by(segment.c.tag)
-READ_SOME = READ_ALL.where(segment.c.tag > bindparam("after")).limit(bindparam("most"))
+READ_SOME = READ_ALL.where(segment.c.tag > bindparam("after"))
 
 GAPS: dict[int, FailoverGap] = {-2: AUTO, -1: REFUSE}
 """What the column `failover_gap` holds for them; any other number is one of ids."""
-NUMBERS = tuple(part.name for part in segment.c if isinstance(part.type, BigInteger))
 RESIDUE = (
     func.coalesce(func.max(shard.c.shard_offset), 1),
     func.coalesce(func.max(case((shard.c.ceiling.is_not(None), 0), else_=shard.c.shard_step)), 1),
@@ -47,30 +46,31 @@ def fetch(connection: Connection, dialect: Dialect, name: str) -> Tag | None:
     rows = connection.execute(READ_ONE, {"name": name}).all()
     if len(rows) > 1:
         raise damaged(name, f"there are {len(rows)} rows")
-    return as_tag(rows[0]) if rows else None
+    return TAGS.one(rows[0]) if rows else None
 
 
 def fetch_several(connection: Connection, dialect: Dialect, names: Iterable[str]) -> list[Tag]:
     """Fetch the tags that have exactly one sound row. `fetch` reports the others, to those who need them."""
-    rows = connection.execute(READ.where(segment.c.tag.in_(list(names)))).all()
-    found = Counter(row.tag for row in rows)
-    return readable(connection, (row for row in rows if found[row.tag] == 1), as_tag)
+    tags = LISTED.all(connection, READ_ALL.where(segment.c.tag.in_(list(names))))
+    found = Counter(tag.name for tag in tags)
+    return [tag for tag in tags if found[tag.name] == 1]
 
 
 def fetch_all(connection: Connection, dialect: Dialect) -> list[Tag]:
     """Fetch all tags. Raises `SchemaDamaged` for any that cannot be read: a fleet that grows may forget none."""
-    return [as_tag(row) for row in connection.execute(READ_ALL)]
+    return [TAGS.one(row) for row in connection.execute(READ_ALL)]
 
 
 def fetch_page(connection: Connection, dialect: Dialect, after: str, most: int) -> list[Tag]:
     """Fetch the tags after `after`, in byte order; fewer than `most` only at the end. Without damaged rows."""
     found: list[Tag] = []
+    read = 0
     while asked := most - len(found):
-        rows = connection.execute(READ_SOME, {"after": after, "most": asked}).all()
-        found += readable(connection, rows, as_tag)
+        rows = LISTED.each(connection, READ_SOME.limit(asked), read, after=after)
+        found += [tag for tag in rows if tag is not None]
+        read += len(rows)
         if len(rows) < asked:
             break
-        after = rows[-1].tag
     return found
 
 
@@ -154,18 +154,20 @@ def raise_all(connection: Connection, dialect: Dialect, tags: Sequence[Tag], res
     connection.execute(update(segment).values(shard_offset=residue.offset, shard_step=residue.step))
 
 
-def as_tag(row: Any) -> Tag:
-    """Raises `SchemaDamaged` where a number is none, as of a column that became NUMERIC."""
-    for name in NUMBERS:
-        if type(value := getattr(row, name)) is not int:
-            raise damaged(row.tag, f"{name} is {value!r:.80}")
-    return as_it_is(row)
-
-
 def as_it_is(row: Any) -> Tag:
+    """The tag of a row, which may be damaged."""
     residue = Residue(row.shard_offset, row.shard_step)
     settings = (row.step, row.max_step, row.id_limit, residue, GAPS.get(row.failover_gap, row.failover_gap))
     return Tag(row.tag, row.max_value, *settings, row.skipped, row.claimed_at, row.server_run)
+
+
+def as_listed(row: Any) -> Tag:
+    check_tag(row.tag)
+    return as_it_is(row)
+
+
+TAGS = Reader(segment, as_it_is, damaged)
+LISTED = Reader(segment, as_listed, damaged)
 
 
 def row_of(tag: Tag) -> dict[str, object]:

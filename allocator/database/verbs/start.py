@@ -26,7 +26,7 @@ from sqlalchemy import (
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import VERSION_TABLE, failover, node, segment, shard, worker
 from allocator.database.verbs.node_and_snowflake_rows import as_worker
-from allocator.database.verbs.segments import as_tag
+from allocator.database.verbs.segments import TAGS
 from allocator.database.verbs.shard_row import as_shard
 from allocator.errors import SchemaDamaged
 from allocator.rules.failover import Here
@@ -79,7 +79,7 @@ def fetch(
     state = Failover(*(getattr(kept, name) for name in Failover._fields)) if kept else None
     return Start(
         first.revision,
-        as_tag(tag) if tag else None,
+        TAGS.one(tag) if tag else None,
         as_shard(own) if own else None,
         state,
         dialect.here(connection, first, state.server_run if state else ""),
@@ -120,7 +120,7 @@ def part(row: Any, of: Table) -> Any:
     found = SimpleNamespace(**{one.name: row._mapping[one] for one in of.c})
     if getattr(found, of.primary_key.columns[0].name) is None:
         return None
-    for one in of.c if of is not segment else ():  # `as_tag` checks these, and names the tag
+    for one in of.c if of is not segment else ():  # `TAGS.one` checks these, and names the tag
         value = getattr(found, one.name)
         if isinstance(one.type, Integer) and type(value) is not int and not (one.nullable and value is None):
             raise damage(f"{one} is {value!r:.80}")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import token
-from allocator.database.verbs.readable_rows import moment_of, readable, unparsed
+from allocator.database.verbs.readable_rows import Reader
 from allocator.errors import SchemaDamaged
 from allocator.rules.token import Token, scope_from_text, scope_to_text
+from allocator.schemes.shared.argument_checks import check_tag
 
 DIGEST_BYTES = 32
 
@@ -22,8 +23,7 @@ def add(connection: Connection, dialect: Dialect, fresh: Token) -> None:
 
 def fetch_all(connection: Connection, dialect: Dialect) -> list[Token]:
     """Fetch the tokens that are not revoked, oldest first; some may have expired. A damaged one is no token."""
-    rows = connection.execute(select(*unparsed(token)).where(token.c.revoked_at.is_(None)).order_by(token.c.id))
-    return readable(connection, rows, as_token)
+    return TOKENS.all(connection, select(token).where(token.c.revoked_at.is_(None)).order_by(token.c.id))
 
 
 def names_with_rates(connection: Connection, dialect: Dialect) -> list[str]:
@@ -45,18 +45,22 @@ def revoke(connection: Connection, dialect: Dialect, number: int, at: datetime) 
 
 
 def as_token(row: Any) -> Token:
-    try:
-        tags, schemes = scope_from_text(row.tags)
-        created, expires = moment_of(row.created_at), None if row.expires_at is None else moment_of(row.expires_at)
-        verbs = tuple(row.verbs.split())
-        if len(bytes.fromhex(row.digest)) != DIGEST_BYTES:
-            raise ValueError(f"its digest has {len(row.digest)} digits")
-    except (AttributeError, TypeError, ValueError) as error:
-        raise SchemaDamaged(
-            f"allocator_token was changed by hand: token {row.id} ({row.name!a:.80}) is refused, because {error}; "
-            f"create another one, and revoke it with: allocator tokens revoke {row.id}"
-        ) from error
-    return Token(row.id, row.name, row.digest, verbs, tags, created, expires, schemes)
+    tags, schemes = scope_from_text(row.tags)
+    created, expires = row.created_at.replace(tzinfo=UTC), row.expires_at and row.expires_at.replace(tzinfo=UTC)
+    check_tag(row.name)
+    if len(bytes.fromhex(row.digest)) != DIGEST_BYTES:
+        raise ValueError(f"its digest has {len(row.digest)} digits")
+    return Token(row.id, row.name, row.digest, tuple(row.verbs.split()), tags, created, expires, schemes)
+
+
+def damaged(number: int, why: str) -> SchemaDamaged:
+    return SchemaDamaged(
+        f"allocator_token was changed by hand: token {number} is refused, because {why}; create another one, and "
+        f"revoke it with: allocator tokens revoke {number}"
+    )
+
+
+TOKENS = Reader(token, as_token, damaged)
 
 
 def columns_of(fresh: Token) -> dict[str, object]:

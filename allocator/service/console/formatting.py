@@ -77,7 +77,7 @@ def days(value: float | None) -> str:
 
 def part(value: int, limit: int) -> str:
     """Format the used share of a limit, in percent."""
-    share = 100 * value / limit
+    share = 100 * value / max(1, limit)
     if share == 0:
         return f"0{THIN}%"
     return f"<{THIN}0.01{THIN}%" if share < 0.01 else f"{share:.2f}{THIN}%"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+from types import SimpleNamespace
 
+import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.driver_errors import is_contended, translate
 from allocator.database.mysql.dialect import MySQL
 from allocator.database.postgresql.dialect import PostgreSQL
 from allocator.database.sqlite.dialect import SQLite
-from allocator.errors import DatabaseRefused, DatabaseUnavailable
+from allocator.errors import DatabaseRefused, DatabaseUnavailable, Exhausted
+from allocator.schemes.shared.argument_checks import MAX_ID
 
 NOT_PREPARED = (1047, "WSREP has not yet prepared node for application use")
 NOT_PRIMARY = (1180, "Error while appending streaming replication fragment")
@@ -64,6 +68,23 @@ def test_what_an_engine_does_not_have_is_refused_and_not_tried_for_ever():
     told = (1235, "function LOCK IN SHARE MODE has only noop implementation in tidb now")
 
     assert type(translate(error(*told), MySQL(), "here", 0.0)) is DatabaseRefused
+
+
+def test_a_counter_that_cannot_be_read_is_at_its_end_or_locked(monkeypatch):
+    told = error(1467, "Failed to read auto-increment value from storage engine")
+    draw, look = text("REPLACE"), iter([SimpleNamespace(all=lambda: [(MAX_ID,)]), SimpleNamespace(all=lambda: [(5,)])])
+
+    def execute(connection, statement, parameters):
+        if statement is draw:
+            raise told
+        return next(look)
+
+    monkeypatch.setattr("allocator.database.mysql.dialect.execute", execute)
+    with pytest.raises(Exhausted, match="last ticket"):
+        MySQL().draw(None, draw, {})
+    with pytest.raises(DBAPIError) as locked:
+        MySQL().draw(None, draw, {})
+    assert type(translate(locked.value, MySQL(), "here", 0.0)) is DatabaseUnavailable
 
 
 def test_each_name_of_a_lock_that_sqlite_has_is_known():

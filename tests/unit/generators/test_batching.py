@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from queue import Empty, Queue
+from functools import partial
+from queue import Empty, Queue, SimpleQueue
 from threading import Event
 
 import pytest
@@ -16,7 +16,7 @@ from allocator.errors import AllocatorClosed, DatabaseRefused, DatabaseUnavailab
 from allocator.generators import batching
 from allocator.generators.batching import MAX_BATCH, REST, STRIKES, TRIES, TURNS, Batching
 from allocator.generators.supply import Terms
-from allocator.runtime.thread_pool import Background
+from allocator.runtime.thread_pool import Background, Work
 from allocator.schemes.tag import Tag
 from allocator.sync import Sequence, Sequences
 
@@ -33,13 +33,13 @@ class Held(Background):
     def submit(self, call, *args):
         if self.closed.is_set():
             raise AllocatorClosed
-        self.held.append((call, args))
-        return Future()
+        work = Work(partial(call, *args))
+        self.held.append(work)
+        return work.future
 
     def go_on(self) -> None:
         while self.held:
-            call, args = self.held.pop(0)
-            call(*args)
+            self.held.pop(0).run()
 
 
 class Many:
@@ -243,6 +243,27 @@ def test_whatever_comes_out_of_a_batch_ends_the_wait(error, monkeypatch):
         many.background.go_on()
 
     assert all(wait.done() for wait in waits)
+
+
+def test_an_exception_that_hits_a_thread_ends_all_that_wait_for_it(monkeypatch):
+    for place in ("turn", "pause"):
+        many = Many(step=1, max_step=1)
+        tags, background = many.opened(3), many.background
+
+        def hit(*args, background=background, **timeout) -> None:
+            background.go_on()  # the others leave theirs to this thread
+            raise MemoryError
+
+        wait = (NoTurn, "get") if place == "turn" else (background.closed, "wait")
+        with monkeypatch.context() as hitting:
+            hitting.setattr(*wait, hit)
+            hitting.setattr(many.batching, "_turns", NoTurn())
+            hitting.setattr(many.source, "claim_segments", lambda claims: {})
+            waits = asked(tags)
+            background.go_on()
+
+        assert [str(wait.result(0)) for wait in waits] == ["a claim failed with MemoryError: "] * 3, place
+        assert isinstance(many.batching._turns, SimpleQueue), "new turns: this one may have had one"
 
 
 def test_a_tag_that_is_skipped_is_gathered_again_and_claimed_alone_in_the_end(monkeypatch):

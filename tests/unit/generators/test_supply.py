@@ -472,12 +472,15 @@ def test_close_wakes_whoever_waits():
     assert len(caught) == 1
 
 
-def test_a_claim_runs_in_the_caller_where_no_thread_can_be_had():
-    source = MemorySource()
-    ids = sequence(source)
-    ids._background._start_thread = lambda: None  # as when the interpreter ends
+def test_a_claim_runs_in_the_caller_where_no_thread_can_be_had(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(
+        "allocator.runtime.thread_pool.start_thread", lambda *pool: None
+    )  # as when the interpreter ends
+    ids = sequence(MemorySource())
 
     assert ids.next_ids(2) == [1, 2]
+    assert ids.reserve(2) == range(1001, 1003)
+    assert not ids._background.has_threads
 
 
 def test_a_signal_handler_may_draw_ids_of_another_tag():
@@ -576,6 +579,21 @@ def test_callers_of_a_failing_tag_wait_without_the_threads_of_a_sound_one(monkey
 
     now, source.failure = 1.0, None
     assert distinct(number for caller in callers for number in wait_for(caller)) == 20 * THREADS
+
+
+def test_callers_of_a_locked_row_claim_one_after_the_other_and_at_the_pace_of_one():
+    source = MemorySource()
+    source.failure = DatabaseUnavailable("locked")
+    source.gate.clear()
+    ids = sequence(source)
+    callers = [ids._claimed(10, {}, True) for _ in range(2 * THREADS)]
+    works = [next(caller)[0] for caller in callers]
+    assert ids._background.submit(lambda: "well").result(10) == "well"
+    source.gate.set()
+    for work in works:
+        assert isinstance(work, Future)
+        assert isinstance(work.exception(10), DatabaseUnavailable)
+    assert source.attempts == 1
 
 
 def test_a_call_whose_time_ends_in_a_pause_says_why(monkeypatch: pytest.MonkeyPatch):

@@ -188,6 +188,36 @@ def test_a_renewal_may_raise_anything(workers, backend, clock, caplog):
     assert "number 3 of space 'pods' was not given back: RuntimeError: of a driver" in caplog.text
 
 
+def test_no_log_delays_a_loss_or_ends_a_lease(workers, backend, clock):
+    """A handler that waits for a reader of a full pipe, one that fails, and an error that cannot be printed."""
+    read, told, failing = threading.Event(), threading.Event(), Unprintable("of a driver")
+    for wait in (read.wait, failing.__str__):
+        handler = logging.Handler()
+        handler.emit = lambda record, wait=wait: wait()
+        logging.getLogger("allocator").addHandler(handler)
+        try:
+            backend.failure, before = failing, len(backend.renewals)
+            with lease(workers, on_lost=told.set) as held:
+                clock.advance(0.4, 0.4)
+                assert until(lambda before=before: len(backend.renewals) > before)
+                if wait != read.wait:
+                    backend.failure = None
+                    clock.advance(0.1, 0.1)
+                    assert until(lambda held=held: held.left() > 0.9)
+                    backend.failure = failing
+                clock.advance(1, 1)
+                assert told.wait(15)
+        finally:
+            read.set()
+            told.clear()
+            logging.getLogger("allocator").removeHandler(handler)
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
 def test_it_is_lost_when_the_database_says_so(workers, backend, clock, caplog):
     backend.failure = LeaseLost("another has it")
     calls: list[str] = []
@@ -198,7 +228,7 @@ def test_it_is_lost_when_the_database_says_so(workers, backend, clock, caplog):
 
     assert calls == ["allocator-worker"]
     assert backend.released == []
-    assert "number 3 of space 'pods' is lost" in caplog.text
+    assert until(lambda: "number 3 of space 'pods' is lost" in caplog.text)
 
 
 def test_an_on_lost_that_fails_is_logged_and_the_others_are_told(workers, clock, caplog):

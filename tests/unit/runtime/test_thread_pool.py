@@ -7,15 +7,17 @@ import ctypes
 import gc
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import ContextVar
+from threading import Event
 from weakref import WeakSet
 
 import pytest
 
 from allocator.errors import AllocatorClosed
-from allocator.runtime import forks
-from allocator.runtime.thread_pool import THREADS, Background, block, result_of, wait_for, wait_for_async
+from allocator.runtime import forks, thread_pool
+from allocator.runtime.thread_pool import THREADS, Background, Work, block, result_of, wait_for, wait_for_async
 
 
 def ours() -> list[threading.Thread]:
@@ -26,12 +28,11 @@ def test_a_call_that_ends_a_thread_costs_none():
     """As SystemExit out of a driver's hook."""
     background = Background()
 
-    def leave() -> None:
-        raise SystemExit(3)
+    def fail(error: BaseException) -> None:
+        raise error
 
-    for _ in range(2 * THREADS):
-        with pytest.raises(SystemExit):
-            background.submit(leave).result(5)
+    for error in [SystemExit(3), asyncio.CancelledError()] * THREADS:
+        assert background.submit(fail, error).exception(5) is error
 
     assert background.submit(lambda: "well").result(5) == "well"
     background.close(5)
@@ -67,19 +68,89 @@ def test_threads_that_died_are_replaced(monkeypatch):
     background.close(5)
 
 
-def test_work_that_cannot_begin_ends_with_the_error(monkeypatch):
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_dies_while_work_waits_is_replaced_at_once(monkeypatch):
     background = Background()
-    with monkeypatch.context() as short:
-        short.setattr("allocator.runtime.thread_pool.Future.set_running_or_notify_cancel", no_memory)
-        lost = background.submit(lambda: "well")
-        with pytest.raises(MemoryError):
-            lost.result(10)
+    monkeypatch.setattr(thread_pool, "run_first", once(GeneratorExit, thread_pool.run_first))
+
     assert background.submit(lambda: "well").result(10) == "well"
     background.close(5)
 
 
-def no_memory(*_: object) -> None:
-    raise MemoryError
+def once(error: type[BaseException], then: Callable[..., object]) -> Callable[..., object]:
+    """A function that raises an error at its first call."""
+    errors = [error]
+
+    def call(*args: object) -> object:
+        if errors:
+            raise errors.pop()
+        return then(*args)
+
+    return call
+
+
+def test_an_exception_between_the_queue_and_the_work_loses_no_work(monkeypatch):
+    background = Background()
+    monkeypatch.setattr(Work, "run", once(MemoryError, Work.run))
+
+    assert background.submit(lambda: "well").result(10) == "well"
+    background.close(5)
+
+
+def test_work_that_cannot_begin_ends_with_the_error(monkeypatch, caplog):
+    background = Background()
+    for begin in ("Work.take", "Future.set_running_or_notify_cancel"):
+        with monkeypatch.context() as short:
+            short.setattr(f"allocator.runtime.thread_pool.{begin}", leave)
+            lost = background.submit(lambda: "well")
+            with pytest.raises(SystemExit):
+                lost.result(10)
+        assert background.submit(lambda: "well").result(10) == "well"
+    background.close(5)
+    assert not caplog.messages
+
+
+def test_work_that_takes_turns_holds_one_thread():
+    background, gate, began = Background(), Event(), []
+
+    def wait(number: int) -> int:
+        began.append(number)
+        assert gate.wait(10)
+        return number
+
+    held = [background.submit_in_turn("locked", wait, number) for number in range(2 * THREADS)]
+    assert background.submit_in_turn("sound", lambda: "well").result(10) == "well"
+    assert began == [0]
+    held[1].cancel()  # its caller's time is over
+    gate.set()
+    assert [one.result(10) for one in held[2:]] == list(range(2, 2 * THREADS))
+    assert began == [0, *range(2, 2 * THREADS)]
+    background.close(5)
+
+
+def test_whatever_ends_a_turn_ends_all_that_wait_for_theirs(monkeypatch):
+    for error in (None, MemoryError):
+        background, gate, began = Background(), Event(), Event()
+
+        def wait(began: Event, gate: Event) -> None:
+            began.set()
+            assert gate.wait(10)
+
+        running, *waiting = [background.submit_in_turn("order", wait, began, gate) for _ in range(3)]
+        assert began.wait(10)
+        if error is None:
+            background.closed.set()
+        else:
+            monkeypatch.setattr(background, "_call_next", once(error, background._call_next))
+        gate.set()
+
+        assert running.exception(10) is None
+        assert [type(one.exception(10)) for one in waiting] == [error or AllocatorClosed] * 2
+        background.close(5)
+
+
+def leave(*_: object) -> None:
+    raise SystemExit
 
 
 def interrupt(condition: threading.Condition, monkeypatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
 
 import pytest
 
@@ -100,6 +101,34 @@ def test_what_was_read_last_stays_good_while_the_database_is_away():
 
     assert isinstance(found.failure, DatabaseUnavailable)
     assert found.quick(bearer())
+
+
+def test_tokens_that_cannot_be_read_are_refused_once_the_database_answers(monkeypatch):
+    """Whatever the reads raise: one of the tokens may have been revoked."""
+    monkeypatch.setattr("allocator.service.auth.TRUSTED", 0.0)
+    monkeypatch.setattr("allocator.service.auth.AT_ONCE", 0.0)
+    tokens = [token(), token("anonymous", b"none")]
+    for failure in (DatabaseUnavailable("a value of another year"), RuntimeError("of a driver")):
+        load, check = (
+            Mock(side_effect=[(tokens, True), failure, failure]),
+            Mock(side_effect=DatabaseUnavailable("away")),
+        )
+        found = Book(load, False, check_database=check)
+        asyncio.run(found.refresh())
+        asyncio.run(found.refresh())
+        assert found.quick(bearer())
+        assert found.quick({})
+
+        check.side_effect = None
+        load.side_effect = failure
+        asyncio.run(found.refresh())
+        for headers in (bearer(), {}):
+            with pytest.raises(DatabaseUnavailable):
+                asyncio.run(found.of(headers))
+
+        load.side_effect = [(tokens, True)]
+        asyncio.run(found.refresh())
+        assert found.quick(bearer())
 
 
 def raising() -> tuple[list[Token], bool]:
