@@ -18,6 +18,7 @@ from support.servers.administrator import execute, values
 
 from allocator import Allocator
 from allocator.database.connection import GUARD_RESTARTS
+from allocator.database.postgresql.dialect import PostgreSQL
 from allocator.database.sqlite.fork_gate import GATE
 from allocator.database.store import Database
 from allocator.database.verbs import claims, failover_row, node_and_snowflake_rows, servers, tickets
@@ -648,8 +649,9 @@ def noting_commits(url: str, *tables: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag):
+def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag, monkeypatch):
     """A crash of a process of the server's forgets commits that were not, and begins no other run."""
+    monkeypatch.setattr(PostgreSQL, "sound", "true")  # as without the trigger that notes
     with other(fresh) as ids:
         ids.reserve(tag, 1)
     noting_commits(fresh, "segment")
@@ -680,7 +682,8 @@ def test_a_batch_of_claims_is_written_to_disk_whatever_the_role_is_set_to(fresh,
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 @pytest.mark.parametrize("tickets", ["replace", "count"])
-def test_tickets_nodes_and_leases_are_written_to_disk_whatever_the_role_is_set_to(sync, fresh, tickets):
+def test_tickets_nodes_and_leases_are_written_to_disk_whatever_the_role_is_set_to(sync, fresh, tickets, monkeypatch):
+    monkeypatch.setattr(PostgreSQL, "sound", "true")  # as without the trigger that notes
     sync(fresh, tickets=tickets).ticket("job")
     noting_commits(fresh, "ticket", "ticket_counter", "node", "worker")
     ids = sync(fresh)
