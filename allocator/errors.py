@@ -131,7 +131,7 @@ class NumberConflict(AllocatorError):
 
 
 class NumberBusy(NumberConflict):
-    """Another transaction holds the numbers of the scope, and did not end within the time to wait."""
+    """Another transaction holds the numbers of the scope, and did not end within the session's lock timeout."""
 
 
 class AccessDenied(AllocatorError):

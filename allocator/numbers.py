@@ -50,8 +50,8 @@ class Numbers:
     clock: where the time in seconds since 1970 comes from.
 
     A number belongs to the caller's transaction: a ROLLBACK, also to a savepoint, returns it, and the next caller gets
-    it. Until the transaction ends, other callers of the same scope wait, as long as the lock timeout of their session
-    says, so draw the number last.
+    it. Until the transaction ends, other callers of the same scope wait, at most for the lock timeout of their session:
+    draw the number last.
     An instance holds only these settings: make one for the whole process; it is thread-safe.
     """
 

@@ -35,7 +35,7 @@ class ErrorCodes(NamedTuple):
     of_draw: Mapping[str, tuple[type[AllocatorError], str]] = {}
     """The error and its message where a number is drawn in a caller's transaction, which only the caller can repeat."""
     locked: frozenset[str] = frozenset()
-    """Another transaction has the lock that the statement needs; if a code is in `of_draw` too, waiting is no use."""
+    """Another transaction has the lock that the statement needs. `of_draw` says it first where waiting is no use."""
     rolled_back: frozenset[str] = frozenset()
     """The server has rolled back the whole transaction, and begins a new one by itself."""
     timed_out: frozenset[str] = frozenset()
@@ -139,8 +139,8 @@ def is_stale(error: SQLAlchemyError) -> bool:
 
 
 NUMBER_BUSY = (
-    "another transaction has drawn numbers of {place} and has not ended; waited {waited:.3g} seconds; roll "
-    "back and run the whole transaction again"
+    "another transaction has drawn numbers of {place} and has not ended; waited {waited:.3g} seconds; roll back "
+    "and run the whole transaction again"
 )
 FILE_BUSY = (
     "another transaction is writing to {where}, and SQLite has one writer at a time: no number of {place} after "
@@ -155,20 +155,14 @@ DRAWN_MEANWHILE = (
     "{words}; roll back and run the whole transaction again, or use READ COMMITTED, which waits instead"
 )
 ROLLED_BACK = (
-    "the server rolled back this whole transaction while it drew a number of {place}: {words}; roll back and "
-    "run the whole transaction again"
+    "the server rolled back this whole transaction while it drew a number of {place}: {words}; roll back and run "
+    "the whole transaction again"
 )
 ABORTED = "this transaction has failed before, and no number of {place} can be drawn in it: {words}; roll it back"
 NO_WRITES = (
     "no number of {place} can be drawn here: {where} is a replica, or the transaction is read-only: {words}; use the "
     "primary, and a transaction that may write"
 )
-
-
-def is_held(error: SQLAlchemyError, dialect: Dialect) -> bool:
-    """Whether another transaction has the lock that a number needs."""
-    code = code_of(error, dialect)
-    return code in dialect.codes.locked and code not in dialect.codes.of_draw
 
 
 def is_rolled_back(error: SQLAlchemyError, dialect: Dialect, at_timeout: Callable[[], bool]) -> bool:
@@ -178,15 +172,9 @@ def is_rolled_back(error: SQLAlchemyError, dialect: Dialect, at_timeout: Callabl
 
 
 def translate_drawn(
-    error: SQLAlchemyError,
-    dialect: Dialect,
-    where: str,
-    place: str,
-    waited: float,
-    *,
-    is_over: bool = False,
+    error: SQLAlchemyError, dialect: Dialect, where: str, place: str, waited: float, *, is_over: bool = False
 ) -> AllocatorError:
-    """As `translate`, for a number of `place`, which another session may hold; `is_over`: so is the transaction."""
+    """As `translate`, for a number of `place`; `is_over`: the server has rolled back the whole transaction."""
     code, codes = code_of(error, dialect), dialect.codes
     if code in codes.out_of_range:
         from allocator.schemes.gapless_numbers import out_of_numbers  # few processes draw such numbers
@@ -196,7 +184,7 @@ def translate_drawn(
         kind, words = codes.of_draw[code]
     elif is_over:
         kind, words = NumberConflict, ROLLED_BACK
-    elif is_held(error, dialect):
+    elif code in codes.locked:
         kind, words = NumberBusy, FILE_BUSY if dialect.embedded else NUMBER_BUSY
     else:
         return translate(error, dialect, where, waited)

@@ -23,7 +23,6 @@ from sqlalchemy import (
     insert,
     make_url,
     select,
-    text,
 )
 from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError, StatementError
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -533,98 +532,45 @@ def preparing(kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
 # -- how long to wait
 
 
-@pytest.mark.statements
-def test_who_would_wait_too_long_is_told_whose_numbers_are_held(kind, shop):
-    """And its transaction goes on: on PostgreSQL too, where a statement that fails ends it."""
-    for wait, is_new in ((wait, is_new) for wait in (0, 0.2) for is_new in (True, False)):
-        soon, scope = Numbers("case", wait=wait), f"{wait}-{is_new}"
-        if not is_new:
-            with shop.begin() as connection:
-                add(connection, scope)
-        with shop.connect() as first, shop.connect() as second:
-            drawn = add(first, scope)
-            with pytest.raises(NumberBusy) as refused:
-                soon.next(second, scope)
-            first.rollback()
-            assert add(second, scope, soon) == drawn
-            second.commit()
-            told = {"mysql": CONNECTION_ID, "postgres": "SELECT pg_backend_pid()"}.get(kind)
-            holder = first.scalar(text(told)) if told else None
-        if kind == "sqlite":
-            assert f"SQLite has one writer at a time: no number of 'case' of scope '{scope}'" in str(refused.value)
-        else:
-            held = f"another transaction has drawn numbers of 'case' of scope '{scope}' and has not ended"
-            assert held in str(refused.value)
-        if kind == "postgres" or (holder and not is_new):  # MySQL locks the gap of a row that is not committed
-            assert f"(session {holder}, of user " in str(refused.value)
-        assert written(shop, scope) == list(range(1, drawn + 1))
-
-
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-def test_of_several_who_draw_the_holder_is_told_or_the_oldest(shop):
-    """Who draws with a time to wait does it in a savepoint, and the server does not tell whose that is."""
-    soon = Numbers("case", wait=0)
-    with shop.begin() as connection:
-        add(connection)
-    for numbers, of_two in ((plain, ""), (soon, ", the oldest of 2 that draw")):
-        with shop.connect() as other, shop.connect() as holder, shop.connect() as late:
-            add(other, "b")
-            add(holder, "a", numbers)
-            with pytest.raises(NumberBusy) as refused:
-                soon.next(late, "a")
-            session = (other if of_two else holder).scalar(text("SELECT pg_backend_pid()"))
-        assert f"(session {session}{of_two}, of user " in str(refused.value)
-
-
-CONNECTION_ID = "SELECT CONNECTION_ID()"
-SETTINGS = {
-    "sqlite": "PRAGMA busy_timeout",
-    "postgres": "SHOW lock_timeout",
-    "mysql": "SELECT @@innodb_lock_wait_timeout",
-    "mariadb": "SELECT @@innodb_lock_wait_timeout",
+LIMITS = {
+    "sqlite": "PRAGMA busy_timeout = 0",
+    "postgres": "SET LOCAL lock_timeout = '1ms'",
+    "mysql": "SET innodb_lock_wait_timeout = 1",
+    "mariadb": "SET innodb_lock_wait_timeout = 0",
 }
+"""How an application bounds the wait; MySQL counts whole seconds."""
 
 
 @pytest.mark.statements
-def test_nothing_of_the_transaction_is_changed_beside(kind, shop):
-    """How long its statements wait, and MariaDB's LAST_INSERT_ID."""
-    soon = Numbers("case", wait=3)
-    chosen = {"sqlite": "PRAGMA busy_timeout = 1234", "postgres": "SET LOCAL lock_timeout = '1234ms'"}
-    with shop.connect() as connection, shop.connect() as other:
-        connection.exec_driver_sql(chosen.get(kind, "SET innodb_lock_wait_timeout = 1234"))
-        if kind == "mariadb":
-            connection.exec_driver_sql("DO LAST_INSERT_ID(77)")
-        before = connection.exec_driver_sql(SETTINGS[kind]).scalar()
-        assert str(before).startswith("1234")
-        for numbers in (plain, soon, Numbers("case", wait=0), soon):
-            add(connection, "a", numbers)
-            assert connection.exec_driver_sql(SETTINGS[kind]).scalar() == before
-        soon.set(connection, MAX_NUMBER, scope="end")
-        if kind != "mysql":
-            with pytest.raises(Exhausted):
-                soon.next(connection, "end")
-            assert connection.exec_driver_sql(SETTINGS[kind]).scalar() == before
-        connection.commit()
-        if kind != "postgres":  # there it ended with the transaction
-            add(other)
-            with pytest.raises(NumberBusy):
-                Numbers("case", wait=0).next(connection, "a")
-            assert connection.exec_driver_sql(SETTINGS[kind]).scalar() == before
-        if kind == "mariadb":
-            assert connection.exec_driver_sql("SELECT LAST_INSERT_ID()").scalar() == 77
+def test_a_session_waits_as_long_as_it_was_told(kind, shop):
+    """For a new scope and an old one. Its own savepoint keeps the transaction alive on PostgreSQL too."""
+    held = "another transaction has drawn numbers of 'case' of scope '{}' and has not ended"
+    busy = "SQLite has one writer at a time: no number of 'case' of scope '{}'" if kind == "sqlite" else held
+    with shop.begin() as connection:
+        add(connection, "old")
+    for scope, drawn in (("new", 1), ("old", 2)):
+        with shop.connect() as first, shop.connect() as second:
+            second.exec_driver_sql(LIMITS[kind])
+            add(first, scope)
+            with pytest.raises(NumberBusy, match=busy.format(scope)), second.begin_nested():
+                plain.next(second, scope)
+            with pytest.raises(NumberBusy, match="run the whole transaction again"):
+                plain.next(second, scope)
+            if kind == "postgres":
+                with pytest.raises(InvalidDatabase, match="this transaction has failed before"):
+                    plain.next(second, scope)
+                second.rollback()
+            first.rollback()
+            assert add(second, scope) == drawn
 
 
-@servers
-def test_the_servers_own_timeout_is_told_too(kind, shop):
-    with shop.connect() as first, shop.connect() as second:
-        add(first)
-        limit = "SET LOCAL lock_timeout = '1ms'" if kind == "postgres" else "SET innodb_lock_wait_timeout = 1"
-        second.exec_driver_sql(limit)
-        with pytest.raises(NumberBusy, match="roll back and run the whole transaction again"):
-            plain.next(second, "a")
-        if kind == "postgres":
-            with pytest.raises(InvalidDatabase, match="this transaction has failed before"):
-                plain.next(second, "a")
+@pytest.mark.parametrize("kind", ["mariadb"], indirect=True)
+def test_the_last_insert_id_of_a_session_stays(shop):
+    with shop.begin() as connection:
+        connection.exec_driver_sql("DO LAST_INSERT_ID(77)")
+        for _ in range(2):
+            add(connection)
+        assert connection.exec_driver_sql("SELECT LAST_INSERT_ID()").scalar() == 77
 
 
 @pytest.fixture(scope="module")
@@ -645,39 +591,34 @@ ON_MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
 
 
 @contextmanager
-def timed_out(url: str, wait: float | None) -> Iterator[tuple[Connection, int, AllocatorError]]:
+def timed_out(url: str) -> Iterator[tuple[Connection, int, AllocatorError]]:
     """A transaction that has drawn of scope "a" and waited for "b", its number, and its error."""
     with shop_at(url) as engine, engine.connect() as holder, engine.connect() as second:
         plain.next(holder, "b")
         second.exec_driver_sql("SET innodb_lock_wait_timeout = 1")
         drawn = plain.next(second, "a").n
         with pytest.raises(NumberConflict) as refused:
-            Numbers("case", wait=wait).next(second, "b")
+            plain.next(second, "b")
         yield second, drawn, refused.value
         second.rollback()
 
 
 @ON_MYSQL
 def test_a_transaction_that_a_timeout_rolled_back_goes_on_with_nothing(kind, rolling_back):
-    for wait in (None, 1):
-        with timed_out(rolling_back(kind), wait) as (second, drawn, refused):
-            assert type(refused) is NumberConflict
-            assert "rolled back this whole transaction while it drew a number of 'case' of scope 'b'" in str(refused)
-            for act in (lambda: add(second, "a"), second.commit):
-                with pytest.raises(PendingRollbackError):
-                    act()
-            second.rollback()
-            assert add(second, "a") == drawn
-    if kind == "mysql":  # it waits for nothing, and so nothing times out
-        with timed_out(rolling_back(kind), 0) as (second, drawn, refused):
-            assert type(refused) is NumberBusy
-            assert add(second, "a") == drawn + 1
+    with timed_out(rolling_back(kind)) as (second, drawn, refused):
+        assert type(refused) is NumberConflict
+        assert "rolled back this whole transaction while it drew a number of 'case' of scope 'b'" in str(refused)
+        for act in (lambda: add(second, "a"), second.commit):
+            with pytest.raises(PendingRollbackError):
+                act()
+        second.rollback()
+        assert add(second, "a") == drawn
 
 
 @ON_MYSQL
 def test_control_a_transaction_that_is_taken_for_alive_gives_its_number_twice(kind, rolling_back, monkeypatch):
     monkeypatch.setattr(MySQLNumbers, "rolls_back_at_timeout", lambda *_: False)
-    with timed_out(rolling_back(kind), 1) as (second, drawn, refused):
+    with timed_out(rolling_back(kind)) as (second, drawn, refused):
         assert type(refused) is NumberBusy
         second.execute(insert(Row).values(scope="a", n=drawn))
         second.commit()
@@ -696,12 +637,6 @@ def test_the_doctor_tells_of_it_where_numbers_are_drawn(kind, rolling_back):
 
     assert name not in before
     assert found.severity == DANGER
-
-
-def test_wait_is_seconds():
-    for wrong in (-1, 86_401, "1", float("nan")):
-        with pytest.raises(InvalidSetting, match="wait must be"):
-            Numbers("case", wait=wrong)
 
 
 # -- by a mapped column, and by asyncio
@@ -755,19 +690,10 @@ def test_rows_out_of_a_query_would_all_get_one_number(shop):
 
 @ON_SQLITE
 def test_a_conflict_at_the_flush_can_be_told(shop):
-    class Busy(DeclarativeBase):
-        pass
-
-    class Row(Busy):
-        __tablename__ = "mapped_invoice"
-        id: Mapped[int] = mapped_column(primary_key=True)
-        booked: Mapped[date]
-        number: Mapped[str] = mapped_column(String(64))
-        case: Mapped[int] = mapped_column(BigInteger, default=Numbers("case", wait=0).default())
-
     with shop.connect() as other, Session(shop) as session:
         plain.next(other)
-        session.add(Row(booked=MARCH, number="x"))
+        session.connection().exec_driver_sql(LIMITS["sqlite"])
+        session.add(Invoice(tenant_id=7, booked=MARCH))
         with pytest.raises(StatementError) as refused:
             session.flush()
         assert isinstance(refused.value.orig, NumberBusy)

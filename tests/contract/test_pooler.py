@@ -44,11 +44,10 @@ def test_ids_of_every_kind(pooler):
     assert [distinct(each) for each in zip(*found, strict=True)] == [TIMES] * 5
 
 
-@pytest.mark.parametrize("wait", [None, 60])
-def test_numbers_while_every_third_transaction_is_rolled_back(pooler, wait):
+def test_numbers_while_every_third_transaction_is_rolled_back(pooler):
     """The psycopg of an application must not prepare statements, which this PgBouncer does not know of."""
     engine = create_engine(pooler, pool_size=CLIENTS, connect_args={"prepare_threshold": None})
-    cases = Numbers("case", wait=wait)
+    cases = Numbers("case")
 
     def draw(number: int) -> int | None:
         with engine.connect() as connection:

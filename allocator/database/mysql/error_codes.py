@@ -40,7 +40,7 @@ CODES = ErrorCodes(
         **dict.fromkeys(("1020", "3101"), (NumberConflict, DRAWN_MEANWHILE)),
         **dict.fromkeys(("1290", "1792", "1836"), (DatabaseRefused, NO_WRITES)),
     },
-    locked=frozenset({"1205", "3572"}),
+    locked=frozenset({"1205"}),
     rolled_back=frozenset({"1020", "1206", "1213"}),
     timed_out=frozenset({"1205"}),
     out_of_range=OUT_OF_RANGE,

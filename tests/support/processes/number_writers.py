@@ -30,8 +30,6 @@ STEPS = ("connecting", "drawing", "inserting", "ending", "ended")
 ROLLED_BACK = 0.2
 COUNTS = (1, 1, 1, 9)
 """How many numbers a transaction draws."""
-WAITS = (None, 30)
-"""`wait` in seconds, in turn: with a limit the library runs other statements."""
 PAUSE = 0.05
 """Seconds between attempts to connect to a server that was killed."""
 
@@ -44,8 +42,8 @@ def engine_of(url: str) -> Engine:
 class Way:
     """How numbers are drawn: as the library says."""
 
-    def __init__(self, engine: Engine, wait: float | None) -> None:
-        self.engine, self.numbers = engine, Numbers("soak", wait=wait)
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.numbers = engine, Numbers("soak")
 
     def draw(self, connection: Connection, scope: str, count: int) -> list[int]:
         return [number.n for number in self.numbers.next(connection, scope, count=count)]
@@ -82,7 +80,7 @@ class Writer:
     def __init__(self, url: str, way: type[Way], seed: int, scopes: int, odds: float, progress: Any) -> None:
         self.rnd, self.progress, self.scopes, self.odds = random.Random(seed), progress, scopes, odds
         self.engine = engine_of(url)
-        self.way = way(self.engine, WAITS[seed % 2])
+        self.way = way(self.engine)
 
     def run(self) -> NoReturn:
         while True:
