@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from itertools import count
@@ -26,15 +26,14 @@ from allocator.database.address import Address, address_of, dialect_of
 from allocator.database.dialect import Dialect
 from allocator.database.driver_connection import DriverConnection, driver_verbs, is_watched
 from allocator.database.driver_errors import as_raised, is_answer, is_contended, is_stale, translate, unforeseen
-from allocator.database.sqlite.fork_gate import GATE
 from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, InvalidDatabase
 from allocator.runtime.forks import catch_up
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-CONTENDED_PAUSE, MAX_CONTENDED_PAUSE = 0.005, 0.2
-"""Seconds before the first and the last retries after a deadlock; the pause doubles, since many may be retrying."""
+CONTENDED_PAUSE = 0.005
+"""Seconds before the first retry after a deadlock; the pause doubles, since many may be retrying."""
 
 LEFT_OPEN = (
     "a transaction was still open after a statement that should have committed by itself; what it claimed is burnt. "
@@ -66,10 +65,8 @@ class Runner:
         self.engine: Engine = engine_of(self.address, timeout)
         self._closed = False
         self._listen: Callable[[Engine], None] | None = None
-        self._whole: Callable[[], AbstractContextManager[None]] = (
-            GATE.statement if self.dialect.embedded else nullcontext
-        )
-        """Blocks forks while a SQLite statement runs: for a child of it, the file would stay locked."""
+        self._path = os.path.realpath(file) if (file := self.address.file) else ""
+        """The file that `dialect.alone` locks. An engine may open another one than its URL says: see `_run_once`."""
         self.may_create = True
         """False for shards of a fleet: SQLite would make a missing file, empty, instead of failing."""
 
@@ -85,12 +82,12 @@ class Runner:
         began, pause, was_asked = monotonic(), CONTENDED_PAUSE, False
         for attempt in count():
             try:
-                return self._run_once(verb, *args, **kwargs)
+                return self._run_once(began + self.timeout, verb, *args, **kwargs)
             except SQLAlchemyError as error:
                 passed = monotonic() - began
                 if is_contended(error, self.dialect) and passed + pause < self.timeout:
                     sleep(pause)
-                    pause = min(2 * pause, MAX_CONTENDED_PAUSE)
+                    pause = min(2 * pause, self.dialect.max_pause)
                 elif not was_asked and self._identity_was_refused(error):
                     was_asked = True
                 # A connection lost at once was stale in the pool. One lost later means that the server is in trouble.
@@ -98,16 +95,21 @@ class Runner:
                     raise translate(error, self.dialect, self.address.shown, passed) from error
         raise AssertionError("unreachable")
 
-    def _run_once(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _run_once(
+        self, end: float, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         dialect = self.dialect
-        with self._checked_out(verb) as connection, dialect.alone(connection):
-            if dialect.looks_first:
-                dialect.before(connection)
-                if isinstance(connection, DriverConnection) and connection.invalidated:
-                    return self._run_once(verb, *args, **kwargs)  # this one does not reconnect, as SQLAlchemy's does
-            result = verb(connection, dialect, *args, **kwargs)
-            check_committed(connection, dialect)
-            return result
+        with dialect.alone(self._path, end), self._checked_out(verb) as connection:
+            if not dialect.looks_first or dialect.before(connection):
+                try:
+                    result = verb(connection, dialect, *args, **kwargs)
+                    check_committed(connection, dialect)
+                    return result
+                finally:
+                    dialect.after(connection)
+            self._path = connection.info["path"]
+            connection.invalidate()
+        return self._run_once(end, verb, *args, **kwargs)
 
     @contextmanager
     def _checked_out(self, verb: object = None) -> Iterator[Connection]:
@@ -116,7 +118,7 @@ class Runner:
         Anything else, such as the exception of a signal handler, may have left a statement under way: the next one
         would fail, or read its answer. A database in memory would end with its connection, and waits for no answer.
         """
-        with self._whole(), self._connect(verb) as connection:
+        with self._connect(verb) as connection:
             info = connection.info
             info[UNFINISHED] = not self.address.is_in_memory
             try:

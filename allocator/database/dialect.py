@@ -74,6 +74,8 @@ class Dialect:
     index_only: ClassVar[str] = ""
     """Makes the planner use indexes in this transaction, even on small tables; empty where it does so by default."""
 
+    max_pause: ClassVar[float] = 0.2
+    """Seconds before the last retries after a deadlock or the like."""
     begin: ClassVar[str] = "BEGIN"
     clock: ClassVar[str]
     """An SQL expression for the milliseconds since 1970."""
@@ -121,12 +123,16 @@ class Dialect:
         info: `run` is an SQL expression for the server run; `warnings` collects those of the verb that runs.
         """
 
-    def alone(self, connection: Connection) -> AbstractContextManager[object]:
-        """Keep other processes out while a verb runs, where the locks of the database can be lost."""
+    def alone(self, path: str, end: float) -> AbstractContextManager[object]:
+        """Keep other processes out of the file while a verb runs, where the locks of the database can be lost."""
         return nullcontext()
 
-    def before(self, connection: Connection) -> None:
-        """Called before a verb, if this `looks_first`."""
+    def before(self, connection: Connection) -> bool:
+        """Called before a verb, if this `looks_first`: whether the connection still leads to the database."""
+        return True
+
+    def after(self, connection: Connection) -> None:
+        """Called after a verb."""
 
     def leaves_open(self, driver_connection: Any) -> bool:
         """Whether the last answer says that a transaction is open. Asks nothing; a driver that cannot tell says no."""

@@ -55,7 +55,8 @@ ADVICE: dict[type[AllocatorError], str] = {
     DatabaseUnavailable: "{where} is not available: {words}",
     DatabaseRefused: "{where} refuses: {words}; check user, password, database name and rights",
     SchemaOutOfDate: "{where} lacks a table or column of the allocator: {words}; run: allocator db upgrade",
-    MaxValueWentBack: "{where} gave a number again: {words}; its counter was set back, raise it above the greatest one",
+    MaxValueWentBack: "{where} gave a number again: {words}; its counter was set back, raise it above the greatest; "
+    "or a trigger changed the number: run allocator db check",
     Exhausted: "{where} has given its last number: {words}",
     SchemaDamaged: "{where} holds a table that was altered by hand: {words}; see: allocator db check",
 }

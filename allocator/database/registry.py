@@ -164,7 +164,10 @@ class Registry(Runner):
             # After a failover in between, the old server may have given this number too.
             if self.failover(after := self.start(with_nodes=True)) == state and after.last_node >= number:
                 return node_and_snowflake_rows.check_new(number, start.last_node)
-        raise DatabaseUnavailable("the database failed over to another server while a node was registered; retry")
+        raise DatabaseUnavailable(
+            "the database failed over to another server while a node was registered, or a trigger changed the node; "
+            "retry, then run allocator db check"
+        )
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
         """Lease a worker until a later moment, or renew `claim.lease`; raises `LeaseLost` if another process has it."""

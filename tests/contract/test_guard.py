@@ -139,12 +139,13 @@ UNDOES = (
 ROWS = "ON allocator_segment FOR EACH ROW"
 IN_MYSQL = [
     ([f"CREATE TRIGGER keeps BEFORE UPDATE {ROWS} SET NEW.max_value = OLD.max_value"], "DROP TRIGGER `keeps`"),
-    ([f"CREATE TRIGGER looks AFTER UPDATE {ROWS} SET @seen = NEW.max_value"], "DROP TRIGGER `looks`"),
+    ([f"CREATE TRIGGER `lo``oks` AFTER UPDATE {ROWS} SET @seen = NEW.max_value"], "DROP TRIGGER `lo``oks`"),
 ]
 UNDONE = (
     "CREATE TRIGGER undoes AFTER UPDATE ON allocator_segment BEGIN "
     "UPDATE allocator_segment SET max_value = OLD.max_value WHERE tag = OLD.tag; END"
 )
+OTHER = "UPDATE ON allocator_segment", "UPDATE ON allocator_ticket"
 BY_HAND = {
     "postgres": [
         ([KEEPS, f"CREATE TRIGGER keeps BEFORE UPDATE {ROWS} EXECUTE FUNCTION keeps()"], "DROP TRIGGER keeps"),
@@ -155,10 +156,22 @@ BY_HAND = {
             ],
             "DROP TRIGGER undoes",
         ),
+        (
+            [f"CREATE TRIGGER allocator_guard_own BEFORE UPDATE {ROWS} EXECUTE FUNCTION keeps()"],
+            "DROP TRIGGER allocator_guard_own",
+        ),
+        (
+            [f"CREATE TRIGGER allocator_guard_rows AFTER UPDATE {ROWS} EXECUTE FUNCTION keeps()".replace(*OTHER)],
+            "DROP TRIGGER allocator_guard_rows",
+        ),
         (["CREATE RULE drops AS ON UPDATE TO allocator_ticket DO INSTEAD NOTHING"], "DROP RULE drops"),
     ],
     "sqlite": [
         ([UNDONE], 'DROP TRIGGER "undoes"'),
+        ([UNDONE.replace("ON allocator", "ON ALLOCATOR")], 'DROP TRIGGER "undoes"'),
+        ([UNDONE.replace("undoes", '"un""does"')], 'DROP TRIGGER "un""does"'),
+        ([UNDONE.replace("undoes", "allocator_guard_own")], 'DROP TRIGGER "allocator_guard_own"'),
+        ([UNDONE.replace("undoes", "allocator_guard_fall").replace(*OTHER)], 'DROP TRIGGER "allocator_guard_fall"'),
         (["CREATE TRIGGER looks BEFORE INSERT ON allocator_ticket BEGIN SELECT 1; END"], 'DROP TRIGGER "looks"'),
     ],
     "mysql": IN_MYSQL,

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Event, Thread
+from time import monotonic
 
 import pytest
+from sqlalchemy import create_engine
 from support.distinct import Duplicate, distinct
 
 from allocator import Allocator
+from allocator.database import connection as runner
 from allocator.database.sqlite import dialect as sqlite
 from allocator.database.sqlite import file as files
+from allocator.database.store import Database
 from allocator.errors import DatabaseRefused, DatabaseUnavailable
 
 HOLDER = """
@@ -162,3 +169,73 @@ def test_a_file_that_is_mounted_alone_is_refused(file, monkeypatch, tmp_path):
     mounts.write_text(f"/dev/vda / ext4 rw 0 0\n/dev/vda {file.parent} ext4 rw 0 0\n")
     with Allocator(f"sqlite:///{file}") as ids:
         assert ids.next_id("order") == 1
+
+
+def test_whoever_holds_the_lock_of_the_folder_waits_for_no_connection(file, monkeypatch):
+    """As a claim does that finds the file replaced, and needs another connection, while other threads wait."""
+    database, waiting = Database(f"sqlite:///{file}", timeout=5), Event()
+    monkeypatch.setattr(files, "sleep", lambda seconds: waiting.set())
+    other = Thread(target=database.ping)
+    with files.alone(str(file), monotonic() + 5):
+        other.start()
+        assert waiting.wait(30)
+        assert database.count_tags() == 1
+    other.join()
+
+
+def test_a_transaction_of_others_is_waited_for_without_the_lock_of_the_folder(file, monkeypatch):
+    patient = {"timeout": 60, "check_same_thread": False}
+    fresh = file.with_name("fresh.db")
+    for path, given in (
+        (file, f"sqlite:///{file}"),
+        (file, create_engine(f"sqlite:///{file}", connect_args=patient)),
+        (fresh, f"sqlite:///{fresh}"),  # makes its tables
+    ):
+        other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        other.execute("BEGIN IMMEDIATE")
+        held = []
+
+        def pause(seconds, other=other, held=held):
+            held.append(set(files.held))
+            other.rollback()
+
+        monkeypatch.setattr(runner, "sleep", pause)
+        with Allocator(given, timeout=30) as ids:
+            ids.reserve("order", 1)
+        other.close()
+        assert held == [set()]
+
+
+def test_a_handler_that_interrupts_the_wait_for_the_lock_has_no_lock(file, monkeypatch):
+    database, held = Database(f"sqlite:///{file}"), []
+    database.ping()
+    folder = os.open(file.parent, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+
+    def interrupted(seconds):
+        held.append(files.is_alone(str(file)))
+        os.close(folder)
+
+    monkeypatch.setattr(files, "sleep", interrupted)
+    database.ping()
+    assert held == [False]
+
+
+def test_an_engine_whose_url_names_no_file_is_locked_by_the_file_that_it_opens(file):
+    engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(file, check_same_thread=False))
+    assert Database(engine).run(lambda *_: files.is_alone(str(file)))
+    assert not files.is_alone(str(file))
+
+
+def test_a_folder_that_may_not_be_listed_is_used_without_a_lock_and_a_missing_one_is_named(file, monkeypatch):
+    with Allocator(f"sqlite:///{file}") as ids:
+        with monkeypatch.context() as patched:
+
+            def refused(*_):
+                raise PermissionError
+
+            patched.setattr(files.os, "open", refused)
+            assert ids.reserve("order", 1)[0] == 1
+        shutil.rmtree(file.parent)
+        with pytest.raises(DatabaseUnavailable, match="there is no file .*: it was moved or deleted; put it back"):
+            ids.reserve("order", 1)

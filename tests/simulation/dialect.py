@@ -231,8 +231,11 @@ class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, ShardVerbs):
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
 
-    def alone(self, connection: Connection) -> AbstractContextManager[None]:
+    def alone(self, path: str, end: float) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def after(self, connection: Connection) -> None:
+        pass
 
     def leaves_open(self, connection: Connection) -> bool:
         if connection.fate is Fate.SURPRISE:

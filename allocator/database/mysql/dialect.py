@@ -70,8 +70,8 @@ class MySQL(Dialect):
     replace_ticket, count_ticket = REPLACE, COUNT
     clock = CLOCK
     trigger_query = (
-        "SELECT trigger_name, concat('DROP TRIGGER `', trigger_name, '`') FROM information_schema.triggers "
-        "WHERE event_object_schema = DATABASE() AND event_object_table = :name"
+        "SELECT trigger_name, concat('DROP TRIGGER `', replace(trigger_name, '`', '``'), '`') "
+        "FROM information_schema.triggers WHERE event_object_schema = DATABASE() AND event_object_table = :name"
     )
     retired_triggers = frozenset({"allocator_guard_update", "allocator_guard_delete"})
     codes = CODES

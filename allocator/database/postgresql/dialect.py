@@ -25,7 +25,7 @@ from allocator.database.postgresql.identity import (
     rung_of,
     sqlstate,
 )
-from allocator.database.schema.tables import CLAIMED, GUARD_PREFIX
+from allocator.database.schema.tables import CLAIMED
 from allocator.database.verbs.claims import CLAIMABLE, batch_statement
 from allocator.database.verbs.tickets import COUNT, FENCE
 
@@ -82,7 +82,8 @@ class PostgreSQL(Dialect):
     )
     sound = (
         f"NOT EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid IN {CLAIMED_THERE} AND NOT tgisinternal "
-        f"AND left(tgname, {len(GUARD_PREFIX)}) <> '{GUARD_PREFIX}') "
+        "AND NOT (tgrelid = to_regclass('allocator_segment') "
+        "AND tgname IN ('allocator_guard_rows', 'allocator_guard_truncate'))) "
         f"AND NOT EXISTS (SELECT 1 FROM pg_rewrite WHERE ev_class IN {CLAIMED_THERE})"
     )
     codes = CODES
@@ -129,13 +130,14 @@ class PostgreSQL(Dialect):
             connection.add_notice_handler(partial(note_warning, warnings))
             connection.wait = waiting_at_most(timeout, connection, connection.wait)
 
-    def before(self, connection: Connection) -> None:
+    def before(self, connection: Connection) -> bool:
         info, engine_dialect = connection.info, connection.dialect
         info["warnings"].clear()
         rung = NOTHING if info["is_merely_like_it"] else engine_dialect.allocator_rung  # type: ignore[attr-defined]
         if info.get("rung") is not rung:
             info["rung"], info["run"] = rung, rung.each_start if info["guards_restarts"] else rung.run
             info.pop("claim", None)  # the statement contains what the server refused
+        return True
 
     def leaves_open(self, driver_connection: Any) -> bool:
         # psycopg (`pgconn`) and psycopg2 (`info`) keep the status of the server's last answer; 0 is outside of a

@@ -241,7 +241,4 @@ BESIDE = (number, number_void, lease)
 CLAIMED = tuple(one.name for one in (segment, ticket, counter, node, worker, lease, failover))
 """The tables whose rows a claim writes. A trigger there can change what was claimed, so there must be none."""
 
-GUARD_PREFIX = "allocator_guard_"
-"""How the names of the guard's triggers begin, which refuse and never change a value."""
-
 FOR_IDS = [one for one in metadata.sorted_tables if one not in BESIDE]

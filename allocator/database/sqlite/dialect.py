@@ -12,9 +12,10 @@ from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import Dialect
 from allocator.database.driver_connection import execute
-from allocator.database.schema.tables import CLAIMED, GUARD_PREFIX
+from allocator.database.schema.tables import CLAIMED
 from allocator.database.sqlite.error_codes import CODES
-from allocator.database.sqlite.file import alone, check_name, files_of, inode_of, path_of
+from allocator.database.sqlite.file import alone, check_name, files_of, inode_of, is_alone, path_of
+from allocator.database.sqlite.fork_gate import GATE
 from allocator.database.verbs.claims import CLAIMABLE, FIELDS, batch_statement, only_row, returned
 from allocator.database.verbs.tickets import COUNT, FENCE, drawn
 from allocator.errors import DatabaseUnavailable, InvalidDatabase
@@ -36,6 +37,10 @@ REPLACE = (
     f"SELECT :type, {NEXT_TICKET} + ((:offset - {NEXT_TICKET}) % :step + :step) % :step {FENCE} RETURNING id"
 )
 """AUTOINCREMENT remembers the greatest id; arithmetic finds the next one of this shard."""
+
+BUSY_SECONDS = 0.02
+"""For short transactions of others, while `alone` keeps all of ours out. `Runner.run` waits for longer ones."""
+GUARDS = ("allocator_guard_fall", "allocator_guard_rename", "allocator_guard_delete", "allocator_guard_replace")
 
 KEPT = "SELECT max_value FROM allocator_segment WHERE tag = :name"
 KEPT_TICKET = (
@@ -81,16 +86,18 @@ class SQLite(Dialect):
     extra = ""
     embedded = looks_first = checks_tag_first = True
     columns_have_types = False
+    max_pause = 0.02  # nobody is told when the file is free
     begin = "BEGIN IMMEDIATE"
     replace_ticket, count_ticket = REPLACE, COUNT
     clock = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
     trigger_query = (
-        "SELECT name, 'DROP TRIGGER \"' || name || '\"' FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :name"
+        "SELECT name, 'DROP TRIGGER \"' || replace(name, '\"', '\"\"') || '\"' FROM sqlite_master "
+        "WHERE type = 'trigger' AND tbl_name = :name COLLATE NOCASE"
     )
     sound = (
         "(SELECT group_concat(name) FROM pragma_table_info('allocator_ticket') WHERE pk > 0) = 'id' "
-        f"AND NOT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN {CLAIMED} "
-        f"AND substr(name, 1, {len(GUARD_PREFIX)}) <> '{GUARD_PREFIX}')"
+        f"AND NOT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND tbl_name COLLATE NOCASE IN {CLAIMED} "
+        f"AND NOT (tbl_name = 'allocator_segment' AND name IN {GUARDS}))"
     )
     """Without this key AUTOINCREMENT is gone too, and each process would draw the first ticket."""
     pool_size = 1  # SQLite allows one writer; a database in memory is one connection
@@ -109,7 +116,7 @@ class SQLite(Dialect):
         return SQLiteNumbers(self)
 
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
-        return {"timeout": timeout, "check_same_thread": False}
+        return {"timeout": BUSY_SECONDS, "check_same_thread": False}
 
     def on_given(self, connection: Any) -> None:
         super().on_given(connection)
@@ -119,33 +126,33 @@ class SQLite(Dialect):
                 "a connection of this engine is for the thread that made it; give the URL, or make the engine with "
                 "connect_args={'check_same_thread': False}"
             )
+        connection.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS:.0f}").close()
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         info["path"] = path = info.get("path") or path_of(connection)
-        info["timeout"] = timeout
-        with alone(path, timeout):
-            # A commit must survive a power cut. That needs FULL in WAL mode, and EXTRA with a rollback journal.
-            connection.execute("PRAGMA synchronous = EXTRA").close()
-            if path:
-                (_, inode), _ = info["files"] = files_of(path)
-                check_name(path)
-                info["run"] = f"'{inode:x}'"  # not the device, whose number may change at a reboot
+        if not is_alone(path):
+            return  # nothing has read the file yet, and `before` refuses this connection
+        # A commit must survive a power cut. That needs FULL in WAL mode, and EXTRA with a rollback journal.
+        connection.execute("PRAGMA synchronous = EXTRA").close()
+        if path:
+            (_, inode), _ = info["files"] = files_of(path)
+            check_name(path)
+            info["run"] = f"'{inode:x}'"  # not the device, whose number may change at a reboot
 
     @contextmanager
-    def alone(self, connection: Connection) -> Iterator[None]:
-        path = connection.info["path"]
-        with alone(path, connection.info["timeout"]):
-            try:
-                yield
-            finally:
-                if path and inode_of(f"{path}-wal"):
-                    connection.invalidate()  # in WAL mode an open connection relies on a lock that may be lost
+    def alone(self, path: str, end: float) -> Iterator[None]:
+        with GATE.statement(), alone(path, end):  # a child that is forked in a statement would find the file locked
+            yield
 
-    def before(self, connection: Connection) -> None:
+    def before(self, connection: Connection) -> bool:
         # A replaced file or log is another database: this connection would still write to the old one.
-        path = connection.info["path"]
-        if path and files_of(path) != connection.info["files"]:
-            connection.invalidate()
+        info = connection.info
+        path = info["path"]
+        return not path or (is_alone(path) and files_of(path) == info.get("files"))
+
+    def after(self, connection: Connection) -> None:
+        if not connection.invalidated and (path := connection.info["path"]) and inode_of(f"{path}-wal"):
+            connection.invalidate()  # in WAL mode an open connection relies on a lock that may be lost
 
     def leaves_open(self, driver_connection: Any) -> bool:
         return driver_connection.in_transaction is True

@@ -30,5 +30,6 @@ CODES = ErrorCodes(
     advice={GUARDED: GUARD_FIRED},
     of_draw={MOVED: (NumberConflict, DRAWN_MEANWHILE), "SQLITE_READONLY": (DatabaseRefused, NO_WRITES)},
     locked=BUSY | LOCKED,
+    contended=BUSY,
     out_of_range=OUT_OF_RANGE,
 )

@@ -14,7 +14,8 @@ from contextlib import closing, contextmanager, suppress
 from time import monotonic, sleep
 from typing import Any
 
-from allocator.database.driver_errors import LOCKED
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
 from allocator.errors import DatabaseRefused, DatabaseUnavailable
 from allocator.runtime.forks import in_child
 from allocator.runtime.mounts import MOUNTS, mounts_of
@@ -29,8 +30,10 @@ PAUSE, MAX_PAUSE = 0.0005, 0.02
 
 Inode = tuple[int, int]
 
-held: dict[tuple[int, str], int] = {}
-"""The locked folders, by thread and path. What interrupts a thread in its verb runs under the same lock."""
+folders: set[int] = set()
+"""The folders that are open for a lock."""
+held: set[tuple[int, str]] = set()
+"""Threads and the folders that they have locked. What interrupts a thread in its verb runs under the same lock."""
 
 
 def path_of(connection: Any) -> str:
@@ -74,39 +77,74 @@ def check_name(path: str) -> None:
 
 
 @contextmanager
-def alone(path: str, timeout: float) -> Iterator[None]:
+def alone(path: str, end: float) -> Iterator[None]:
     """Keep all other threads and processes of the allocator out of the file's folder."""
-    key = threading.get_ident(), os.path.dirname(path)  # noqa: PTH120
-    if fcntl is None or not path or key in held:
+    if is_alone(path):
         yield
         return
-    folder = held[key] = os.open(key[1], os.O_RDONLY)
+    key = key_of(path)
+    with opened(key[1]) as folder:
+        try:
+            if folder is not None:
+                lock(folder, end)
+            held.add(key)
+            yield
+        finally:
+            held.discard(key)
+
+
+def is_alone(path: str) -> bool:
+    return not path or key_of(path) in held
+
+
+def key_of(path: str) -> tuple[int, str]:
+    return threading.get_ident(), os.path.dirname(path)  # noqa: PTH120
+
+
+@contextmanager
+def opened(path: str) -> Iterator[int | None]:
+    """Open a folder for a lock; None where it may be used but not listed. SQLite says which one is missing."""
+    folder = None
     try:
-        if not wait(folder, timeout):
-            raise DatabaseUnavailable(LOCKED.format(where=path, waited=timeout))
-        yield
+        try:
+            folder = os.open(path, os.O_RDONLY) if fcntl else None
+        except (FileNotFoundError, PermissionError):
+            pass
+        except OSError as error:
+            raise DatabaseUnavailable(f"{path} cannot be locked: {error.strerror}") from error
+        if folder is not None:
+            folders.add(folder)
+        yield folder
     finally:
-        fcntl.flock(folder, fcntl.LOCK_UN)  # a child that was forked meanwhile has it open too
-        del held[key]
-        os.close(folder)
+        if folder in folders:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_UN)  # a child that was forked meanwhile has it open too
+            finally:
+                folders.discard(folder)
+                os.close(folder)
 
 
-def wait(folder: int, timeout: float) -> bool:
-    end, pause = monotonic() + timeout, PAUSE
+def lock(folder: int, end: float) -> None:
+    pause = PAUSE
     while True:
-        with suppress(BlockingIOError):
+        try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        if monotonic() + pause > end:
-            return False
+        except BlockingIOError:
+            if monotonic() + pause > end:
+                raise PoolTimeout from None
+        except OSError:
+            return  # of a file system that locks no folders
+        else:
+            return
         sleep(pause)
         pause = min(2 * pause, MAX_PAUSE)
 
 
 def drop() -> None:
     """In a forked child: the parent's locks must end with the parent."""
-    while held:
-        os.close(held.popitem()[1])
+    held.clear()
+    while folders:
+        os.close(folders.pop())
 
 
 in_child(drop)
