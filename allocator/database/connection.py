@@ -65,6 +65,7 @@ class Runner:
         self.engine: Engine = engine_of(self.address, timeout)
         self._closed = False
         self._listen: Callable[[Engine], None] | None = None
+        self._is_in_memory = self.address.is_in_memory
         self._path = os.path.realpath(file) if (file := self.address.file) else ""
         """The file that `dialect.alone` locks. An engine may open another one than its URL says: see `_run_once`."""
         self.may_create = True
@@ -120,7 +121,7 @@ class Runner:
         """
         with self._connect(verb) as connection:
             info = connection.info
-            info[UNFINISHED] = not self.address.is_in_memory
+            info[UNFINISHED] = not self._is_in_memory
             try:
                 yield connection
             except BaseException as error:
