@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import create_engine, make_url
+from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 from support.distinct import distinct
 from support.faults.ill_databases import changed, named
@@ -24,7 +24,7 @@ from allocator.cli import main
 from allocator.database.store import Database
 from allocator.database.verbs import shard_row
 from allocator.database.verbs import tickets as ticket_rows
-from allocator.doctor import DANGER, NOTE, OUTAGE, examine, is_healthy
+from allocator.doctor import DANGER, OUTAGE, examine, is_healthy
 from allocator.errors import AllocatorError
 from allocator.rules.failover import FLOOR
 from allocator.rules.failover_of_nodes import TICKETS_SKIPPED
@@ -242,42 +242,6 @@ def test_a_user_with_the_least_rights_is_healthy_and_what_it_may_not_see_is_said
     assert {one.name for one in found} <= {"not-looked-at"}
     if kind == "mysql":
         assert any(one.found.startswith("cannot check the replicas of this server: ") for one in found)
-
-
-def test_a_user_that_may_delete(service, healthy):
-    words = "DELETE ON allocator_node"
-    with changed(service.admin, f"GRANT {words} TO {service.told}", f"REVOKE {words} FROM {service.told}"):
-        found = named(examine(service.url))["role-may-delete"]
-
-    assert "role-may-delete" not in healthy
-    assert found.severity == NOTE
-    assert "may delete rows of allocator_node" in found.found
-
-
-def test_a_user_that_may_connect_a_few_times_only(kind, service, healthy):
-    limit = "ALTER USER {} WITH MAX_USER_CONNECTIONS {}"
-    if kind == "postgres":
-        limit = "ALTER ROLE {} CONNECTION LIMIT {}"
-    with changed(service.admin, limit.format(service.told, 3), limit.format(service.told, 0 if "MAX" in limit else -1)):
-        found = named(examine(service.url))["connections-few"]
-
-    assert "connections-few" not in healthy
-    assert found.severity == OUTAGE
-    assert re.search("leaves room for [0-3] more connections", found.found)  # one that was closed may still count
-
-
-def test_a_connection_to_another_machine_that_is_not_encrypted(kind, service, healthy):
-    target = make_url(service.url)
-    if kind == "postgres":
-        found = named(examine(target.set(host="db.example", query={"hostaddr": "127.0.0.1", "sslmode": "disable"})))
-    else:
-        engine = create_engine(target.set(host="db.example"), connect_args={"host": "127.0.0.1", "ssl_disabled": True})
-        found = named(examine(engine))
-        engine.dispose()
-
-    assert "connection-not-encrypted" not in healthy
-    assert found["connection-not-encrypted"].severity == NOTE
-    assert "connection to db.example is not encrypted" in found["connection-not-encrypted"].found
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
