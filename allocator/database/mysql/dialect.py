@@ -80,7 +80,7 @@ class MySQL(Dialect):
         from allocator.database.operator_tools import Tools
 
         columns, rights = asked.fetch_column, hardening.rights
-        return Tools(None, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, columns, rights)
+        return Tools(asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, columns, rights)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.mysql.gapless_draws import MariaDBNumbers, MySQLNumbers

@@ -80,6 +80,13 @@ class PostgreSQL(Dialect):
         "UNION ALL SELECT rulename, concat('DROP RULE ', quote_ident(rulename), ' ON ', CAST(:name AS text)) "
         "FROM pg_rewrite WHERE ev_class = to_regclass(:name)"
     )
+    guard_query = (
+        "SELECT tgname, concat('$guard$ ', prosrc, ' $guard$'), "
+        "split_part(pg_get_triggerdef(pg_trigger.oid, true), ' FUNCTION ', 1) "
+        "FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid JOIN pg_language ON pg_language.oid = prolang "
+        "WHERE tgrelid = to_regclass('allocator_segment') AND NOT tgisinternal AND tgenabled = 'O' "
+        "AND lanname = 'plpgsql' AND proconfig IS NULL"
+    )
     sound = (
         f"NOT EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid IN {CLAIMED_THERE} AND NOT tgisinternal "
         f"AND left(tgname, {len(GUARD_PREFIX)}) <> '{GUARD_PREFIX}') "
@@ -93,7 +100,7 @@ class PostgreSQL(Dialect):
         from allocator.database.postgresql import doctor_rules, hardening
 
         columns, rights = asked.fetch_column, hardening.rights
-        return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, columns, rights)
+        return Tools(asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, columns, rights)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.verbs.gapless_number_rows import NumberDialect
