@@ -10,18 +10,13 @@ from sqlalchemy import Connection
 from allocator.database.columns.integer_keys import KeyQueries
 from allocator.database.columns.tag_columns import Found
 from allocator.database.doctor_queries.questions import Question
-from allocator.database.schema.grants import Rights
 from allocator.rules.findings import Rules
 
 
 class Tools(NamedTuple):
-    """What a database has for these; no draw of ids needs it.
-
-    rights: None where there are no users.
-    """
+    """What a database has for these; no draw of ids needs it."""
 
     questions: Sequence[Question]
     rules: Rules
     keys: KeyQueries
     fetch_column: Callable[[Connection, str, str, str], Found | None]
-    rights: Callable[[Connection, str], Rights] | None = None

@@ -22,7 +22,6 @@ from allocator.database.doctor_queries.questions import (
 )
 from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
 from allocator.database.mysql.doctor_rules import is_cluster
-from allocator.database.mysql.hardening import quoted, user
 from allocator.database.mysql.identity import IS_DURABLE
 from allocator.rules.tag_column import Generator, may_write
 
@@ -61,6 +60,16 @@ def version(connection: Connection, facts: Facts) -> Mapping[str, Any]:
         "sees_replicas": "REPLICATION MASTER ADMIN" if maria else "REPLICATION SLAVE",
         "sees_source": "REPLICA MONITOR" if maria else "REPLICATION CLIENT",
     }
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def user(name: str) -> str:
+    """Quote `name@host`."""
+    account, _, host = name.rpartition("@")
+    return "@".join("'" + part.replace("\\", "\\\\").replace("'", "''") + "'" for part in (account, host))
 
 
 def number_of(version: str) -> tuple[int, ...]:

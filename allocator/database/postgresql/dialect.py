@@ -97,10 +97,9 @@ class PostgreSQL(Dialect):
     def tools(self) -> Tools:
         from allocator.database.operator_tools import Tools
         from allocator.database.postgresql import doctor_queries as asked
-        from allocator.database.postgresql import doctor_rules, hardening
+        from allocator.database.postgresql import doctor_rules
 
-        columns, rights = asked.fetch_column, hardening.rights
-        return Tools(asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, columns, rights)
+        return Tools(asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, asked.fetch_column)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.verbs.gapless_number_rows import NumberDialect

@@ -24,7 +24,6 @@ from allocator.database.doctor_queries.questions import (
 )
 from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
 from allocator.database.postgresql.identity import IS_DURABLE
-from allocator.database.schema.grants import SEQUENCE, SERVED
 from allocator.database.schema.tables import metadata
 from allocator.errors import DatabaseRefused
 from allocator.rules.tag_column import Generator, may_write
@@ -44,6 +43,16 @@ TOOLS = ("pg_basebackup", "pg_receivewal")
 
 MONITOR = "GRANT pg_monitor TO {role}"
 NAMES = "unnest(CAST(:names AS text[])) AS name"
+READ, ADD, CHANGE = "SELECT", "INSERT", "UPDATE"
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("allocator_segment", "allocator_ticket", "allocator_ticket_counter"), (READ, ADD, CHANGE)),
+    **dict.fromkeys(("allocator_worker", "allocator_failover", "allocator_lease"), (READ, ADD, CHANGE)),
+    **dict.fromkeys(("allocator_shard", "allocator_token"), (READ,)),
+    "allocator_node": (READ, ADD),
+}
+"""The rights that serving ids needs; docs/operating.md has those of other users too."""
+SEQUENCE = "allocator_node_id_seq"
+"""After a failover it is drawn from, to skip node numbers."""
 TABLES = tuple(table.name for table in metadata.sorted_tables)
 
 
@@ -65,7 +74,7 @@ def tables(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 
 def lacking(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     """The rights that the library needs and the role lacks."""
-    wanted = [{"name": name, "verb": verb} for name, verbs in SERVED.items() for verb in verbs]
+    wanted = [{"name": name, "verb": verb} for name, verbs in NEEDED.items() for verb in verbs]
     found = rows(
         connection,
         "SELECT verb || ' ON ' || quote_ident(nspname) || '.' || name AS words "
