@@ -1,4 +1,4 @@
-"""`allocator db upgrade|check|restored|guard`."""
+"""`allocator db upgrade|check|restored`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import click
 from allocator.cli.options import database_options, fleet_options, only_one, open_database
 from allocator.cli.output import REFUSED, show
 from allocator.database.address import address_of
-from allocator.database.schema import guard as triggers
 from allocator.database.schema import inspection
 from allocator.database.schema import upgrade as migrations
 from allocator.database.verbs import servers
@@ -87,19 +86,3 @@ def check(url: str) -> None:
         show(values | ({"guard": guard} if guard else {}), "\n".join([state, *lines, *filter(None, [guard])]))
     if found:
         sys.exit(REFUSED)
-
-
-@db.command()
-@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL (required).")
-@database_options
-def guard(url: str, as_sql: bool) -> None:
-    """Print triggers that prevent tags from going back, on PostgreSQL and SQLite.
-
-    With these triggers, the database refuses to lower max_value and to rename or delete a tag.
-    Run the statements in the client of your database, as a user that may create triggers. The lines that begin with
-    DROP remove the triggers.
-    """
-    if not as_sql:
-        raise click.UsageError("this command only prints SQL, for the client of your database; add --sql")
-    dialect = address_of(url).dialect
-    show({"statements": triggers.statements(dialect)}, triggers.script(dialect))

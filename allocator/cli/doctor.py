@@ -11,13 +11,10 @@ from allocator.cli.doctor_columns import show_columns
 from allocator.cli.options import TIMEOUT, fleet_options, only_one, open_database
 from allocator.cli.output import REFUSED, pasteable, show
 from allocator.database.columns.tag_columns import read_alone
-from allocator.database.schema.grants import Rights, rights_for
 from allocator.doctor import examine, is_healthy
 from allocator.rules.findings import Finding, at, in_order
 from allocator.rules.tag_column import findings
 from allocator.schemes.shared.argument_checks import check_tag
-
-ROLE = "allocator_service"
 
 
 def parse_pairs(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -30,14 +27,6 @@ def parse_pairs(context: click.Context, parameter: click.Parameter, given: tuple
 
 
 @click.command()
-@click.option(
-    "--grants",
-    "role",
-    is_flag=False,
-    flag_value=ROLE,
-    metavar="[ROLE]",
-    help=f"Only print SQL that grants a role ({ROLE}) the rights of a service.",
-)
 @click.option(
     "--column",
     "pairs",
@@ -55,7 +44,6 @@ def parse_pairs(context: click.Context, parameter: click.Parameter, given: tuple
 )
 @fleet_options
 def doctor(
-    role: str | None,
     pairs: Sequence[tuple[str, str]],
     columns: bool,
     schema: str | None,
@@ -72,9 +60,6 @@ def doctor(
     The exit code is 1 if there is a danger or an outage, else 0. With --columns it is
     1 if a key is over 80 % full, or ends within a year.
     """
-    if role:
-        print_grants(role, urls)
-        return
     if pairs:
         report(examine_columns(pairs, only_one(urls)))
         return
@@ -97,25 +82,6 @@ def examine_columns(pairs: Sequence[tuple[str, str]], url: str) -> list[Finding]
         read = [(tag, *read_alone(database, column, tag)) for column, tag in pairs]
         found = [one for name, facts, tag in read for one in findings(facts, name, tag)]
         return in_order(at(database.address.shown, found))
-
-
-def print_grants(role: str, urls: tuple[str, ...]) -> None:
-    listed = []
-    for url in urls:
-        with open_database(url, creates=True) as database:
-            database.may_create = False
-            listed.append((database.address.shown, rights_for(database, role)))
-    grants = [{"database": where, **found._asdict()} for where, found in listed]
-    show({"grants": grants}, "\n\n".join(script_of(found) for _, found in listed))
-
-
-def script_of(found: Rights) -> str:
-    parts = (
-        ("for the service", found.service),
-        ("for allocator tokens, as another user", found.tokens),
-        ("for allocator db upgrade, as another user", found.upgrade),
-    )
-    return "\n\n".join("\n".join([f"-- {title}", *lines]) for title, lines in parts if lines)
 
 
 def finding_to_json(one: Finding) -> dict[str, str]:

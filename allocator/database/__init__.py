@@ -2,7 +2,7 @@
 
 `mysql/`, `postgresql/`, `sqlite/`  what is asked of that database alone; the same names of files in each
 `verbs/`            a file for each kind of row: the statements of all databases
-`schema/`           the tables, their check and their upgrade, the guard and rights
+`schema/`           the tables, their check and their upgrade
 `columns/`          columns of the application: their types, the room that is left, tags beside them
 `django/`           numbers and migrations on Django's own connection
 `doctor_queries/`   how the doctor asks, and what it asks of every database

@@ -81,6 +81,8 @@ class Dialect:
     """An SQL expression for the milliseconds since 1970."""
     trigger_query: ClassVar[str]
     """A query with the parameter `:name`, a table; each row is the name of a trigger or rule, and what drops it."""
+    guard_query: ClassVar[str] = ""
+    """A query: name and texts, as `guard.sql` has them, of each trigger that may be the guard's; empty without one."""
     retired_triggers: ClassVar[frozenset[str]] = frozenset()
     """Triggers of an earlier guard; an upgrade drops them."""
     replace_ticket: ClassVar[str]

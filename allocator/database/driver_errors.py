@@ -63,7 +63,7 @@ ADVICE: dict[type[AllocatorError], str] = {
 
 GUARD_FIRED = (
     "{where} refuses: {words}, and a trigger stopped the statement; raise numbers only, or drop the guard first: "
-    "the lines with DROP of allocator db guard --sql"
+    "DROP TRIGGER for each allocator_guard_… on allocator_segment"
 )
 
 FILE_REFUSED = "{where} refuses: {words}; check that the folder exists, and who may read and write there"

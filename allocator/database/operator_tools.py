@@ -10,20 +10,13 @@ from sqlalchemy import Connection
 from allocator.database.columns.integer_keys import KeyQueries
 from allocator.database.columns.tag_columns import Found
 from allocator.database.doctor_queries.questions import Question
-from allocator.database.schema.grants import Rights
-from allocator.database.schema.guard import Guard
 from allocator.rules.findings import Rules
 
 
 class Tools(NamedTuple):
-    """What a database has for these; no draw of ids needs it.
+    """What a database has for these; no draw of ids needs it."""
 
-    guard: None where no table may have triggers. rights: None where there are no users.
-    """
-
-    guard: Guard | None
     questions: Sequence[Question]
     rules: Rules
     keys: KeyQueries
     fetch_column: Callable[[Connection, str, str, str], Found | None]
-    rights: Callable[[Connection, str], Rights] | None = None

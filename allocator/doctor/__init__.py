@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,9 +79,8 @@ def examine_one(database: Database, clock: Callable[[], float], snowflake: Snowf
     if "ahead" in done.facts:
         done.findings += tag_rules.of_clocks(done.facts["ahead"], snowflake.lease)
     if done.complete:
-        has_standby = any(one.name == "asynchronous-standby" for one in done.findings)
         done.findings += tag_rules.of_tags(done.tags, residue_of(done))
-        done.findings += tag_rules.of_gaps(done.tags, done.elsewhere, has_standby)
+        done.findings += tag_rules.of_gaps(done.tags, done.elsewhere, bool(done.facts.get("has_asynchronous_standby")))
         done.findings += tag_rules.of_nodes(done.newest_node)
         done.findings += tag_rules.of_workers(done.workers, clock())
     return done
@@ -103,20 +101,8 @@ def shard_facts(database: Database, done: Examination, several: bool) -> ShardFa
 
 def local_facts(database: Database) -> dict[str, Any]:
     """The facts that are known without a query."""
-    url, path = database.address.url, database.address.file
-    if path is not None:
-        return file_facts(Path(path).resolve())
-    return {"host": url.host or "", "is_remote": bool(url.host) and not is_local(str(url.host))}
-
-
-def is_local(host: str) -> bool:
-    """Whether a host name means this machine, without a DNS lookup."""
-    if host == "localhost" or host.startswith("/"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    path = database.address.file
+    return {} if path is None else file_facts(Path(path).resolve())
 
 
 def file_facts(path: Path) -> dict[str, Any]:

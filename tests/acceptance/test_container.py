@@ -26,6 +26,7 @@ import urllib3
 import yaml
 from click.testing import CliRunner
 from sqlalchemy import URL, make_url
+from support.documents.rights import SERVICE, granted
 from support.processes.patience import until
 from support.servers.administrator import execute
 from support.servers.available import required
@@ -101,6 +102,15 @@ def test_the_service_knows_no_password_but_its_own():
     of_owner = {name for name, service in SERVICES.items() if any("secret:" in one for one in service["volumes"])}
 
     assert of_owner == {"tokens", "migrate", "rights", "database", "password"}
+
+
+def test_the_service_may_write_what_the_page_on_rights_says():
+    (text,) = SERVICES["rights"]["command"]
+    page = [one for one in granted("postgres", SERVICE, "allocator_service") if "SCHEMA" not in one]
+
+    assert {one for one in page if "SELECT" not in one} == {
+        one.strip() for one in re.findall(r"GRANT (?!SELECT).*(?=;)", text)
+    }
 
 
 def script(name: str, folder: Path, role: str) -> str:

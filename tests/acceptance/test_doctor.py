@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner, Result
@@ -71,26 +69,6 @@ def test_shards_are_given_together(tmp_path):
     assert [(one["name"], one["database"].rpartition("/")[2]) for one in listed if one["severity"] == "danger"] == [
         ("tag-of-another-lane", "second.db")
     ]
-
-
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-def test_the_grants_are_sql_and_nothing_is_looked_at(fresh):
-    done = doctor("--grants", "billing", "--url", fresh)
-    lines = done.output.splitlines()
-
-    assert done.exit_code == 0
-    assert lines[0] == "-- for the service"
-    assert all(line.startswith(("-- ", "GRANT ")) for line in lines if line)
-    assert any("INSERT, UPDATE ON" in line and "allocator_segment" in line and "billing" in line for line in lines)
-    assert "allocator_service" in doctor("--grants", "--url", fresh).output
-
-
-def test_the_grants_are_printed_by_a_process_that_did_nothing_before(tmp_path):
-    """Whatever was imported by other tests hides two modules that need each other."""
-    command = [sys.executable, "-m", "allocator", "doctor", "--grants", "--url", f"sqlite:///{tmp_path}/ids.db"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_service_is_no_database():

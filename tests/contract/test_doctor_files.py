@@ -57,7 +57,7 @@ def test_the_wal_mode_and_a_version_that_loses_commits_in_it(patient):
     found = patient.found()
 
     assert found["sqlite-wal"].severity == NOTE
-    assert ("sqlite-loses-commits" in found) == loses_commits(sqlite3.sqlite_version_info)
+    assert ("not-durable" in found) == loses_commits(sqlite3.sqlite_version_info)
     execute(patient.url, "PRAGMA journal_mode = DELETE")
     assert set(patient.found()) == set()
 

@@ -1,19 +1,18 @@
-"""The rights that `allocator doctor --grants` prints are enough, and no more; and what the doctor says of a user."""
+"""The rights of docs/operating.md are enough, and no more; and what the doctor says of a user."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner
-from sqlalchemy import create_engine, make_url
+from click.testing import CliRunner, Result
+from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 from support.distinct import distinct
+from support.documents.rights import OWNER, SERVICE, TOKENS, granted
 from support.faults.ill_databases import changed, named
 from support.servers.administrator import execute
 from support.servers.available import KINDS
@@ -24,7 +23,7 @@ from allocator.cli import main
 from allocator.database.store import Database
 from allocator.database.verbs import shard_row
 from allocator.database.verbs import tickets as ticket_rows
-from allocator.doctor import DANGER, NOTE, OUTAGE, examine, is_healthy
+from allocator.doctor import DANGER, OUTAGE, examine, is_healthy
 from allocator.errors import AllocatorError
 from allocator.rules.failover import FLOOR
 from allocator.rules.failover_of_nodes import TICKETS_SKIPPED
@@ -50,20 +49,14 @@ class User:
         with changed(self.admin, made, gone):
             yield self
 
-    def allow(self, statements: list[str]) -> None:
-        execute(self.admin, *(one for one in statements if not one.startswith("--")))
-
-
-def granted(url: str, name: str) -> dict[str, list[str]]:
-    printed = CliRunner().invoke(main, ["doctor", "--grants", name, "--url", url, "--json"])
-    assert printed.exit_code == 0, printed.output
-    found: dict[str, list[str]] = json.loads(printed.output)["grants"][0]
-    return found
+    def allow(self, example: str) -> None:
+        """Grant what the page grants to the user of its example."""
+        execute(self.admin, *granted(self.kind, example, self.name, str(make_url(self.admin).database)))
 
 
 @pytest.fixture(scope="module")
 def services() -> Iterator[Callable[[str], User]]:
-    """A user on each kind with the rights that are printed for it, in a database of their own."""
+    """A user on each kind with the rights of the page, in a database of their own."""
     made: dict[str, User] = {}
     with databases() as found, ExitStack() as stack:
 
@@ -71,7 +64,7 @@ def services() -> Iterator[Callable[[str], User]]:
             if kind not in made:
                 url = with_schema(found.new(kind, "rights"))
                 user = stack.enter_context(User(kind, url, "service").there())
-                user.allow(granted(url, user.name)["service"])
+                user.allow(SERVICE)
                 made[kind] = user
             return made[kind]
 
@@ -100,7 +93,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_the_printed_rights_are_enough_for_all_that_is_called(service):
+def test_the_rights_of_the_page_are_enough_for_all_that_is_called(service):
     with Allocator(service.url) as ids:
         assert [ids.next_id("order"), *ids.next_ids("order", 3)] == [1, 2, 3, 4]
         assert len(ids.reserve("order", 10)) == 10
@@ -109,6 +102,8 @@ def test_the_printed_rights_are_enough_for_all_that_is_called(service):
         assert sorted(tickets) == tickets
         assert ids.meteor() > 0
         assert ids.snowflake() > 0
+        with ids.worker("pods") as worker:
+            assert worker.number == 0
         ids.tags.create("cart", step=10)
         ids.tags.set("cart", step=20, start_after=500)
         assert ids.next_id("cart") == 501
@@ -124,7 +119,7 @@ MOVED = tuple(
 )
 
 
-def test_the_printed_rights_are_enough_on_another_run_of_a_server(service):
+def test_the_rights_of_the_page_are_enough_on_another_run_of_a_server(service):
     """Where a gap, nodes and tickets are skipped and leases begin later."""
     with Allocator(service.url) as ids:
         before = [ids.next_id("moved"), ids.meteor(), ids.snowflake(), ids.ticket("job")]
@@ -154,7 +149,7 @@ def test_a_sequence_that_is_behind_its_rows_is_raised_by_the_owner(service):
         assert ids.ticket("job") > before + TICKETS_SKIPPED
 
 
-def test_the_printed_rights_delete_nothing_and_change_no_table(kind, service):
+def test_the_rights_of_the_page_delete_nothing_and_change_no_table(kind, service):
     """REPLACE cannot do without a DELETE on its own table."""
     tables = TABLES if kind != "postgres" else (*TABLES, "ticket")
     forbidden = [f"DELETE FROM allocator_{name}" for name in tables]
@@ -201,10 +196,9 @@ def test_control_without_the_sequence_no_node_is_registered_on_another_run(servi
 
 def test_the_rights_for_an_upgrade_are_others(kind, empty):
     with User(kind, empty, "bare").there() as bare, User(kind, empty, "upgrading").there() as owner:
-        rights = granted(empty, bare.name)
-        owner.allow([one.replace(f"{bare.name}_owner", owner.name) for one in rights["upgrade"]])
+        owner.allow(OWNER)
         with_schema(owner.url)
-        bare.allow(granted(empty, bare.name)["service"])
+        bare.allow(SERVICE)
         with Allocator(bare.url) as ids:
             assert ids.next_id("order") == 1
         with pytest.raises(DBAPIError, match=r"(?i)denied"):
@@ -212,17 +206,17 @@ def test_the_rights_for_an_upgrade_are_others(kind, empty):
 
 
 def test_tokens_are_made_by_another_user_than_the_service(kind, service):
-    rights = granted(service.admin, service.name)
-    assert not any(re.search(rf"\b{service.name}'?(@|;)", one) for one in rights["tokens"] + rights["upgrade"])
-    assert [one for one in rights["service"] if "allocator_token" in one and re.search("INSERT|UPDATE", one)] == []
+    def tokens(*words: str, url: str) -> Result:
+        return CliRunner().invoke(main, ["tokens", *words, "--url", url])
 
-    words = ["tokens", "create", "billing", "--tags", "order", "--url"]
-    assert CliRunner().invoke(main, [*words, service.url]).exit_code == 1
+    assert tokens("create", "billing", "--tags", "order", url=service.url).exit_code == 1
     with User(kind, service.admin, "clerk").there() as clerk:
-        clerk.allow([one.replace(f"{service.name}_owner", clerk.name) for one in rights["tokens"]])
-        done = CliRunner().invoke(main, [*words, clerk.url])
-
-    assert done.exit_code == 0, done.output
+        clerk.allow(TOKENS)
+        for words in (["create", "billing", "--tags", "order"], ["list"], ["rotate", "1"], ["revoke", "1"]):
+            done = tokens(*words, url=clerk.url)
+            assert done.exit_code == 0, done.output
+        with Allocator(clerk.url) as ids, pytest.raises(AllocatorError, match=r"(?i)denied"):
+            ids.next_id("order")
 
 
 def test_a_user_of_a_service_that_may_make_tokens(service, healthy):
@@ -242,42 +236,6 @@ def test_a_user_with_the_least_rights_is_healthy_and_what_it_may_not_see_is_said
     assert {one.name for one in found} <= {"not-looked-at"}
     if kind == "mysql":
         assert any(one.found.startswith("cannot check the replicas of this server: ") for one in found)
-
-
-def test_a_user_that_may_delete(service, healthy):
-    words = "DELETE ON allocator_node"
-    with changed(service.admin, f"GRANT {words} TO {service.told}", f"REVOKE {words} FROM {service.told}"):
-        found = named(examine(service.url))["role-may-delete"]
-
-    assert "role-may-delete" not in healthy
-    assert found.severity == NOTE
-    assert "may delete rows of allocator_node" in found.found
-
-
-def test_a_user_that_may_connect_a_few_times_only(kind, service, healthy):
-    limit = "ALTER USER {} WITH MAX_USER_CONNECTIONS {}"
-    if kind == "postgres":
-        limit = "ALTER ROLE {} CONNECTION LIMIT {}"
-    with changed(service.admin, limit.format(service.told, 3), limit.format(service.told, 0 if "MAX" in limit else -1)):
-        found = named(examine(service.url))["connections-few"]
-
-    assert "connections-few" not in healthy
-    assert found.severity == OUTAGE
-    assert re.search("leaves room for [0-3] more connections", found.found)  # one that was closed may still count
-
-
-def test_a_connection_to_another_machine_that_is_not_encrypted(kind, service, healthy):
-    target = make_url(service.url)
-    if kind == "postgres":
-        found = named(examine(target.set(host="db.example", query={"hostaddr": "127.0.0.1", "sslmode": "disable"})))
-    else:
-        engine = create_engine(target.set(host="db.example"), connect_args={"host": "127.0.0.1", "ssl_disabled": True})
-        found = named(examine(engine))
-        engine.dispose()
-
-    assert "connection-not-encrypted" not in healthy
-    assert found["connection-not-encrypted"].severity == NOTE
-    assert "connection to db.example is not encrypted" in found["connection-not-encrypted"].found
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)

@@ -12,6 +12,7 @@ from contextlib import closing
 import pytest
 from sqlalchemy import Engine, make_url
 from support.distinct import distinct
+from support.documents.rights import SERVICE, granted
 from support.faults.ill_databases import changed, named
 from support.faults.message_counter import counted
 from support.servers.administrator import execute
@@ -28,7 +29,6 @@ from support.servers.lookalikes import (
 )
 
 from allocator import Allocator
-from allocator.database.schema.grants import rights_for
 from allocator.database.store import Database
 from allocator.database.verbs import servers, shard_row
 from allocator.doctor import examine
@@ -139,8 +139,7 @@ def test_a_role_that_may_call_none_of_these_functions_draws_ids(new_database):
     functions = "pg_control_system(), pg_current_wal_lsn(), pg_walfile_name(pg_lsn)"
     made = (f"CREATE ROLE {role} LOGIN PASSWORD 'Secret-1'", f"REVOKE EXECUTE ON FUNCTION {functions} FROM PUBLIC")
     with changed(url, made, (f"DROP OWNED BY {role}", f"DROP ROLE {role}")):
-        with closing(Database(url)) as database:
-            execute(url, *rights_for(database, role).service)
+        execute(url, *granted("postgres", SERVICE, role))
         plain = at.set(username=role, password="Secret-1").render_as_string(hide_password=False)
         first = first_id(plain)
 
@@ -159,8 +158,7 @@ def test_a_process_that_runs_goes_on_when_such_a_right_is_taken_away(new_databas
     with changed(
         url, (f"CREATE ROLE {role} LOGIN PASSWORD 'Secret-1'",), (f"DROP OWNED BY {role}", f"DROP ROLE {role}")
     ):
-        with closing(Database(url)) as database:
-            execute(url, *rights_for(database, role).service)
+        execute(url, *granted("postgres", SERVICE, role))
         place = at.set(username=role, password="Secret-1").render_as_string(hide_password=False)
         with Allocator(place, step=1, max_step=1) as ids:
             drawn = [ids.next_id("order") for _ in range(3)]

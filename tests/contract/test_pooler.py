@@ -12,7 +12,6 @@ from support.distinct import distinct
 from support.servers.pooler import pooled
 
 from allocator import Allocator, Numbers
-from allocator.doctor import examine
 
 CLIENTS, TIMES = 8, 60
 pytestmark = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
@@ -62,7 +61,3 @@ def test_numbers_while_every_third_transaction_is_rolled_back(pooler):
     engine.dispose()
 
     assert sorted(drawn) == list(range(1, TIMES - TIMES // 3 + 1))
-
-
-def test_the_doctor_notices_it(pooler):
-    assert "pooler" in {one.name for one in examine(pooler)}

@@ -97,7 +97,7 @@ def listed(names: Sequence[object]) -> str:
     return few(names, 5)
 
 
-def room_within(limits: Mapping[str, int]) -> Facts:
-    """The number of further connections by the tightest limit."""
-    tightest = min(limits, key=lambda name: limits[name])
-    return {"room": max(0, limits[tightest]), "room_limit": tightest}
+def losing(losses: Sequence[str], durable_by: str, is_durable: bool) -> Facts:
+    """The facts for the rule `not-durable`. is_durable: by the failover guard, which else counts each restart."""
+    restarts = "" if is_durable else "; so each restart of the server skips ids"
+    return {"losses": ", ".join(losses), "durable_by": durable_by, "restarts": restarts}

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from allocator.rules.findings import Rule
 
-LEAST_ROOM = 16
-"""Room for two processes with up to 8 connections each: the old and the new one during a release."""
-
-CONNECTIONS_FEW = Rule(
-    lambda facts: facts.get("room", LEAST_ROOM) < LEAST_ROOM,
-    "{room_limit} leaves room for {room} more connections, and a process uses up to 8",
-    "raise it, or put a connection pooler in front of the server",
+NOT_DURABLE = Rule(
+    lambda facts: facts.get("losses"),
+    "a crash of the server may lose commits: {losses}{restarts}",
+    "{durable_by}",
 )
 NUMBERS_SHARDS = Rule(
     lambda facts: facts.get("numbers_shards"),

@@ -78,11 +78,10 @@ class MySQL(Dialect):
 
     def tools(self) -> Tools:
         from allocator.database.mysql import doctor_queries as asked
-        from allocator.database.mysql import doctor_rules, hardening
+        from allocator.database.mysql import doctor_rules
         from allocator.database.operator_tools import Tools
 
-        columns, rights = asked.fetch_column, hardening.rights
-        return Tools(None, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, columns, rights)
+        return Tools(asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, asked.fetch_column)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.mysql.gapless_draws import MariaDBNumbers, MySQLNumbers

@@ -16,13 +16,13 @@ from allocator.database.doctor_queries.questions import (
     by_pairs,
     by_row,
     listed,
+    losing,
     named,
-    room_within,
     rows,
 )
 from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
-from allocator.database.mysql.hardening import quoted, user
-from allocator.database.schema.tables import metadata
+from allocator.database.mysql.doctor_rules import is_cluster
+from allocator.database.mysql.identity import IS_DURABLE
 from allocator.rules.tag_column import Generator, may_write
 
 if TYPE_CHECKING:
@@ -32,33 +32,25 @@ if TYPE_CHECKING:
 
 VARIABLES = (
     "SHOW GLOBAL VARIABLES WHERE Variable_name IN ("
-    "'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'innodb_autoinc_lock_mode', 'innodb_read_only', "
-    "'log_bin', 'sync_binlog', 'binlog_format', 'sql_mode', 'read_only', 'super_read_only', 'offline_mode', "
-    "'server_id', 'auto_increment_increment', 'auto_increment_offset', 'max_connections', "
-    "'max_user_connections', 'max_statement_time', 'group_replication_group_name', "
-    "'innodb_rollback_on_timeout', "
-    "'rpl_semi_sync_source_enabled', 'rpl_semi_sync_master_enabled', 'wsrep_on', 'wsrep_sync_wait')"
+    "'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'innodb_read_only', 'log_bin', 'sync_binlog', "
+    "'binlog_format', 'read_only', 'super_read_only', 'offline_mode', 'auto_increment_increment', "
+    "'auto_increment_offset', 'group_replication_group_name', 'innodb_rollback_on_timeout', "
+    "'rpl_semi_sync_source_enabled', 'rpl_semi_sync_master_enabled', 'wsrep_on')"
 )
 """Global variables: our session overrides some."""
-STATUS = "SHOW GLOBAL STATUS WHERE Variable_name IN ('threads_connected', 'wsrep_cluster_size', 'wsrep_cluster_status')"
+STATUS = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_cluster_size', 'wsrep_cluster_status')"
 SEES_REPLICAS = "GRANT {sees_replicas} ON *.* TO {account}"
 SEES_SOURCE = "GRANT {sees_source} ON *.* TO {account}"
 
-REPLACED = ("allocator_ticket",)
-"""REPLACE deletes the old row: drawing tickets needs the right that the doctor warns of on the other tables."""
-TABLES = tuple(table.name for table in metadata.sorted_tables)
-
 WRITING = re.compile(r"\b(INSERT|UPDATE)\b")
 OWNING = re.compile(r"\b(ALL PRIVILEGES|CREATE)(?=,|$)")
-DELETING = re.compile(r"\b(ALL PRIVILEGES|DELETE|DROP|SUPER)\b")
 GRANT = re.compile(r"GRANT (?P<rights>.+?) ON (?:TABLE )?(?P<place>\S+) TO ", re.DOTALL)
 
 
 def version(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     found = named(
         connection,
-        "SELECT VERSION() AS version, CURRENT_USER() AS role, DATABASE() AS database_name, "
-        "@@session.max_user_connections AS role_connections",
+        "SELECT VERSION() AS version, CURRENT_USER() AS role, DATABASE() AS database_name",
     )
     maria = is_mariadb(found)
     return {
@@ -68,6 +60,16 @@ def version(connection: Connection, facts: Facts) -> Mapping[str, Any]:
         "sees_replicas": "REPLICATION MASTER ADMIN" if maria else "REPLICATION SLAVE",
         "sees_source": "REPLICA MONITOR" if maria else "REPLICATION CLIENT",
     }
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def user(name: str) -> str:
+    """Quote `name@host`."""
+    account, _, host = name.rpartition("@")
+    return "@".join("'" + part.replace("\\", "\\\\").replace("'", "''") + "'" for part in (account, host))
 
 
 def number_of(version: str) -> tuple[int, ...]:
@@ -100,12 +102,25 @@ def is_exact(collation: str | None) -> bool:
     return collation is None or collation == "binary" or collation.endswith("_bin")
 
 
+def durability(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    """What lets a crash lose commits; the binary log counts where there is one, since a replica may take over."""
+    lasting = {"innodb_flush_log_at_trx_commit": ("1", "3"), "innodb_doublewrite": ("ON", "1", "DETECT_AND_RECOVER")}
+    if facts["log_bin"] == "ON":
+        lasting["sync_binlog"] = ("1",)
+    wrong = {name: values[0] for name, values in lasting.items() if str(facts[name]) not in values}
+    losses = [f"{name} is {facts[name]}" for name in wrong]
+    settings = ", ".join(f"{name} = {value}" for name, value in wrong.items())
+    is_durable = bool(connection.exec_driver_sql(f"SELECT {IS_DURABLE}").scalar())
+    return losing(losses, f"set {settings} in the server's configuration, and restart it", is_durable)
+
+
 def replicas(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    """Count the replicas of this server; only a server with a binary log has any."""
-    if facts["log_bin"] != "ON":
-        return {"replicas": 0}
+    """Whether replicas follow, and no commit waits for them; only a server with a binary log has any."""
+    waits = "ON" in {facts.get("rpl_semi_sync_source_enabled"), facts.get("rpl_semi_sync_master_enabled")}
+    if facts["log_bin"] != "ON" or waits or is_cluster(facts):
+        return {}
     words = "SHOW REPLICAS" if facts["version_number"] >= (8, 0, 22) else "SHOW SLAVE HOSTS"
-    return {"replicas": len(rows(connection, "SHOW SLAVE HOSTS" if is_mariadb(facts) else words))}
+    return {"has_asynchronous_standby": bool(rows(connection, "SHOW SLAVE HOSTS" if is_mariadb(facts) else words))}
 
 
 def source(connection: Connection, facts: Facts) -> Mapping[str, Any]:
@@ -125,27 +140,13 @@ def numbers(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     return named(connection, "SELECT EXISTS (SELECT 1 FROM allocator_number) AS draws_numbers")
 
 
-def connections(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    limits = {"max_connections": int(facts["max_connections"]) - int(facts["threads_connected"]) + 1}
-    if facts["role_connections"]:
-        limits["max_user_connections"] = int(facts["role_connections"])
-    return room_within(limits)
-
-
-def encryption(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    return {"encrypted": any(value for _, value in rows(connection, "SHOW SESSION STATUS LIKE 'Ssl_cipher'"))}
-
-
 def clock(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     return ahead(facts, connection.exec_driver_sql("SELECT UNIX_TIMESTAMP(SYSDATE(6))").scalar_one())
 
 
 def rights(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     granted = [str(one[0]) for one in rows(connection, "SHOW GRANTS FOR CURRENT_USER")]
-    everywhere, deletable = deleting(granted, str(facts["database_name"]))
     return {
-        "superuser": everywhere,
-        "deletable": listed(deletable),
         "writes_tokens": writing("allocator_token", granted, str(facts["database_name"])),
         "numbers_shards": writing("allocator_shard", granted, str(facts["database_name"])),
     }
@@ -164,26 +165,15 @@ def place_of(match: re.Match[str]) -> str:
     return match["place"].replace("`", "").replace("\\", "").replace("'", "")
 
 
-def deleting(granted: Sequence[str], database: str) -> tuple[bool, list[str]]:
-    """Whether these grants delete everywhere, else where they do. REPLACE needs DELETE on allocator_ticket."""
-    places = [place_of(match) for match in map(GRANT.match, granted) if match and DELETING.search(match["rights"])]
-    if "*.*" in places:
-        return True, []
-    if f"{database}.*" in places:
-        return False, [f"{database}.*"]
-    return False, [name for name in TABLES if f"{database}.{name}" in places and name not in REPLACED]
-
-
 QUESTIONS = (
     Question("the version and the user", version),
     Question("the server's settings", by_pairs(VARIABLES)),
     Question("the server's state", by_pairs(STATUS)),
     Question("the columns of tags and numbers", columns, of_tables=True),
+    Question("what a crash loses", durability),
     Question("the replicas of this server", replicas, SEES_REPLICAS),
     Question("whether this server follows another", source, SEES_SOURCE),
     Question("the numbers without gaps", numbers, "GRANT SELECT ON allocator_number TO {account}", of_tables=True),
-    Question("the connections", connections),
-    Question("the encryption of the connection", encryption),
     Question("the server's clock", clock),
     Question("the user's rights", rights),
     Question("the identity of the server", by_row("SELECT CONCAT_WS('/', @@hostname, @@port, @@datadir) AS machine")),

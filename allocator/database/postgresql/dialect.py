@@ -80,6 +80,13 @@ class PostgreSQL(Dialect):
         "UNION ALL SELECT rulename, concat('DROP RULE ', quote_ident(rulename), ' ON ', CAST(:name AS text)) "
         "FROM pg_rewrite WHERE ev_class = to_regclass(:name)"
     )
+    guard_query = (
+        "SELECT tgname, concat('$guard$ ', prosrc, ' $guard$'), "
+        "split_part(pg_get_triggerdef(pg_trigger.oid, true), ' FUNCTION ', 1) "
+        "FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid JOIN pg_language ON pg_language.oid = prolang "
+        "WHERE tgrelid = to_regclass('allocator_segment') AND NOT tgisinternal AND tgenabled = 'O' "
+        "AND lanname = 'plpgsql' AND proconfig IS NULL"
+    )
     sound = (
         f"NOT EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid IN {CLAIMED_THERE} AND NOT tgisinternal "
         "AND NOT (tgrelid = to_regclass('allocator_segment') "
@@ -91,10 +98,9 @@ class PostgreSQL(Dialect):
     def tools(self) -> Tools:
         from allocator.database.operator_tools import Tools
         from allocator.database.postgresql import doctor_queries as asked
-        from allocator.database.postgresql import doctor_rules, hardening
+        from allocator.database.postgresql import doctor_rules
 
-        columns, rights = asked.fetch_column, hardening.rights
-        return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, columns, rights)
+        return Tools(asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, asked.fetch_column)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.verbs.gapless_number_rows import NumberDialect

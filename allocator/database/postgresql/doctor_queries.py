@@ -19,35 +19,40 @@ from allocator.database.doctor_queries.questions import (
     by_pairs,
     by_row,
     listed,
-    named,
-    room_within,
+    losing,
     rows,
 )
 from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
-from allocator.database.schema.grants import SEQUENCE, SERVED
+from allocator.database.postgresql.identity import IS_DURABLE
 from allocator.database.schema.tables import metadata
 from allocator.errors import DatabaseRefused
 from allocator.rules.tag_column import Generator, may_write
 
 SETTINGS = (
     "SELECT name, setting FROM pg_settings WHERE name IN ("
-    "'fsync', 'synchronous_commit', 'full_page_writes', 'synchronous_standby_names', 'statement_timeout', "
-    "'transaction_timeout', 'default_transaction_isolation', 'transaction_read_only', 'max_connections', "
-    "'superuser_reserved_connections', 'reserved_connections', 'search_path')"
+    "'fsync', 'synchronous_commit', 'full_page_writes', 'transaction_read_only')"
 )
 """As this role sees them in this database: a role or database may override what the server is configured with."""
 ROLE = (
-    "SELECT quote_ident(current_user) AS role, quote_ident(current_database()) AS database, rolsuper AS superuser, "
-    "rolconnlimit AS role_connections, datconnlimit AS database_connections, pg_is_in_recovery() AS in_recovery "
-    "FROM pg_roles, pg_database WHERE rolname = current_user AND datname = current_database()"
+    "SELECT quote_ident(current_user) AS role, quote_ident(current_database()) AS database, "
+    "pg_is_in_recovery() AS in_recovery"
 )
-ENCRYPTION = "SELECT ssl AS encrypted FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
 MACHINE = "SELECT CAST(system_identifier AS text) AS machine FROM pg_control_system()"
 TOOLS = ("pg_basebackup", "pg_receivewal")
 """Tools that copy the log. They are never promoted, so no ids are lost if they lag behind."""
 
 MONITOR = "GRANT pg_monitor TO {role}"
 NAMES = "unnest(CAST(:names AS text[])) AS name"
+READ, ADD, CHANGE = "SELECT", "INSERT", "UPDATE"
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("allocator_segment", "allocator_ticket", "allocator_ticket_counter"), (READ, ADD, CHANGE)),
+    **dict.fromkeys(("allocator_worker", "allocator_failover", "allocator_lease"), (READ, ADD, CHANGE)),
+    **dict.fromkeys(("allocator_shard", "allocator_token"), (READ,)),
+    "allocator_node": (READ, ADD),
+}
+"""The rights that serving ids needs; docs/operating.md has those of other users too."""
+SEQUENCE = "allocator_node_id_seq"
+"""After a failover it is drawn from, to skip node numbers."""
 TABLES = tuple(table.name for table in metadata.sorted_tables)
 
 
@@ -55,24 +60,21 @@ def tables(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     found = rows(
         connection,
         "SELECT relname, relpersistence, row_security_active(oid) AS filtered, "
-        "pg_has_role(relowner, 'USAGE') AS owned, has_table_privilege(oid, 'DELETE') AS deletes, "
-        "has_table_privilege(oid, 'TRUNCATE') AS truncates, has_any_column_privilege(oid, 'INSERT, UPDATE') AS writes "
+        "pg_has_role(relowner, 'USAGE') AS owned, has_any_column_privilege(oid, 'INSERT, UPDATE') AS writes "
         f"FROM pg_class WHERE oid = ANY (ARRAY(SELECT to_regclass(name) FROM {NAMES}))",
         names=list(TABLES),
     )
     return {
-        "unlogged": listed([one.relname for one in found if one.relpersistence != "p"]),
+        "unlogged": [one.relname for one in found if one.relpersistence != "p"],
         "filtered": listed([one.relname for one in found if one.filtered]),
-        "owned": listed([one.relname for one in found if one.owned]),
         "writes_tokens": any(one.writes and not one.owned for one in found if one.relname == "allocator_token"),
-        "deletable": listed([one.relname for one in found if one.deletes or one.truncates]),
         "numbers_shards": any(one.writes and not one.owned for one in found if one.relname == "allocator_shard"),
     }
 
 
 def lacking(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     """The rights that the library needs and the role lacks."""
-    wanted = [{"name": name, "verb": verb} for name, verbs in SERVED.items() for verb in verbs]
+    wanted = [{"name": name, "verb": verb} for name, verbs in NEEDED.items() for verb in verbs]
     found = rows(
         connection,
         "SELECT verb || ' ON ' || quote_ident(nspname) || '.' || name AS words "
@@ -91,6 +93,22 @@ def lacking(connection: Connection, facts: Facts) -> Mapping[str, Any]:
         "lacking": listed([one.words for one in found]),
         "grant": " ".join(f"GRANT {one.words} TO {facts['role']};" for one in found),
     }
+
+
+def durability(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    """What lets a crash lose commits. Claims are durable whatever `synchronous_commit` is: see `Dialect.lasting`."""
+    is_durable = bool(connection.exec_driver_sql(f"SELECT {IS_DURABLE}").scalar())
+    off = [] if is_durable else [name for name in ("fsync", "full_page_writes") if facts[name] == "off"]
+    losses, mends = [f"{name} is off" for name in off], [f"ALTER SYSTEM SET {name} = on" for name in off]
+    mends += ["SELECT pg_reload_conf()"] * bool(off)
+    if facts["synchronous_commit"] == "off":
+        role, database = facts["role"], facts["database"]
+        losses.append(f"synchronous_commit is off for {role} in {database} (loses changes by operators, no claims)")
+        mends.append(f"ALTER ROLE {role} IN DATABASE {database} SET synchronous_commit = on")
+    for name in facts.get("unlogged", ()):
+        losses.append(f"{name} is unlogged, and then empty")
+        mends.append(f"ALTER TABLE {name} SET LOGGED")
+    return losing(losses, "; ".join(mends), is_durable)
 
 
 def copies(connection: Connection, facts: Facts) -> Mapping[str, Any]:
@@ -131,34 +149,7 @@ def standbys(connection: Connection, facts: Facts) -> Mapping[str, Any]:
         raise DatabaseRefused("this role may not read pg_stat_replication")
     states = Counter(one.sync_state for one in found)
     behind = [one.application_name for one in found if one.sync_state == "async" and one.application_name not in TOOLS]
-    return {
-        "synchronous_standbys": states["sync"] + states["quorum"],
-        "asynchronous_standbys": 0 if states["sync"] + states["quorum"] else len(behind),
-        "standby_names": listed(behind),
-    }
-
-
-def connections(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    found = named(
-        connection,
-        "SELECT (SELECT sum(numbackends) FROM pg_stat_database) - 1 AS used, "
-        "(SELECT numbackends FROM pg_stat_database WHERE datname = current_database()) - 1 AS used_here, "
-        "(SELECT count(*) FROM pg_stat_activity WHERE usename = current_user) - 1 AS used_by_role",
-    )
-    reserved = int(facts["superuser_reserved_connections"]) + int(facts.get("reserved_connections", 0))
-    limits = {"max_connections": int(facts["max_connections"]) - reserved - int(found["used"])}
-    if not facts["superuser"] and facts["role_connections"] >= 0:
-        limits[f"CONNECTION LIMIT of role {facts['role']}"] = facts["role_connections"] - found["used_by_role"]
-    if not facts["superuser"] and facts["database_connections"] >= 0:
-        limits[f"CONNECTION LIMIT of database {facts['database']}"] = facts["database_connections"] - found["used_here"]
-    return room_within(limits)
-
-
-def pooler(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    """Whether a pooler is in between: PgBouncer invents the process id that a client sees."""
-    info = getattr(connection.connection.dbapi_connection, "info", None)
-    pid = getattr(info, "backend_pid", None)
-    return {"pooler": pid is not None and pid != connection.exec_driver_sql("SELECT pg_backend_pid()").scalar()}
+    return {"has_asynchronous_standby": bool(behind) and not states["sync"] + states["quorum"]}
 
 
 def clock(connection: Connection, facts: Facts) -> Mapping[str, Any]:
@@ -199,12 +190,10 @@ QUESTIONS = (
     Question("the role", by_row(ROLE)),
     Question("the tables' owner and rights", tables, of_tables=True),
     Question("the rights that are needed", lacking, of_tables=True),
+    Question("what a crash loses", durability),
     Question("copies of the tables", copies),
     Question("the collation of tags", collations, of_tables=True),
     Question("the standbys of this server", standbys, MONITOR),
-    Question("the connections", connections, MONITOR),
-    Question("the encryption of the connection", by_row(ENCRYPTION)),
-    Question("a pooler before the server", pooler),
     Question("the server's clock", clock),
     Question("the numbering of tickets and nodes", numberings, of_tables=True),
     Question("the identity of the server", by_row(MACHINE)),

@@ -94,6 +94,7 @@ class SQLite(Dialect):
         "SELECT name, 'DROP TRIGGER \"' || replace(name, '\"', '\"\"') || '\"' FROM sqlite_master "
         "WHERE type = 'trigger' AND tbl_name = :name COLLATE NOCASE"
     )
+    guard_query = "SELECT name, sql || ';' FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'allocator_segment'"
     sound = (
         "(SELECT group_concat(name) FROM pragma_table_info('allocator_ticket') WHERE pk > 0) = 'id' "
         f"AND NOT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND tbl_name COLLATE NOCASE IN {CLAIMED} "
@@ -106,9 +107,9 @@ class SQLite(Dialect):
     def tools(self) -> Tools:
         from allocator.database.operator_tools import Tools
         from allocator.database.sqlite import doctor_queries as asked
-        from allocator.database.sqlite import doctor_rules, hardening
+        from allocator.database.sqlite import doctor_rules
 
-        return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, asked.fetch_column)
+        return Tools(asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, asked.fetch_column)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.sqlite.gapless_draws import SQLiteNumbers

@@ -33,7 +33,7 @@ DANGERS = {
         "reach the disk",
         "move the file to a local disk; for several machines, use a database server",
     ),
-    "sqlite-loses-commits": Rule(
+    "not-durable": Rule(
         lambda facts: is_wal(facts) and loses_commits(facts.get("version_number", (4,))),
         "SQLite {version} in WAL mode may lose commits in a rare race of two checkpoints",
         "upgrade to SQLite 3.51.3 or later (or 3.50.7, 3.44.6), or PRAGMA journal_mode = DELETE",

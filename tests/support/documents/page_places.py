@@ -91,8 +91,11 @@ class Stage:
 
         Of those with a comment behind them: what it says, and the first row that came.
         """
+        named = URL.search(url)
         url = self.real(re.sub("^sqlite:///(?!/)", f"sqlite:///{self.folder}/", url))
         self._roles |= dict.fromkeys(ROLE.findall(statements), url)
+        if named:  # as in GRANT … ON ids.*
+            statements = statements.replace(f" {named[5]}.*", f" {make_url(url).database}.*")
         with administrator(url) as connection:
             pairs = [
                 (expected, first_row(connection.exec_driver_sql(statement.replace("%", "%%"))))
