@@ -25,8 +25,8 @@ try:
 except ImportError:  # on Windows a lock belongs to the handle, so SQLite's own are enough
     fcntl = None  # type: ignore[assignment]
 
-PAUSE, MAX_PAUSE = 0.0005, 0.02
-"""Seconds before the first and the last retries for a lock that another process or thread holds."""
+PAUSE = 0.002
+"""Seconds between tries to get the lock. They do not grow: who waits longest would come last."""
 
 Inode = tuple[int, int]
 
@@ -125,19 +125,17 @@ def opened(path: str) -> Iterator[int | None]:
 
 
 def lock(folder: int, end: float) -> None:
-    pause = PAUSE
     while True:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if monotonic() + pause > end:
+            if monotonic() + PAUSE > end:
                 raise PoolTimeout from None
         except OSError:
             return  # of a file system that locks no folders
         else:
             return
-        sleep(pause)
-        pause = min(2 * pause, MAX_PAUSE)
+        sleep(PAUSE)
 
 
 def drop() -> None:
