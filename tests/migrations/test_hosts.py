@@ -17,7 +17,7 @@ from alembic.migration import MigrationContext
 from alembic.util import CommandError
 from click.testing import CliRunner
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, create_engine, inspect, text
-from support.servers.administrator import administrator
+from support.servers.administrator import administrator, execute, values
 
 from allocator import Allocator
 from allocator.cli import main
@@ -203,6 +203,22 @@ def test_our_revisions_as_a_branch_on_which_the_hosts_depend(empty, tmp_path):
     assert Path(made.path).parent == tmp_path / "host" / "versions"
     with pytest.raises(CommandError, match="allocator_segment holds 1 rows"):
         command.downgrade(config, "allocator@base")
+
+
+@TWO
+def test_the_history_of_a_host_that_0_2_upgraded_goes_on(empty, tmp_path):
+    """0.2 wrote a row for each branch, since the host's revision depended on a middle one of ours."""
+    config = host(tmp_path / "host", empty, BY_NAME, hooks.versions())
+    (tmp_path / "host" / "versions" / "host0001.py").write_text(OWN)
+    command.upgrade(config, "host@head")
+    execute(empty, f"INSERT INTO alembic_version VALUES ('{REVISIONS[-1]}')")
+    with pytest.raises(CommandError, match="overlaps"):
+        command.upgrade(config, "heads")
+    execute(empty, f"DELETE FROM alembic_version WHERE version_num = '{REVISIONS[-1]}'")  # as upgrading.md says
+    made = command.revision(config, message="next", head="host@head")
+    command.upgrade(config, "heads")
+
+    assert values(empty, "SELECT version_num FROM alembic_version") == [made.revision]
 
 
 @COMMITTING

@@ -67,6 +67,8 @@ class LeftOut(TagOperation):
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         column_steps.leave_out(type(self).__name__)
 
+    database_backwards = database_forwards
+
 
 class BindTag(LeftOut):
     """Do nothing: tags are not bound to keys any more."""
