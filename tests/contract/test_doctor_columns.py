@@ -157,7 +157,7 @@ def test_the_rate_comes_from_an_earlier_look_or_a_date(rows, tmp_path):
 ODD_SINCE = {
     "yesterday": "--since must be a date, as in 2024-01-31, or a file; there is no file 'yesterday'",
     "9999-01-01": "--since must be a date in the past, got 9999-01-01",
-    "odd.json": "does not hold the output of: allocator doctor --columns --json",
+    "odd.json": "does not hold the output of: allocator doctor --url sqlite+pysqlite:///rows.db --columns --json",
 }
 
 

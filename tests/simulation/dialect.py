@@ -226,6 +226,7 @@ class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, ShardVerbs):
 
     embedded = False
     looks_first = False
+    max_pause = 0.2
     codes = ErrorCodes(contended=frozenset({CONTENDED}))
 
     def __init__(self, rules: Rules) -> None:

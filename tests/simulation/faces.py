@@ -39,7 +39,15 @@ def dice() -> Any:
 
 
 def backend_of(
-    database: Any, shards: Any, fleet: Any, tickets: Any, token: Any, background: Any, timeout: float, *rest: Any
+    database: Any,
+    shards: Any,
+    fleet: Any,
+    tickets: Any,
+    token: Any,
+    headers: Any,
+    background: Any,
+    timeout: float,
+    hosts: Any,
 ) -> Any:
     return fleet_of(list(shards or [database]), background, timeout=timeout)
 
