@@ -117,7 +117,7 @@ for one in (BindTag("item"), TakeOver("finish", "order", idle="0s")):
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 
-    assert [line.split(" ", 1)[0] for line in done.stderr.splitlines()] == ["BindTag", "TakeOver"]
+    assert [line.split(" ", 1)[0] for line in done.stderr.splitlines()] == ["BindTag"] * 2 + ["TakeOver"] * 2
     assert done.stdout.splitlines() == [
         "('BindTag', ('item',), {}) True False",
         "('TakeOver', ('finish', 'order'), {'idle': '0s'}) True False",
