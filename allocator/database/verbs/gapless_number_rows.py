@@ -128,12 +128,17 @@ def void(caller: Caller, row: Row, number: Number, reason: str) -> bool:
 
 
 def translated(caller: Caller, row: Row, act: Callable[[], T]) -> T:
-    began = monotonic()
+    """Run a statement. Let its transaction take no other one unless the server has certainly kept it."""
+    began, dialect, is_kept = monotonic(), caller.numbers.dialect, False
     try:
-        return act()
+        found = act()
+        is_kept = True
+        return found
     except SQLAlchemyError as error:
-        passed, dialect = monotonic() - began, caller.numbers.dialect
+        passed = monotonic() - began
         is_over = is_rolled_back(error, dialect, lambda: caller.numbers.rolls_back_at_timeout(caller))
-        if is_over:
-            caller.refuse_more()
+        is_kept = not is_over
         raise translate_drawn(error, dialect, caller.where, place(**row), passed, is_over=is_over) from error
+    finally:
+        if not is_kept and dialect.codes.rolled_back:  # also after an exception of a signal handler: nobody looked
+            caller.refuse_more()
