@@ -6,13 +6,15 @@ The URL is `alembic -x url=…`, else ALLOCATOR_DATABASE_URL.
 from __future__ import annotations
 
 import os
+from contextlib import closing
 
 from alembic import context
 from alembic.util import CommandError
 from sqlalchemy import Connection
 
 from allocator.database.address import address_of
-from allocator.database.connection import check_committed, complete, engine_of
+from allocator.database.connection import Runner, complete
+from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import PREFIX, VERSION_TABLE, metadata
 from allocator.database.schema.upgrade import ADDRESS, CONNECTION
 
@@ -56,11 +58,13 @@ def main() -> None:
         with context.begin_transaction():
             context.run_migrations()
         return
-    with engine_of(address, PATIENCE).connect() as connection:
-        address.dialect.before(connection)
-        with address.dialect.schema_change(connection, PATIENCE):
-            migrate(connection)
-        check_committed(connection, address.dialect)
+    with closing(Runner(address, PATIENCE)) as runner:
+        runner.run(upgrade_alone)
+
+
+def upgrade_alone(connection: Connection, dialect: Dialect) -> None:
+    with dialect.schema_change(connection, PATIENCE):
+        migrate(connection)
 
 
 main()

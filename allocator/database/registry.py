@@ -13,7 +13,7 @@ from time import time_ns
 
 from allocator.database.connection import Runner
 from allocator.database.schema import inspection, upgrade
-from allocator.database.schema.tables import SERVING
+from allocator.database.schema.tables import REVISIONS
 from allocator.database.verbs import (
     failover_row,
     node_and_snowflake_rows,
@@ -88,7 +88,7 @@ class Registry(Runner):
         for was_checked in (False, True):
             try:
                 found = self.run(start.fetch, name, with_nodes, with_workers, self._has_revision)
-                if not self._schema_seen and self._has_revision and found.revision not in SERVING:
+                if not self._schema_seen and self._has_revision and found.revision not in REVISIONS:
                     raise inspection.unlike(found.revision, self.address.shown)
             except (SchemaDamaged, SchemaOutOfDate):
                 # Found sound a moment ago: two servers answer in turn, or the tables have two revisions.

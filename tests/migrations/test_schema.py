@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
 from alembic import command
@@ -211,6 +212,21 @@ def test_the_revisions_are_those_of_the_scripts():
     scripts = ScriptDirectory.from_config(upgrade.alembic_config())
 
     assert tuple(reversed([script.revision for script in scripts.walk_revisions()])) == REVISIONS
+
+
+@SQLITE
+def test_alembic_waits_for_the_transaction_of_another_program(empty, monkeypatch):
+    other = create_engine(empty, isolation_level="AUTOCOMMIT")
+    with other.connect() as connection:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        retried = Mock(side_effect=lambda seconds: connection.exec_driver_sql("ROLLBACK"))
+        monkeypatch.setattr("allocator.database.connection.sleep", retried)
+        monkeypatch.setenv("ALLOCATOR_DATABASE_URL", empty)
+        command.upgrade(upgrade.alembic_config(), "head")
+    other.dispose()
+
+    assert retried.call_count == 1
+    assert problems(empty) == []
 
 
 def test_several_upgrades_at_once(empty):

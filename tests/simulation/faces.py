@@ -66,7 +66,7 @@ RUNNER = {
     "sleep": clocks.sleep,
 }
 NUMBERS = {
-    "SERVING": (REVISION,),
+    "REVISIONS": (REVISION,),
     "inspection": SimpleNamespace(check_sound=lambda connection, dialect, where: True),
     "randbelow": lambda limit: dice().randrange(limit),
     "token_hex": lambda size: dice().randbytes(size).hex(),

@@ -31,7 +31,6 @@ from allocator.database.schema.tables import (
     CLAIMED,
     FOR_IDS,
     REVISIONS,
-    SERVING,
     VERSION_TABLE,
     metadata,
 )
@@ -66,7 +65,7 @@ def current(connection: Connection) -> str | None:
 def check(connection: Connection, where: str) -> bool:
     """Raise `SchemaOutOfDate` unless ids can be drawn from these tables; whether a revision says so."""
     found = current(connection)
-    if found in SERVING:
+    if found in REVISIONS:
         return True
     if found is not None:
         raise unlike(found, where)

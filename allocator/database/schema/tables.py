@@ -49,13 +49,13 @@ from sqlalchemy import (
 )
 
 REVISIONS = ("0013",)
-"""The schema's revisions, oldest first; the last is the one that this version of the package needs."""
+"""The schema's revisions, oldest first; the last is the one that this version of the package needs.
+
+Each only adds to the one before, so ids can be drawn from all.
+"""
 
 BEFORE = tuple(f"{number:04}" for number in range(1, 13))
 """Revisions that version 0.2 upgrades."""
-
-SERVING = REVISIONS
-"""Those that ids can be drawn from."""
 
 PREFIX = "allocator_"
 """Migrations of the application recognize our tables by it, and leave them alone."""
