@@ -255,6 +255,8 @@ class Held:
         self.thread = threading.get_ident()
 
     def lock(self) -> None:
+        # Else MariaDB still tells of the wait before, and the wrong thread is interrupted.
+        assert until(lambda: not waits(self.kind, self.watcher), every=SEEN_EACH)
         self.holder.execute(text("UPDATE allocator_segment SET step = step + 1 WHERE tag = :tag"), {"tag": self.tag})
 
     def when_it_waits(self, act: Callable[[], object]) -> None:
