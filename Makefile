@@ -16,7 +16,7 @@ WORKERS ?= 4
 # Images often set it: each process of a test would then compile SQLAlchemy again, which costs more than the test.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test soak simulate mutants chaos failover cluster nightly bench capacity screenshots docs lint ratchets format clean
+.PHONY: help run test soak simulate mutants chaos failover cluster nightly bench screenshots docs lint ratchets format clean
 
 help:  ## print this help
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -61,9 +61,6 @@ cluster: $(READY)  ## Galera and Group Replication, nodes killed and isolated un
 
 bench: $(READY)  ## speed compared with alternatives; report: reports/bench/bench.txt
 	PYTHONPATH=tests $(BIN)/python -m benchmarks --servers $(BENCH)
-
-capacity: $(READY)  ## model of the load of ten thousand processes on the database
-	$(BIN)/python -m benchmarks.capacity --to reports/capacity
 
 screenshots: $(READY)  ## pictures for docs/console.md; needs Chromium, and Pillow to compress them
 	PYTHONPATH=tests $(BIN)/python -m tools.screenshots

@@ -13,7 +13,6 @@ from allocator.backend import backend_of, overdue, settings_of
 from allocator.errors import DatabaseUnavailable, Uncopyable
 from allocator.fleet.tag_administration import Tags
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.batching import Batching
 from allocator.generators.meteor import MeteorSupply
 from allocator.generators.sequence import Sequence, Sequences
 from allocator.generators.snowflake import SnowflakeSupply
@@ -72,7 +71,6 @@ class Allocator(Uncopyable):
         "__weakref__",
         "_backend",
         "_background",
-        "_batching",
         "_meteor",
         "_sequences",
         "_serving",
@@ -118,7 +116,6 @@ class Allocator(Uncopyable):
         found = backend_of(database, shards, fleet, tickets, token, headers, self._background, timeout, hosts)
         self._backend = self._observed(found)
         self._workers = Workers(self._backend, self._background, timeout, self._overdue)
-        self._batching = Batching(self._backend, self._background, timeout)
         self._sequences = Sequences(self._new_sequence)
         self._serving = self._sequences.serving
         shared = (self._backend, self._background, self._terms)
@@ -158,9 +155,7 @@ class Allocator(Uncopyable):
 
     def _new_sequence(self, tag: str) -> Sequence:
         template = replace(self._template, name=tag)
-        return self._sequence_type(
-            template, self._backend, self._background, self._terms, self._sequences, self, self._batching
-        )
+        return self._sequence_type(template, self._backend, self._background, self._terms, self._sequences, self)
 
     def _column_of(self, column: Any, dialect: Any) -> Column:
         """Describe a SQLAlchemy column in a database of this dialect."""
@@ -267,7 +262,6 @@ class Allocator(Uncopyable):
 
     def _change(self, backend: Backend, cores: Mapping[Supply, Any]) -> dict[Supply, Any]:
         self._backend = self._workers.backend = backend
-        self._batching.change(backend)
         return {supply: supply._change(backend, cores.get(supply)) for supply in self._supplies()}
 
     def close(self) -> None:
@@ -290,7 +284,6 @@ class Allocator(Uncopyable):
     def after_fork(self) -> None:
         """Start with nothing in memory in a forked child; `forks` calls this before other code runs there."""
         self._background.renew()
-        self._batching.renew()
         self._workers.renew()
         self._sequences.renew()
         for supply in self._supplies():

@@ -8,5 +8,4 @@ service     requests per second compared with a bare ASGI application
 bulk        rows per second of bulk loads, by who makes the ids
 first_id    from the start of a process to its first id
 start       the import, and the memory of many tags
-capacity    a model of ten thousand processes, on the real rules and a simulated database
 """

@@ -5,15 +5,15 @@ Reads and writes of rows are plain functions of a connection and its dialect, a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, Update, func, select, text
+from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, func, select, text
 
 from allocator.database.driver_errors import ErrorCodes
 from allocator.database.schema.tables import node
-from allocator.database.verbs.claims import returned, returning
+from allocator.database.verbs.claims import returned
 from allocator.database.verbs.tickets import FLOOR, KEEP, drawn
 from allocator.rules.failover import Here, plain
 from allocator.schemes.ticket import ShardNumbering
@@ -53,8 +53,8 @@ class Dialect:
     """Refuse a URL that names no database: MySQL connects without one, and then finds no table."""
     extra: ClassVar[str]
     """The extra of this package that installs the driver; empty where Python brings it."""
-    pool_size: ClassVar[int] = 8
-    """One connection for each thread of `runtime.thread_pool`."""
+    pool_size: ClassVar[int] = 4
+    """Connections of a process. Twenty-five processes fit into the 100 that PostgreSQL has by default."""
     embedded: ClassVar[bool] = False
     """The database is this library's own file, so it makes its schema by itself."""
     columns_have_types: ClassVar[bool] = True
@@ -77,6 +77,9 @@ class Dialect:
     max_pause: ClassVar[float] = 0.2
     """Seconds before the last retries after a deadlock or the like."""
     begin: ClassVar[str] = "BEGIN"
+    raised: ClassVar[str] = "max_value + :span"
+    returning: ClassVar[str] = " RETURNING max_value"
+    """What a claim sets, and how it returns that; see `verbs/claims.py`."""
     clock: ClassVar[str]
     """An SQL expression for the milliseconds since 1970."""
     trigger_query: ClassVar[str]
@@ -238,16 +241,8 @@ class Dialect:
         """Insert a row, or nothing when its key is there."""
         raise NotImplementedError
 
-    def claim_statement(self, here: str) -> Update:
-        """The statement that claims from a row which was written `here`."""
-        return returning(self, here)
-
     claim = staticmethod(returned)
     """Run it, for a name: the end of what is claimed, None if no row matched."""
-
-    def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any] | None:
-        """Claim for those of several tags whose rows are not locked: name and end of each window; None if it cannot."""
-        raise NotImplementedError
 
     draw = staticmethod(drawn)
     """Run `replace_ticket` or `count_ticket`: the ticket, None if no row matched."""

@@ -12,15 +12,13 @@ from allocator.database.address import host_of, place_of
 from allocator.database.columns import column_types
 from allocator.database.registry import Registry
 from allocator.database.verbs import claims, failover_row, segments, servers, shard_row
-from allocator.database.verbs.claims import MIN_BATCH, Wanted
 from allocator.database.verbs.start import Start
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
 from allocator.rules.failover import Crossing, cross, repaired
 from allocator.rules.failover_of_nodes import beginning
 from allocator.rules.fleet_consistency import Shard
 from allocator.rules.hosts import Hosts, is_named
-from allocator.schemes.segment_refill import Claim
-from allocator.schemes.shared.residues import ALL, NONE, Residue, Seen, is_outgrown, mark
+from allocator.schemes.shared.residues import ALL, Residue, Seen, is_outgrown, mark
 from allocator.schemes.tag import FailoverGap, Tag, damaged, settle, unknown
 
 if TYPE_CHECKING:
@@ -128,31 +126,6 @@ class Database(Registry):
             if not here.same:
                 cross(tag, here)
                 self.repair_segment(tag, None)
-
-    def open_segments(self, templates: Sequence[Tag], create: bool = False) -> list[Tag]:
-        """Fetch the rows of the tags that exist. `open_segment` may make the others."""
-        self.check_schema()
-        found = self.run(segments.fetch_several, [template.name for template in templates])
-        self._residues.update({tag.name: tag.residue for tag in found})
-        return found
-
-    def claim_segments(self, needed: Mapping[str, Claim]) -> dict[str, range] | None:
-        """Claim segments of several tags at once, but for those that cannot be claimed so. None: claim each alone."""
-        wanted = []
-        for name, claim in needed.items():
-            residue = self._residues.get(name, NONE)  # an unopened tag is left to `claim_segment` too
-            if residue.step and not is_outgrown(residue, claim.seen):
-                wanted.append(Wanted(name, claim.size, residue, mark(claim.seen, residue)))
-        if len(wanted) < MIN_BATCH:
-            return None
-        ends = self.run(claims.claim_batch, wanted)
-        if ends is None:
-            return None
-        found = ((one, one.residue.ids(ends[one.name], one.size)) for one in wanted if one.name in ends)
-        claimed = {one.name: ids for one, ids in found if ids[0] > one.seen}
-        for name, ids in claimed.items():
-            self._log_claim(name, ids)
-        return claimed
 
     def fetch_tag(self, name: str) -> Tag | None:
         return self.run(segments.fetch, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TypeVar
 
@@ -12,7 +12,6 @@ from allocator.fleet.shard_rotation import FAULTS, TAG_FAULTS, Handle, Shards
 from allocator.fleet.tag_administration import Tags
 from allocator.runtime.thread_pool import Background
 from allocator.schemes.formats.bit_layout import Layout
-from allocator.schemes.segment_refill import Claim
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag
@@ -25,9 +24,7 @@ PART_OF_TIMEOUT = 0.9
 
 OF_ONE_DATABASE = (
     "open_segment",
-    "open_segments",
     "claim_segment",
-    "claim_segments",
     "register_node",
     "lease_worker",
     "lease_number",
@@ -39,8 +36,6 @@ OF_ONE_DATABASE = (
 
 class Fleet:
     """Fulfils `Backend`. Safe to use from several threads. Nothing is opened before the first call."""
-
-    has_batches = True
 
     def __init__(
         self,
@@ -89,26 +84,12 @@ class Fleet:
         self._templates[tag.name] = (template, create)
         return tag
 
-    def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
-        tags = self._on_a_shard(lambda shard: shard.database.open_segments(templates), self._end(), TAG_FAULTS)
-        template_of = {template.name: template for template in templates}
-        self._templates.update({tag.name: (template_of[tag.name], create) for tag in tags})
-        return tags
-
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         def claim(shard: Handle) -> range:
             # A shard that is new, or was away, has not read the row of the tag.
             if not shard.database.has_opened(name):
                 shard.database.open_segment(*self._templates[name])
             return shard.database.claim_segment(name, size, seen, exact=exact)
-
-        return self._on_a_shard(claim, self._end(), TAG_FAULTS)
-
-    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range] | None:
-        def claim(shard: Handle) -> dict[str, range] | None:
-            if unread := [self._templates[name][0] for name in claims if not shard.database.has_opened(name)]:
-                shard.database.open_segments(unread)
-            return shard.database.claim_segments(claims)
 
         return self._on_a_shard(claim, self._end(), TAG_FAULTS)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from allocator.errors import AllocatorError
 from allocator.schemes.formats.bit_layout import Layout
-from allocator.schemes.segment_refill import Claim
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag
@@ -21,9 +20,6 @@ class Backend(Protocol):
     Every call may be repeated; the ids that the first one claimed become a gap.
     """
 
-    has_batches: bool
-    """Whether claims of several tags gain by a batch; else each is made alone."""
-
     @property
     def shown(self) -> str:
         """The URL or URLs without passwords."""
@@ -31,17 +27,8 @@ class Backend(Protocol):
     def open_segment(self, template: Tag, create: bool) -> Tag:
         """Fetch a tag; if it is missing and `create`, create it from `template`. Raises `UnknownTag`."""
 
-    def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
-        """Fetch or create several tags; may return fewer."""
-
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         """Claim `size` ids above those in `seen`; fewer if fewer are left, unless `exact`."""
-
-    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range] | None:
-        """Claim segments of several tags together. May return fewer: other rows are locked, as a rule.
-
-        None where each must be claimed alone. Never raises for a single tag.
-        """
 
     def ticket(self, kind: str, end: float) -> int:
         """Draw a ticket of a type, before `end` on the monotonic clock."""

@@ -10,13 +10,13 @@ from contextlib import suppress
 from functools import partial
 from operator import length_hint
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.column_default import check_each_row, check_not_held, default_signature
-from allocator.generators.supply import LOST_AFTER, Request, Supply, Terms, log
+from allocator.generators.supply import LOST_AFTER, Supply, Terms, log
 from allocator.rules.column_limit import Column, narrowed
 from allocator.runtime import forks
 from allocator.runtime.iterators import take
@@ -27,9 +27,6 @@ from allocator.schemes.shared.residues import Seen, merged
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE, Wait
 from allocator.schemes.tag import Tag
 
-if TYPE_CHECKING:
-    from allocator.generators.batching import Batching
-
 
 class Sequence(Supply):
     """The handle of one tag, from `Allocator.sequence`.
@@ -37,7 +34,7 @@ class Sequence(Supply):
     Safe to use from several threads; the ids that one thread draws increase.
     """
 
-    __slots__ = ("__weakref__", "_batching", "_column", "_opened", "_sequences", "_template", "tag")
+    __slots__ = ("__weakref__", "_column", "_opened", "_sequences", "_template", "tag")
 
     _core: Segments
     _owner: Any
@@ -50,11 +47,9 @@ class Sequence(Supply):
         terms: Terms,
         sequences: Sequences,
         owner: object = None,
-        batching: Batching | None = None,
     ) -> None:
         self.tag = template.name
         self._template = template
-        self._batching = batching
         self._sequences = sequences
         self._opened = False
         self._column = Column()
@@ -147,21 +142,11 @@ class Sequence(Supply):
     def _stopped(self) -> AllocatorError | None:
         return self._core.stopped
 
-    def _submit(self, request: Request) -> None:
-        if self._batching is None:
-            super()._submit(request)
-        else:
-            self._batching.add(self, request)
-
     def _work(self, claim: Claim) -> range:
         self._open()
-        return self._backend.claim_segment(self.tag, self._resized(claim).size, claim.seen)
-
-    def _resized(self, claim: Claim) -> Claim:
-        """The claim, with the size corrected by the tag's settings."""
         with self._lock:
             self._core.resize(claim)
-        return claim
+        return self._backend.claim_segment(self.tag, claim.size, claim.seen)
 
     def _open(self) -> None:
         """Fetch the tag's settings once; create its row if the allocator may."""

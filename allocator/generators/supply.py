@@ -12,8 +12,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from contextvars import Context, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -41,9 +40,6 @@ Ended = Future[AllocatorError | None]
 LOST_AFTER = 12
 """Give a request up after 12 times the timeout, so that a hung driver does not stop a tag; its ids are burnt."""
 
-NO_CONTEXT = Context()
-"""Replaces the context of a request that has ended, which would keep the caller's objects alive."""
-
 UNREAD = object()
 
 
@@ -63,13 +59,6 @@ class Request:
     claim: Any
     ended: Ended
     in_advance: bool
-    skipped: int = 0
-    """Batches that skipped it, as for a locked row; after `batching.TRIES` it is claimed alone."""
-    context: Context = field(init=False)
-    """The context variables of the waiting caller, as for its trace; empty in advance, when no caller waits."""
-
-    def __post_init__(self) -> None:
-        self.context = Context() if self.in_advance else copy_context()
 
 
 def unexpected(cause: BaseException) -> AllocatorError:
@@ -255,9 +244,6 @@ class Supply(Uncopyable):
             raise forks.forked_unseen(self._name())
 
     def _submit(self, request: Request) -> None:
-        self._submit_alone(request)
-
-    def _submit_alone(self, request: Request) -> None:
         """End the request also where its thread does not get as far as `_run`, or out of it."""
         self._background.submit(self._run, request).add_done_callback(partial(self._end_unless_ended, request))
 
@@ -268,7 +254,7 @@ class Supply(Uncopyable):
 
     def _run(self, request: Request) -> None:
         try:
-            result = request.context.run(self._work, request.claim)
+            result = self._work(request.claim)
         except BaseException as error:
             self._fail(request, error)
             if not isinstance(error, Exception):
@@ -297,7 +283,6 @@ class Supply(Uncopyable):
         """Finish a request. Logs the first failure of a series if no caller waits; waiting callers get the error."""
         with suppress(Exception):  # a failing logging filter of the user must not block the claim
             self._log(error, request.in_advance)
-        request.context = NO_CONTEXT  # the traceback of a kept error holds the request
         self._failing = error is not None and (request.in_advance or self._failing)
         finish(request.ended, error)
 

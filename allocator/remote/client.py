@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from time import monotonic
 from typing import Any
@@ -30,7 +30,6 @@ from allocator.remote.wire import (
 )
 from allocator.rules.column_limit import Column
 from allocator.schemes.formats.bit_layout import Layout
-from allocator.schemes.segment_refill import Claim
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen, is_outgrown, mark, residue_of
 from allocator.schemes.snowflake import Lease, LeaseClaim
@@ -45,8 +44,6 @@ PAGE_SIZE = "1000"
 
 class Service:
     """The backend of an `Allocator` whose source is a service."""
-
-    has_batches = False  # the service makes batches of the claims of its clients
 
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
@@ -99,12 +96,6 @@ class Service:
 
         fields = {"size": str(size), "exact": str(exact).lower(), "seen": seen_to_text(seen)}
         return self.servers.request("POST", f"/v1/sequences/{name}/segments", fields, read=read)
-
-    def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
-        return []
-
-    def claim_segments(self, claims: Mapping[str, Claim]) -> None:
-        return None
 
     def ticket(self, kind: str, end: float) -> int:
         path, left = f"/v1/tickets/{check_tag(kind)}", end - monotonic()

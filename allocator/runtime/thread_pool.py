@@ -41,7 +41,7 @@ Waits = Generator[tuple[Future[Any] | threading.Event, float], None, T]
 """A call that waits: it yields what to wait for, and for how many seconds at most, and returns its result."""
 
 THREADS = 8
-"""A thread waits for one answer of the database at a time; more threads would queue for the pool of connections."""
+"""A thread waits for one answer at a time. More than a database has connections, since a fleet has several."""
 
 WAIT_SLICE = 1.0
 """A waiting call wakes up once a second: Python handles a signal that came just before the wait only afterwards."""

@@ -17,9 +17,7 @@ Runs on the threads of the claims."""
 
 VERBS = {
     "open_segment": "tag",
-    "open_segments": "tag",
     "claim_segment": "segment",
-    "claim_segments": "segment",
     "register_node": "node",
     "lease_worker": "lease",
     "lease_number": "lease",
@@ -51,7 +49,7 @@ class Timed:
         try:
             result = work(*args, **options)
             if kind == "segment":
-                tags = args[:1] if verb == "claim_segment" else result or ()
+                tags = args[:1]
             return result
         except AllocatorError as error:
             if failed(verb, error):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,6 @@ from allocator.fleet.tag_administration import COLUMNS, Tags
 from allocator.rules.failover import plain, repaired
 from allocator.rules.fleet_consistency import STATEMENTS
 from allocator.schemes.formats.bit_layout import Layout
-from allocator.schemes.segment_refill import Claim
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import Lease, LeaseClaim
@@ -41,7 +40,6 @@ class MemoryBackend:
     """
 
     shown = "memory"
-    has_batches = True
 
     def __init__(self, statement: str | None = None) -> None:
         self.failure: AllocatorError | None = None
@@ -77,12 +75,6 @@ class MemoryBackend:
             if template.name not in rows:
                 raise unknown(template.name)
             return rows[template.name]
-
-    def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
-        return []  # the caller then opens each alone
-
-    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range] | None:
-        return None
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         with self._table() as rows:

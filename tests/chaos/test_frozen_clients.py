@@ -16,7 +16,6 @@ from support.faults.trouble import FilePlace
 
 from allocator.database.store import Database
 from allocator.errors import DatabaseUnavailable
-from allocator.schemes.segment_refill import Claim
 from allocator.schemes.tag import Tag
 
 PROMISED = 0.05
@@ -42,7 +41,7 @@ def others(url: str, names: list[str]) -> Iterator[Database]:
 
 
 def claimed_by(database: Database, names: list[str]) -> tuple[list[tuple[str, range]], float, float]:
-    """One by one and together, several times; for how long the worst of them was held up each time, and the longest."""
+    """One by one, several times; for how long the worst of them was held up each time, and the longest."""
     found: list[tuple[str, range]] = []
     took: dict[str, list[float]] = defaultdict(list)
     for _ in range(TIMES):
@@ -50,17 +49,14 @@ def claimed_by(database: Database, names: list[str]) -> tuple[list[tuple[str, ra
             began = time.monotonic()
             found.append((name, database.claim_segment(name, 10, {})))
             took[name].append(time.monotonic() - began)
-        began = time.monotonic()
-        found += database.claim_segments({name: Claim(10, {}) for name in names}).items()
-        took["together"].append(time.monotonic() - began)
     return found, max(map(min, took.values())), max(map(max, took.values()))
 
 
-def points(client: Client, wire: Snare, what: str) -> int:
+def points(client: Client, wire: Snare) -> int:
     """How many messages such a claim is, after the first one on a connection."""
     for _ in range(2):
         wire.reset()
-        client.tell(what)
+        client.tell("one")
         assert client.claimed()
     return wire.round_trips
 
@@ -97,14 +93,13 @@ def test_of_a_file_they_wait_until_the_client_goes_on_or_is_killed(url, names, o
 
 
 @on_servers
-@pytest.mark.parametrize("what", ["one", pytest.param("several", marks=pytest.mark.nightly)])
-def test_others_go_on(kind, url, names, others, what, long, report):
+def test_others_go_on(kind, url, names, others, long, report):
     slowest, longest, found = {}, 0.0, []
     with Snare(url) as wire, Client(wire.url, names) as client:
-        for at in range(1, points(client, wire, what) + 1):
+        for at in range(1, points(client, wire) + 1):
             for half in (True, False):
                 wire.set(client.process.pid, at, half=half)
-                client.tell(what)
+                client.tell("one")
                 assert wire.shut.wait(SECONDS)
                 theirs, slowest[at, half], once = claimed_by(others, names)
                 longest = max(longest, once)
@@ -112,7 +107,7 @@ def test_others_go_on(kind, url, names, others, what, long, report):
                 found += [*theirs, *client.claimed().items()]
     worst = max(slowest, key=slowest.__getitem__)
     report(
-        f"{kind}: of {len(slowest)} points of a claim of {what} the worst for others was the "
+        f"{kind}: of {len(slowest)} points of a claim the worst for others was the "
         f"{'middle' if worst[1] else 'end'} of message {worst[0]}: {1000 * slowest[worst]:.0f} ms each time, "
         f"{1000 * longest:.0f} ms once"
     )

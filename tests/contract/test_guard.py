@@ -20,8 +20,6 @@ from allocator.database.schema import upgrade
 from allocator.database.store import Database
 from allocator.doctor import examine
 from allocator.errors import MaxValueWentBack, SchemaDamaged, TagExists
-from allocator.schemes.segment_refill import Claim
-from allocator.schemes.tag import Tag
 
 on_guarded = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
 on_postgres = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
@@ -214,7 +212,7 @@ def test_a_trigger_made_by_hand_is_refused_at_first_contact_and_the_message_says
 
 
 @on_mysql
-def test_a_ticket_or_a_batch_without_an_insert_id_is_not_served(fresh):
+def test_a_ticket_without_an_insert_id_is_not_served(fresh):
     fixes = "CREATE TRIGGER fixes BEFORE INSERT ON allocator_ticket FOR EACH ROW SET NEW.id = 7"
     drawn: list[int] = []
     with changed(fresh, fixes, "DROP TRIGGER fixes"):
@@ -223,11 +221,6 @@ def test_a_ticket_or_a_batch_without_an_insert_id_is_not_served(fresh):
                 drawn.append(ids.ticket("invoice"))
     with Allocator(fresh) as ids:
         drawn.append(ids.ticket("invoice"))
-        database = ids._backend.databases()[0]
-        for tag in ("one", "two"):
-            database.open_segment(Tag(tag), create=True)
-        with changed(fresh, *IN_MYSQL[0][0], IN_MYSQL[0][1]):
-            assert database.claim_segments(dict.fromkeys(("one", "two"), Claim(5, {}))) is None
 
     assert distinct(drawn) == 1
 

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,11 @@ from support.processes.workers import Workers
 
 from allocator import Allocator, Sequence
 from allocator.aio import AsyncSequence
+from allocator.database.store import Database
 from allocator.errors import AllocatorClosed
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import SNOWFLAKE
+from allocator.schemes.tag import Tag
 
 FORK_DEADLINE = 30
 STARTED_ANEW = ("spawn", "forkserver")
@@ -197,6 +200,27 @@ def test_workers_killed_at_random_never_give_an_id_twice(url, tag, tmp_path):
     none_twice(report.duplicates)
     assert report.ids > 5_000
     assert report.killed >= 3
+
+
+def test_claims_of_one_moment_have_no_id_in_common(url, tag):
+    """And what was claimed is what the rows say, on eight connections that claim three tags in turns of their own."""
+    names = [f"{tag}.{number}" for number in range(3)]
+    ready = threading.Barrier(8)
+
+    def run(number: int) -> list[tuple[str, range]]:
+        with closing(Database(url, timeout=60)) as database:
+            turned = names[number % 3 :] + names[: number % 3]
+            for name in turned:
+                database.open_segment(Tag(name), create=True)
+            ready.wait()
+            return [(name, database.claim_segment(name, 2, {})) for _ in range(12) for name in turned]
+
+    with ThreadPoolExecutor(8) as pool:
+        claimed = [one for found in pool.map(run, range(8)) for one in found]
+
+    distinct([(name, one) for name, ids in claimed for one in ids])
+    with Allocator(url) as ids:
+        assert {name: ids.tags.get(name).max_value for name in names} == dict.fromkeys(names, 8 * 12 * 2)
 
 
 def test_a_worker_that_is_killed_holds_up_nobody(url, tag, tmp_path):

@@ -667,20 +667,6 @@ def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag, monk
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-def test_a_batch_of_claims_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag):
-    tags = [f"{tag}-{number}" for number in range(3)]
-    with other(fresh) as ids:
-        for name in tags:
-            ids.reserve(name, 1)
-    noting_commits(fresh, "segment")
-    with closing(Database(fresh)) as database:
-        found = database.run(claims.claim_batch, [claims.Wanted(name, 5, ALL, 0) for name in tags])
-
-    assert found == dict.fromkeys(tags, 6)
-    assert values(fresh, "SELECT setting FROM at_commit") == ["on"] * 3
-
-
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 @pytest.mark.parametrize("tickets", ["replace", "count"])
 def test_tickets_nodes_and_leases_are_written_to_disk_whatever_the_role_is_set_to(sync, fresh, tickets, monkeypatch):
     monkeypatch.setattr(PostgreSQL, "sound", "true")  # as without the trigger that notes

@@ -26,9 +26,7 @@ from allocator.database.verbs import worker_number_rows
 from allocator.database.verbs.servers import fetch_run
 from allocator.errors import DatabaseUnavailable
 from allocator.rules.failover import Here
-from allocator.schemes.segment_refill import Claim
 from allocator.schemes.snowflake import SNOWFLAKE, LeaseClaim
-from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 
 EPOCH, LEASE = 1288834974657, 30_000
@@ -44,7 +42,7 @@ numbers = itertools.count(1)
 @contextmanager
 def drawn(source: Any, **settings: Any) -> Iterator[dict[str, int]]:
     """The greatest of each thing that can be given, by its name or its tag; whoever drew it is still connected."""
-    single, first, second = (f"tag{next(numbers)}" for _ in range(3))
+    single = f"tag{next(numbers)}"
     with (
         Allocator(source, step=10, max_step=10, failover_gap=0, **settings) as ids,
         closing(Database(source)) as database,
@@ -52,10 +50,6 @@ def drawn(source: Any, **settings: Any) -> Iterator[dict[str, int]]:
         ids.tags.create(single, step=10)
         found = {single: max(ids.next_ids(single, 15)), "ticket": ids.ticket("job")}
         found[single] = ids.reserve(single, 7)[-1]
-        database.open_segments([Tag(ids.tags.create(name).name) for name in (first, second)])
-        claims = {name: Claim(10, {}) for name in (first, second)}
-        batch = database.claim_segments(claims) or {first: database.claim_segment(first, 10, {})}
-        found |= {name: segment[-1] for name, segment in batch.items()}
         found["ticket"] = ids.ticket("job")
         ids.meteor()
         found["node"] = database.register_node()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from allocator.database.driver_errors import ErrorCodes
-from allocator.database.verbs.claims import Wanted
 from allocator.database.verbs.start import Start
 from allocator.rules.failover import Crossing, Here, plain
 from allocator.rules.failover_of_nodes import NOTHING, Failover, Skipped
@@ -33,7 +32,6 @@ class Surprise(Exception):
 
 class SegmentVerbs:
     rules: Rules
-    least_batch = 2
 
     def claims_claim(
         self,
@@ -59,25 +57,9 @@ class SegmentVerbs:
         view.claims.append((name, range(after.max_value - span + 1, after.max_value + 1)))
         return after.max_value
 
-    def claims_claim_batch(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
-        return connection.perform(lambda view: self._claim_all(view, wanted))
-
-    def _claim_all(self, view: View, wanted: Sequence[Wanted]) -> dict[str, int]:
-        ends = {}
-        for one in wanted:
-            if not view.skips(SEGMENT, one.name):
-                end = self._claim(view, one.name, one.span, one.residue, one.seen)
-                if end is not None:
-                    ends[one.name] = end
-        return ends
-
     def segments_fetch(self, connection: Connection, name: str) -> Tag | None:
         row = connection.perform(lambda view: view.get(SEGMENT, name))
         return row and row.tag(name)
-
-    def segments_fetch_several(self, connection: Connection, names: Iterable[str]) -> list[Tag]:
-        rows = connection.perform(lambda view: [(name, view.get(SEGMENT, name)) for name in names])
-        return [row.tag(name) for name, row in rows if row]
 
     def segments_create(self, connection: Connection, tag: Tag) -> bool:
         return connection.perform(lambda view: self._create(view, tag))

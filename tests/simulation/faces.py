@@ -16,7 +16,6 @@ import allocator.database.connection
 import allocator.database.registry
 import allocator.fleet.fleet_backend
 import allocator.fleet.shard_rotation
-import allocator.generators.batching
 import allocator.generators.meteor
 import allocator.generators.sequence
 import allocator.generators.snowflake
@@ -78,14 +77,6 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
     (
         allocator.generators.supply,
         {"monotonic": clocks.monotonic, "Future": threads.Future, "threading": threads.Threading},
-    ),
-    (
-        allocator.generators.batching,
-        {
-            "monotonic": clocks.monotonic,
-            "queue": SimpleNamespace(SimpleQueue=threads.SimpleQueue),
-            "threading": threads.Threading,
-        },
     ),
     (allocator.generators.sequence.Sequence, {"_granted": note_what_is_late}),
     (allocator.generators.sequence, {"monotonic": clocks.monotonic, "threading": threads.Threading}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from allocator import Allocator
@@ -33,15 +32,6 @@ class Watched:
         process.world.account.brought(process, name, found)
         if exact:
             process.burnt[name] += len(found)  # until the call returns it
-        return found
-
-    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range] | None:
-        found = self._backend.claim_segments(claims)
-        process = acting()
-        for name, segment in (found or {}).items():
-            process.world.account.brought(process, name, segment)
-        if found:
-            process.world.account.counts["claims of several tags"] += 1
         return found
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:

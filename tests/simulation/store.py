@@ -56,9 +56,6 @@ class View:
             return False
         return True
 
-    def skips(self, table: str, key: object) -> bool:
-        return (table, key) in self.locked
-
     def put(self, table: str, key: object, row: Any) -> None:
         self.written[table, key] = row
 

@@ -18,7 +18,6 @@ MUST = {f"a statement was {fate}" for fate in Fate if fate is not Fate.WELL} | {
     "blocks",
     "burnt by their reason",
     "claims committed",
-    "claims of several tags",
     "claims that ended late",
     "clocks set back",
     "clocks set forward",

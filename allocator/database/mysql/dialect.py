@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import URL, Connection, Insert, Table, TextClause, Update, func, text
+from sqlalchemy import URL, Connection, Insert, Table, TextClause, text
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.dialect import ASLEEP, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of, undo
+from allocator.database.dialect import ASLEEP, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
 from allocator.database.driver_connection import execute
 from allocator.database.mysql.error_codes import CODES, NO_COUNTER, UNSAID
 from allocator.database.mysql.identity import (
@@ -25,17 +25,8 @@ from allocator.database.mysql.identity import (
     run_in,
     settings_in,
 )
-from allocator.database.mysql.multi_statement import (
-    CLAIM_BATCH,
-    FOUND_ROWS,
-    MULTI_STATEMENTS,
-    Answer,
-    is_allowed,
-    send,
-)
 from allocator.database.mysql.session import IN_CLEAR, SESSION, InClear, version_of
 from allocator.database.schema.tables import segment
-from allocator.database.verbs.claims import RAISED, claiming
 from allocator.database.verbs.tickets import FENCE, FLOOR
 from allocator.errors import DatabaseUnavailable, Exhausted, SchemaDamaged
 from allocator.rules.failover import Here, one_of_several, plain
@@ -68,6 +59,7 @@ class MySQL(Dialect):
     needs_name = locks_what_it_reads = True
     transactional_ddl = False
     replace_ticket, count_ticket = REPLACE, COUNT
+    raised, returning = "LAST_INSERT_ID(max_value + :span)", ""
     clock = CLOCK
     trigger_query = (
         "SELECT trigger_name, concat('DROP TRIGGER `', replace(trigger_name, '`', '``'), '`') "
@@ -95,7 +87,6 @@ class MySQL(Dialect):
         if driver == self.default_driver:
             # Else PyMySQL spends a message to switch autocommit off.
             greeting |= {"read_timeout": seconds, "write_timeout": seconds, "autocommit": True}
-            greeting["client_flag"] = FOUND_ROWS | MULTI_STATEMENTS  # mysqlclient sets both itself
         return greeting
 
     def cautious_args(self, url: URL) -> dict[str, Any]:
@@ -202,32 +193,9 @@ class MySQL(Dialect):
     def insert_missing(self, table: Table) -> Insert:
         return insert(table).prefix_with("IGNORE")
 
-    def claim_statement(self, here: str) -> Update:
-        return claiming(func.last_insert_id(RAISED), self.clock, here)
-
-    def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
+    def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
         cursor: Any = execute(connection, claim, parameters).context.cursor
         return end_of_claim(name, cursor.rowcount, warned(cursor), cursor.lastrowid)
-
-    def send(self, connection: Connection, statements: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:
-        """Send a transaction as one message; roll it back after an error."""
-        try:
-            return send(connection, statements, parameters, self.codes.misplaced)
-        except BaseException:
-            undo(connection)
-            raise
-
-    def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any] | None:
-        if not is_allowed(connection):
-            return None
-        words = [statement.format(here=self.is_here(connection), clock=CLOCK) for statement in CLAIM_BATCH]
-        answers = self.send(connection, words, wanted)
-        _, _, raised, read, _ = answers
-        # With a trigger there is no insert id: the claim of one tag says so.
-        unsure = raised.found != len(read.rows) or (bool(read.rows) and not raised.last_id)
-        if unsure or any(answer.warnings for answer in answers):
-            return None
-        return read.rows
 
     def shared_lock(self, connection: Connection) -> str:
         """TiDB has no shared locks."""

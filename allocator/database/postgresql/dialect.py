@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from math import ceil
@@ -26,21 +26,12 @@ from allocator.database.postgresql.identity import (
     sqlstate,
 )
 from allocator.database.schema.tables import CLAIMED
-from allocator.database.verbs.claims import CLAIMABLE, batch_statement
 from allocator.database.verbs.tickets import COUNT, FENCE
 
 if TYPE_CHECKING:
     from allocator.database.operator_tools import Tools
     from allocator.database.verbs.gapless_number_rows import NumberDialect
 
-CLAIM_BATCH = (
-    "WITH free AS (SELECT w.* FROM json_to_recordset(CAST(:wanted AS json)) "
-    "AS w(name text, span bigint, seen bigint, residue_offset bigint, residue_step bigint) "
-    "JOIN allocator_segment s ON s.tag = w.name FOR NO KEY UPDATE OF s SKIP LOCKED) "
-    "UPDATE allocator_segment s SET max_value = s.max_value + w.span, claimed_at = {clock} FROM free w "
-    f"WHERE {CLAIMABLE} RETURNING s.tag, s.max_value"
-)
-"""A row that another process changed meanwhile is locked and read again, so the sum uses its newest value."""
 REPLACE = (
     f"INSERT INTO allocator_ticket (type) SELECT CAST(:type AS VARCHAR(64)) {FENCE} "
     "ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
@@ -142,7 +133,6 @@ class PostgreSQL(Dialect):
         rung = NOTHING if info["is_merely_like_it"] else engine_dialect.allocator_rung  # type: ignore[attr-defined]
         if info.get("rung") is not rung:
             info["rung"], info["run"] = rung, rung.each_start if info["guards_restarts"] else rung.run
-            info.pop("claim", None)  # the statement contains what the server refused
         return True
 
     def leaves_open(self, driver_connection: Any) -> bool:
@@ -187,11 +177,6 @@ class PostgreSQL(Dialect):
         from sqlalchemy.dialects.postgresql import insert  # a process that uses another database need not load it
 
         return insert(table).on_conflict_do_nothing(index_elements=list(table.primary_key))
-
-    def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
-        # As subqueries they are evaluated once, and not for each row: `run` reads the server's control file.
-        here = f"server_run = (SELECT {run_of(connection)}) AND (SELECT {self.lasting(connection)})"
-        return connection.execute(batch_statement(CLAIM_BATCH, here, self.clock), wanted).all()
 
     skip_nodes = staticmethod(skip_nodes)
     skip_tickets = staticmethod(skip_tickets)

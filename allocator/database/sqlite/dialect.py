@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, Insert, Table, TextClause, Update, func, text
+from sqlalchemy import ColumnElement, Connection, Insert, Table, TextClause, func, text
 from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import Dialect
@@ -16,20 +16,13 @@ from allocator.database.schema.tables import CLAIMED
 from allocator.database.sqlite.error_codes import CODES
 from allocator.database.sqlite.file import alone, check_name, files_of, inode_of, is_alone, path_of
 from allocator.database.sqlite.fork_gate import GATE
-from allocator.database.verbs.claims import CLAIMABLE, FIELDS, batch_statement, only_row, returned
+from allocator.database.verbs.claims import only_row, returned
 from allocator.database.verbs.tickets import COUNT, FENCE, drawn
 from allocator.errors import DatabaseUnavailable, InvalidDatabase
 
 if TYPE_CHECKING:
     from allocator.database.operator_tools import Tools
     from allocator.database.verbs.gapless_number_rows import NumberDialect
-
-FROM_JSON = ", ".join(f"json_extract(value, '$.{field}') AS {field}" for field in FIELDS)
-CLAIM_BATCH = (
-    "UPDATE allocator_segment AS s SET max_value = s.max_value + w.span, claimed_at = {clock} "
-    f"FROM (SELECT {FROM_JSON} FROM json_each(:wanted)) AS w "
-    f"WHERE {CLAIMABLE} RETURNING tag, max_value"
-)
 
 NEXT_TICKET = "max(:floor, 1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'), 0))"
 REPLACE = (
@@ -171,15 +164,9 @@ class SQLite(Dialect):
     def insert_missing(self, table: Table) -> Insert:
         return insert(table).on_conflict_do_nothing()
 
-    def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
+    def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
         end = returned(connection, claim, parameters, name)
         return end if end is None else kept(connection, KEPT, name, end)
-
-    def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
-        ends = connection.execute(batch_statement(CLAIM_BATCH, self.is_here(connection), self.clock), wanted).all()
-        for name, end in ends:
-            kept(connection, KEPT, name, end)
-        return ends
 
     def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
         ticket = drawn(connection, statement, parameters)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -47,13 +46,6 @@ def fetch(connection: Connection, dialect: Dialect, name: str) -> Tag | None:
     if len(rows) > 1:
         raise damaged(name, f"there are {len(rows)} rows")
     return TAGS.one(rows[0]) if rows else None
-
-
-def fetch_several(connection: Connection, dialect: Dialect, names: Iterable[str]) -> list[Tag]:
-    """Fetch the tags that have exactly one sound row. `fetch` reports the others, to those who need them."""
-    tags = LISTED.all(connection, READ_ALL.where(segment.c.tag.in_(list(names))))
-    found = Counter(tag.name for tag in tags)
-    return [tag for tag in tags if found[tag.name] == 1]
 
 
 def fetch_all(connection: Connection, dialect: Dialect) -> list[Tag]:

@@ -22,7 +22,6 @@ CLIENT = """
 import json, sys
 from allocator.database.verbs import segments
 from allocator.database.store import Database
-from allocator.schemes.segment_refill import Claim
 from allocator.schemes.tag import Tag
 
 url, names = sys.argv[1], json.loads(sys.argv[2])
@@ -34,12 +33,10 @@ print("ready", flush=True)
 for line in sys.stdin:
     if line.strip() == "one":
         found = {names[0]: database.claim_segment(names[0], 10, {})}
-    elif line.strip() == "transaction":
+    else:
         with database.engine.connect() as connection, database.dialect.transaction(connection):
             connection.exec_driver_sql(f"UPDATE allocator_segment SET step = step + 1 WHERE tag = '{names[0]}'")
         found = {}
-    else:
-        found = database.claim_segments({name: Claim(10, {}) for name in names})
     print(json.dumps({name: [ids.start, ids.stop] for name, ids in found.items()}), flush=True)
 """
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import abc
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 from allocator.generators.supply import Terms
 from allocator.runtime.thread_pool import Background
-from allocator.schemes.segment_refill import Claim
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.tag import Tag
 from allocator.sync import Sequence, Sequences
@@ -24,7 +21,6 @@ class MemorySource(MemoryBackend):
         super().__init__()
         self.template = settings
         self.claims: list[range] = []
-        self.batches: list[list[str]] = []
         self.attempts = 0
         self.gate = threading.Event()
         self.gate.set()
@@ -35,13 +31,6 @@ class MemorySource(MemoryBackend):
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
         return super().open_segment(replace(template, **self.template), create)
-
-    def open_segments(self, templates: abc.Sequence[Tag], create: bool) -> list[Tag]:
-        return [self.rows[template.name] for template in templates if template.name in self.rows]
-
-    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
-        self.batches.append(list(claims))
-        return {name: self.claim_segment(name, claim.size, claim.seen) for name, claim in claims.items()}
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         self.attempts += 1

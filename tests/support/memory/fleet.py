@@ -37,7 +37,7 @@ class MemoryShard:
 
     # -- as Database
 
-    open_segment = open_segments = claim_segment = claim_segments = register_node = lease_worker = None
+    open_segment = claim_segment = register_node = lease_worker = None
     lease_number = renew_number = release_number = None
 
     def cross_all(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from support.processes.drawing import CLAIMED, CLAIMED_TOGETHER, DRAWN, FAILED, STOPPED
+from support.processes.drawing import CLAIMED, DRAWN, FAILED, STOPPED
 
 Run = tuple[int, int]
 """The first, and the one after the last."""
@@ -18,7 +18,7 @@ Run = tuple[int, int]
 class Audit:
     """What was found. All but the first group must be 0, where the database forgets nothing.
 
-    ids: drawn by all. claims: ranges that came from the database; together: of claims of several tags.
+    ids: drawn by all. claims: ranges that came from the database.
     claimed: ids in them. failed: calls that raised `DatabaseUnavailable`. stopped: that raised `MaxValueWentBack`.
     unheard: ids that the rows say were claimed and nobody heard of: burnt with an answer that was lost or a process
     that was killed, or skipped after a failover.
@@ -29,7 +29,6 @@ class Audit:
 
     ids: int = 0
     claims: int = 0
-    together: int = 0
     claimed: int = 0
     failed: int = 0
     stopped: int = 0
@@ -77,10 +76,9 @@ def add(audit: Audit, data: bytes) -> None:
         if kind == DRAWN:
             audit.ids += len(words)
             runs[tag] += runs_of(words)
-        elif kind in {CLAIMED, CLAIMED_TOGETHER} and len(words) == 2:
+        elif kind == CLAIMED and len(words) == 2:
             ranges[tag].append((words[0], words[1]))
-    audit.claims += counts[CLAIMED] + counts[CLAIMED_TOGETHER]
-    audit.together += counts[CLAIMED_TOGETHER]
+    audit.claims += counts[CLAIMED]
     audit.failed += counts[FAILED]
     audit.stopped += counts[STOPPED]
     for tag, found in ranges.items():

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from allocator import Allocator, AsyncAllocator
 from allocator.errors import DatabaseUnavailable, MaxValueWentBack
 
-CLAIMED, CLAIMED_TOGETHER, DRAWN, FAILED, STOPPED = range(1, 6)
+CLAIMED, DRAWN, FAILED, STOPPED = range(1, 5)
 """Records: a range of one claim; one of a claim of several tags; ids; a call that failed; the tag went back."""
 
 FACES = ("plain", "asyncio", "threads")
@@ -52,12 +52,6 @@ class Accounted:
     def claim_segment(self, name: str, size: int, seen: Any, *, exact: bool = False) -> range:
         found: range = self._backend.claim_segment(name, size, seen, exact=exact)
         self._account.write(CLAIMED, name, (found.start, found.stop))
-        return found
-
-    def claim_segments(self, claims: Mapping[str, Any]) -> dict[str, range] | None:
-        found: dict[str, range] | None = self._backend.claim_segments(claims)
-        for name, ids in (found or {}).items():
-            self._account.write(CLAIMED_TOGETHER, name, (ids.start, ids.stop))
         return found
 
 
