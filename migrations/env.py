@@ -13,7 +13,7 @@ from alembic.util import CommandError
 from sqlalchemy import Connection
 
 from allocator.database.address import address_of
-from allocator.database.connection import Runner, complete
+from allocator.database.connection import Runner
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import PREFIX, VERSION_TABLE, metadata
 from allocator.database.schema.upgrade import ADDRESS, CONNECTION
@@ -34,7 +34,6 @@ def ours(name: str | None, kind: str, parents: object) -> bool:
 
 
 def migrate(connection: Connection) -> None:
-    complete(connection)
     # No transaction here: the caller holds the lock, and a transaction if the database has one for DDL.
     context.configure(
         connection=connection,

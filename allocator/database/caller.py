@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from allocator.database.address import dialect_named, shown
-from allocator.database.driver_connection import execute
 from allocator.database.verbs.gapless_number_rows import NumberDialect, number_dialect
 from allocator.errors import InvalidDatabase
 
@@ -68,11 +67,11 @@ class Borrowed:
             raise InvalidDatabase(COMMITS_EACH)
 
     def run(self, statement: str, parameters: Mapping[str, object]) -> Answer:
-        result = execute(self.connection, statement, parameters)
+        result = self.connection.execute(text(statement), parameters)
         return Answer(result.rowcount, self.numbers.lastrowid(result))
 
     def fetch(self, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
-        return execute(self.connection, statement, parameters).all()
+        return self.connection.execute(text(statement), parameters).all()
 
     def refuse_more(self) -> None:
         self.connection.invalidate()

@@ -9,22 +9,17 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import cache
 from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, ExceptionContext, Inspector, Pool, create_engine, event, inspect
-from sqlalchemy import Dialect as SQLDialect
-from sqlalchemy.dialects import registry
-from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy import Connection, Engine, ExceptionContext, Pool, create_engine, event
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
-from allocator.database.address import Address, address_of, dialect_of
+from allocator.database.address import Address, address_of
 from allocator.database.dialect import Dialect
-from allocator.database.driver_connection import DriverConnection, driver_verbs, is_watched
 from allocator.database.driver_errors import as_raised, is_answer, is_contended, is_stale, translate, unforeseen
 from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, InvalidDatabase
 from allocator.runtime.forks import catch_up
@@ -100,8 +95,8 @@ class Runner:
         self, end: float, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         dialect = self.dialect
-        with dialect.alone(self._path, end), self._checked_out(verb) as connection:
-            if not dialect.looks_first or dialect.before(connection):
+        with dialect.alone(self._path, end), self._checked_out() as connection:
+            if dialect.before(connection):
                 try:
                     result = verb(connection, dialect, *args, **kwargs)
                     check_committed(connection, dialect)
@@ -113,13 +108,13 @@ class Runner:
         return self._run_once(end, verb, *args, **kwargs)
 
     @contextmanager
-    def _checked_out(self, verb: object = None) -> Iterator[Connection]:
+    def _checked_out(self) -> Iterator[Connection]:
         """Check out a connection; throw it away unless the block ends, or the database answers with an error.
 
         Anything else, such as the exception of a signal handler, may have left a statement under way: the next one
         would fail, or read its answer. A database in memory would end with its connection, and waits for no answer.
         """
-        with self._connect(verb) as connection:
+        with self._connect() as connection:
             info = connection.info
             info[UNFINISHED] = not self._is_in_memory
             try:
@@ -132,11 +127,8 @@ class Runner:
                 raise as_raised(error)  # noqa: B904  the error itself, unless SQLAlchemy has wrapped it
             info[UNFINISHED] = False
 
-    def _connect(self, verb: object) -> Connection:
+    def _connect(self) -> Connection:
         try:
-            if verb in driver_verbs and not is_watched(self.engine):
-                connection: Any = DriverConnection(self.engine, self.dialect)
-                return connection  # type: ignore[no-any-return]
             return self.engine.connect()
         except (AllocatorError, TimeoutError):
             raise
@@ -203,9 +195,10 @@ def engine_of(address: Address, timeout: float) -> Engine:
         opening = {"creator": creator_from(address.pool, dialect)}
     try:
         engine = create_engine(
-            lazy_url(url),
+            url,
             **opening,
             isolation_level="AUTOCOMMIT",
+            skip_autocommit_rollback=True,
             poolclass=QueuePool,
             pool_size=dialect.pool_size,
             max_overflow=0,
@@ -256,67 +249,3 @@ def creator_from(pool: Pool, dialect: Dialect) -> Callable[[], Any]:
         return connection.dbapi_connection
 
     return creator
-
-
-# SQLAlchemy asks the server about itself at the first connect; these dialects wait until something is reflected.
-# Version, isolation level, SQL mode and letter case are up to seven messages, and no statement that draws ids depends
-# on them. SQLAlchemy documents `get_dialect_cls`, by which a subclass of the dialect replaces `initialize`.
-
-PREFIX = "allocator_"
-
-
-class Lazy(DefaultDialect):
-    """Mixed into the dialect of a database and driver, and what SQLAlchemy finds under the name of such a mixture."""
-
-    _is_complete = False
-
-    @classmethod
-    def get_dialect_cls(cls, url: URL) -> type[SQLDialect]:
-        kind: Any = plain(url).get_dialect()
-        found: type[SQLDialect] = lazy(kind)
-        return found
-
-    def create_connect_args(self, url: URL) -> Any:
-        return super().create_connect_args(plain(url))
-
-    def on_connect(self) -> Callable[[Any], None] | None:
-        return None if self.driver in dialect_of(self.name).ready_drivers else super().on_connect()
-
-    def initialize(self, connection: Connection) -> None:
-        """See `complete`."""
-
-    def complete(self, connection: Connection) -> None:
-        if not self._is_complete:
-            super().initialize(connection)
-            self._is_complete = True
-
-    def do_rollback(self, dbapi_connection: Any) -> None:
-        """Every statement is its own transaction; on PyMySQL the rollback at return is a round trip."""
-
-
-@cache
-def lazy(kind: Any) -> Any:
-    own = {"supports_statement_cache": getattr(kind, "supports_statement_cache", False)}
-    return type(f"Lazy{kind.__name__}", (Lazy, kind), own)
-
-
-def lazy_url(url: URL) -> URL:
-    """The URL for `create_engine`, with the lazy dialect."""
-    named = url.set(drivername=PREFIX + url.drivername)
-    registry.register(named.drivername.replace("+", "."), __name__, Lazy.__name__)
-    return named
-
-
-def plain(url: URL) -> URL:
-    return url.set(drivername=url.drivername.removeprefix(PREFIX))
-
-
-def complete(connection: Connection) -> None:
-    """Ask the server once for what reflection and migrations depend on."""
-    if isinstance(connection.dialect, Lazy):
-        connection.dialect.complete(connection)
-
-
-def inspector_of(connection: Connection) -> Inspector:
-    complete(connection)
-    return inspect(connection)

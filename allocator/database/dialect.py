@@ -59,8 +59,6 @@ class Dialect:
     """The database is this library's own file, so it makes its schema by itself."""
     columns_have_types: ClassVar[bool] = True
     """A column has a type, and integer types have widths. Else any column holds 64 bits, and may have no type."""
-    ready_drivers: ClassVar[frozenset[str]] = frozenset()
-    """Drivers whose new connection has sent what SQLAlchemy would send again."""
 
     codes: ClassVar[ErrorCodes] = ErrorCodes()
 
@@ -104,9 +102,6 @@ class Dialect:
         """How numbers without gaps are drawn in a transaction of the application."""
         raise NotImplementedError
 
-    looks_first: ClassVar[bool] = False
-    """Call `before` ahead of each verb; else the call is saved."""
-
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
         """Arguments for the driver; the URL's query overrides them."""
         return {}
@@ -133,7 +128,7 @@ class Dialect:
         return nullcontext()
 
     def before(self, connection: Connection) -> bool:
-        """Called before a verb, if this `looks_first`: whether the connection still leads to the database."""
+        """Called before a verb: whether the connection still leads to the database."""
         return True
 
     def after(self, connection: Connection) -> None:

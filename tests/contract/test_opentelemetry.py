@@ -81,7 +81,7 @@ def test_whatever_comes_from_the_database_is_a_child_of_the_span_that_waits(tele
     assert not [word for word in ("://", " SET ", " FROM ", "allocator_") if word in exported]
 
 
-def test_ids_from_memory_make_no_span_and_a_claim_in_advance_is_a_root(telemetry, face, embedded, tag):
+def test_ids_from_memory_make_no_span_and_a_claim_has_the_call_that_asked_for_it(telemetry, face, embedded, tag):
     ids = telemetry.of(face(embedded, step=20, max_step=20))
     with telemetry.caller() as caller:
         ids.next_id(tag)
@@ -92,7 +92,7 @@ def test_ids_from_memory_make_no_span_and_a_claim_in_advance_is_a_root(telemetry
         assert ids.next_id(tag) == 3  # the low water of twenty ids
         assert until(lambda: len(telemetry.spans()) > before)
 
-    assert telemetry.parents() == {caller, None}
+    assert telemetry.parents() == {caller}
 
 
 def test_an_error_is_named_and_its_message_is_not_exported(telemetry, fresh):

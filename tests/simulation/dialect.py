@@ -207,7 +207,6 @@ class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, ShardVerbs):
     """Stands for an `allocator.database.dialect.Dialect`, and for the functions that take one: see `imitation`."""
 
     embedded = False
-    looks_first = False
     max_pause = 0.2
     codes = ErrorCodes(contended=frozenset({CONTENDED}))
 
@@ -216,6 +215,9 @@ class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, ShardVerbs):
 
     def alone(self, path: str, end: float) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def before(self, connection: Connection) -> bool:
+        return True
 
     def after(self, connection: Connection) -> None:
         pass

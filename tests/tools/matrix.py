@@ -13,7 +13,7 @@ from pathlib import Path
 
 from support.servers.available import KINDS, Server, Servers
 
-OLDEST, LAST_2_0, NEWEST = "sqlalchemy==2.0.41", "sqlalchemy==2.0.58", "sqlalchemy>=2.1,<2.2"
+OLDEST, LAST_2_0, NEWEST = "sqlalchemy==2.0.43", "sqlalchemy==2.0.58", "sqlalchemy>=2.1,<2.2"
 COMBINATIONS = {
     "3.11-oldest": ("3.11", OLDEST),
     "3.11-2.0": ("3.11", LAST_2_0),

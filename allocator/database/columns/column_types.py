@@ -5,12 +5,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from sqlalchemy import Connection, column, func, select, table
+from sqlalchemy import Connection, column, func, inspect, select, table
 from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.types import NULLTYPE, TypeEngine
 
 from allocator.database.address import BACKENDS, dialect_of
-from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import meaning
 from allocator.errors import InvalidSetting
@@ -33,7 +32,7 @@ def kinds_of(connection: Connection, table_name: str, schema: str) -> dict[str, 
     """The type of each column by its name in small letters; of a domain its base type."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SQLAlchemy warns of unknown types of other columns
-        found = inspector_of(connection).get_columns(table_name, schema or None)
+        found = inspect(connection).get_columns(table_name, schema or None)
     return {part["name"].lower(): getattr(part["type"], "data_type", part["type"]) for part in found}
 
 

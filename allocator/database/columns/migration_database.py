@@ -9,7 +9,6 @@ from typing import Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from allocator.database.connection import plain
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import translate
 from allocator.database.store import Database
@@ -27,7 +26,7 @@ class MigrationDatabase(Database):
     """
 
     def __init__(self, connection: Connection) -> None:
-        url = plain(connection.engine.url)
+        url = connection.engine.url
         # Nothing connects by this URL. Without the driver, since the library refuses those for asyncio.
         super().__init__(url.set(drivername=url.get_backend_name()) if connection.dialect.is_async else url)
         self._connection = connection

@@ -20,7 +20,6 @@ from sqlalchemy.schema import CreateTable
 
 from allocator.database.address import dialect_named
 from allocator.database.caller import Answer
-from allocator.database.connection import lazy_url
 from allocator.database.schema.tables import BESIDE
 from allocator.database.verbs.gapless_number_rows import NumberDialect, number_dialect
 from allocator.errors import InvalidDatabase
@@ -98,10 +97,15 @@ def borrowed(connection: Any) -> Iterator[Connection]:
     host, port = entry.get("HOST") or None, int(entry["PORT"]) if entry.get("PORT") else None
     scheme = f"{connection.vendor}+{DRIVERS.get(driver, driver)}"
     url = URL.create(scheme, entry.get("USER") or None, None, host, port, str(entry["NAME"]))
-    # The lazy dialect rolls nothing back, neither at its first connect nor at the end.
-    engine = create_engine(lazy_url(url), creator=lambda: given, poolclass=StaticPool, pool_reset_on_return=None)
+    engine = create_engine(url, creator=lambda: given, poolclass=StaticPool, pool_reset_on_return=None)
+    dialect: Any = engine.dialect
+    dialect.do_rollback = leave_open  # SQLAlchemy rolls back at its first connect, and at the end
     with engine.connect() as made:
         yield made
+
+
+def leave_open(connection: object) -> None:
+    """In place of a rollback: the transaction is Django's."""
 
 
 def make_tables(connection: Any) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import CheckConstraint, Connection, Table
+from sqlalchemy import CheckConstraint, Connection, Table, inspect
 
-from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
 from allocator.database.schema import inspection
 from allocator.database.schema.guard import strangers
@@ -62,7 +61,7 @@ def of_triggers(connection: Connection, dialect: Dialect) -> Iterable[Finding]:
 
 
 def of_checks(connection: Connection, tables: Iterable[Table]) -> Iterable[Finding]:
-    seen = inspection.described(inspector_of(connection).get_multi_check_constraints)
+    seen = inspection.described(inspect(connection).get_multi_check_constraints)
     for table in tables:
         present = {str(check["name"]) for check in seen[table.name]}
         for check in sorted((one for one in table.constraints if isinstance(one, CheckConstraint)), key=str):

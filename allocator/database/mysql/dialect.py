@@ -12,7 +12,6 @@ from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import ASLEEP, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
-from allocator.database.driver_connection import execute
 from allocator.database.mysql.error_codes import CODES, NO_COUNTER, UNSAID
 from allocator.database.mysql.identity import (
     CLOCK,
@@ -54,7 +53,6 @@ IN_TRANSACTION = 1
 class MySQL(Dialect):
     name = "mysql"
     default_driver = "pymysql"
-    ready_drivers = frozenset({"pymysql"})  # SET NAMES
     extra = "mysql"
     needs_name = locks_what_it_reads = True
     transactional_ddl = False
@@ -194,7 +192,7 @@ class MySQL(Dialect):
         return insert(table).prefix_with("IGNORE")
 
     def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
-        cursor: Any = execute(connection, claim, parameters).context.cursor
+        cursor: Any = connection.execute(claim, parameters).context.cursor
         return end_of_claim(name, cursor.rowcount, warned(cursor), cursor.lastrowid)
 
     def shared_lock(self, connection: Connection) -> str:
@@ -212,7 +210,7 @@ class MySQL(Dialect):
 
     def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
         try:
-            result = execute(connection, statement, parameters)
+            result = connection.execute(statement, parameters)
         except DBAPIError as error:
             if self.code(error.orig or error) == NO_COUNTER and is_at_its_end(connection):
                 raise Exhausted("the database has given its last ticket") from error
@@ -239,7 +237,7 @@ class MySQL(Dialect):
 
 def is_at_its_end(connection: Connection) -> bool:
     """Whether a row has the last ticket: each shard has one in `MAX_SHARDS` numbers, or more."""
-    ((last,),) = execute(connection, "SELECT max(id) FROM allocator_ticket", {}).all()
+    last = connection.exec_driver_sql("SELECT max(id) FROM allocator_ticket").scalar()
     return int(last or 0) > MAX_ID - MAX_SHARDS
 
 

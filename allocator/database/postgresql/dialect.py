@@ -59,7 +59,6 @@ class PostgreSQL(Dialect):
     name = "postgresql"
     default_driver = "psycopg"
     extra = "postgres"
-    looks_first = True
     index_only = "SET LOCAL enable_seqscan = off"
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"  # whatever the role's default is
     replace_ticket, count_ticket = REPLACE, COUNT

@@ -16,13 +16,13 @@ from sqlalchemy import (
     Table,
     UniqueConstraint,
     column,
+    inspect,
     select,
     table,
 )
 from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.engine.reflection import ObjectKind, ObjectScope
 
-from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
 from allocator.database.schema.guard import strangers
 from allocator.database.schema.tables import (
@@ -57,7 +57,7 @@ versions = Table(
 
 def current(connection: Connection) -> str | None:
     """The revision that the database says it is at; None where this project's version table is missing or empty."""
-    if not inspector_of(connection).has_table(VERSION_TABLE):
+    if not inspect(connection).has_table(VERSION_TABLE):
         return None
     return connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))
 
@@ -146,7 +146,7 @@ class Reflection:
 
     @classmethod
     def of(cls, connection: Connection) -> Reflection:
-        inspector = inspector_of(connection)
+        inspector = inspect(connection)
         return cls(
             inspector.dialect,
             described(inspector.get_multi_columns),
@@ -177,7 +177,7 @@ def described(describe: Callable[..., Mapping[Any, Any]]) -> dict[str, Any]:
 
 def missing_parts(connection: Connection, tables: Iterable[Table] = metadata.sorted_tables) -> list[str]:
     parts = []
-    seen = described(inspector_of(connection).get_multi_columns)
+    seen = described(inspect(connection).get_multi_columns)
     for expected in tables:
         if expected.name not in seen:
             parts.append(f"table {expected.name}")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TextIO
 
 from sqlalchemy import Connection
 
-from allocator.database.connection import complete
 from allocator.database.dialect import Dialect
 from allocator.database.schema.inspection import HEAD, UPGRADE_BEFORE, WHOLE, current, missing_parts, unlike, versions
 from allocator.database.schema.tables import REVISIONS, metadata, segment
@@ -69,7 +68,6 @@ def create(connection: Connection, missing: Sequence[str]) -> None:
 
     An upgrade that died may have made some of them. Without Alembic, whose import takes longer than the statements.
     """
-    complete(connection)
     metadata.create_all(connection, [WHOLE[part] for part in missing], checkfirst=False)
     versions.create(connection, checkfirst=True)
     connection.execute(versions.insert().values(version_num=HEAD))

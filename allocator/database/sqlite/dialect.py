@@ -11,7 +11,6 @@ from sqlalchemy import ColumnElement, Connection, Insert, Table, TextClause, fun
 from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import Dialect
-from allocator.database.driver_connection import execute
 from allocator.database.schema.tables import CLAIMED
 from allocator.database.sqlite.error_codes import CODES
 from allocator.database.sqlite.file import alone, check_name, files_of, inode_of, is_alone, path_of
@@ -64,7 +63,7 @@ def kept(connection: Connection, query: str, name: str, end: int) -> int:
     A process whose locks were lost looks dead: any program that opens the file then takes its journal for one that a
     crash left, and undoes the commit. Afterwards the journal is gone, and this read waits for whoever has it.
     """
-    value = only_row(execute(connection, query, {"name": name}).all(), name)
+    value = only_row(connection.execute(text(query), {"name": name}).all(), name)
     if value is None or value < end:
         raise DatabaseUnavailable(
             f"{name!r}: {connection.info['path']} holds {value} right after {end} was committed, and no id was issued; "
@@ -77,7 +76,7 @@ class SQLite(Dialect):
     name = "sqlite"
     default_driver = "pysqlite"
     extra = ""
-    embedded = looks_first = checks_tag_first = True
+    embedded = checks_tag_first = True
     columns_have_types = False
     max_pause = 0.02  # nobody is told when the file is free
     begin = "BEGIN IMMEDIATE"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, TextClause, text
 
-from allocator.database.driver_connection import by_driver, execute
 from allocator.rules.failover import Crossing
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import damaged
@@ -31,7 +30,6 @@ MOVED = ", server_run = :run, skipped = skipped + :skip"
 WAS = "server_run = :was AND {server} = :server"
 
 
-@by_driver
 def claim(
     connection: Connection,
     dialect: Dialect,
@@ -80,7 +78,7 @@ def claiming(dialect: Dialect, here: str, moved: str = "") -> TextClause:
 
 def returned(connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
     """Run a claim that returns `max_value`: see `Dialect.claim`."""
-    return only_row(execute(connection, claim, parameters).all(), name)
+    return only_row(connection.execute(claim, parameters).all(), name)
 
 
 def only_row(rows: Sequence[Any], name: str) -> int | None:

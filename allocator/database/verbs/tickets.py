@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, TextClause, exists, func, select, text, update
 
-from allocator.database.driver_connection import by_driver, execute
 from allocator.database.schema.tables import counter, ticket
 from allocator.database.verbs.claims import only_row
 from allocator.rules.fleet_consistency import REPLACE, Shard
@@ -38,7 +37,6 @@ COUNT = (
 )
 
 
-@by_driver
 def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> int | None:
     """Draw the next ticket of a type; None if the shard's row has changed. An unused ticket is burnt."""
     numbering = shard.numbering
@@ -61,7 +59,7 @@ def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> i
 
 def drawn(connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
     """Run a draw that returns the ticket: see `Dialect.draw`."""
-    return only_row(execute(connection, statement, parameters).all(), str(parameters["type"]))
+    return only_row(connection.execute(statement, parameters).all(), str(parameters["type"]))
 
 
 @cache

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import StatementError
 
 from allocator.database.connection import Runner
-from allocator.database.driver_connection import DriverConnection, by_driver
 from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaOutOfDate
 
 
@@ -31,15 +29,6 @@ def plain(connection: Connection, dialect: object, error: BaseException | None =
     return used
 
 
-@by_driver
-def by_cursor(*args: Any) -> object:
-    assert isinstance(args[0], DriverConnection)
-    return plain(*args)
-
-
-VERBS = (plain, by_cursor)
-
-
 @pytest.fixture
 def runner(tmp_path: Path) -> Iterator[Runner]:
     made = Runner(f"sqlite:///{tmp_path}/ids.db")
@@ -48,26 +37,24 @@ def runner(tmp_path: Path) -> Iterator[Runner]:
 
 
 def test_what_the_database_answers_is_translated_and_its_connection_stays(runner):
-    for verb in VERBS:
-        used = runner.run(verb)
-        with pytest.raises(SchemaOutOfDate):
-            runner.run(verb, None, "SELECT 1 FROM nowhere")
-        with pytest.raises(DatabaseUnavailable, match="ours"):
-            runner.run(verb, DatabaseUnavailable("ours"))
+    used = runner.run(plain)
+    with pytest.raises(SchemaOutOfDate):
+        runner.run(plain, None, "SELECT 1 FROM nowhere")
+    with pytest.raises(DatabaseUnavailable, match="ours"):
+        runner.run(plain, DatabaseUnavailable("ours"))
 
-        assert runner.run(verb) is used
+    assert runner.run(plain) is used
 
 
 def test_what_interrupts_a_verb_reaches_the_caller_and_ends_the_connection(runner):
     """Half of an answer may still be on the wire, which the next statement would read as its own."""
-    for verb in VERBS:
-        for error in INTERRUPTS:
-            used = runner.run(verb)
-            with pytest.raises(type(error)) as caught:
-                runner.run(verb, error)
+    for error in INTERRUPTS:
+        used = runner.run(plain)
+        with pytest.raises(type(error)) as caught:
+            runner.run(plain, error)
 
-            assert caught.value is error
-            assert runner.run(verb) is not used, error
+        assert caught.value is error
+        assert runner.run(plain) is not used, error
 
 
 def test_what_sqlalchemy_wraps_reaches_the_caller_too(runner):
@@ -81,17 +68,16 @@ def test_what_sqlalchemy_wraps_reaches_the_caller_too(runner):
 
 def test_a_connection_that_could_not_be_ended_is_not_given_out(runner, monkeypatch):
     """A second signal comes while the first one is handled."""
-    for verb, kind in zip(VERBS, (Connection, DriverConnection), strict=True):
-        used = runner.run(verb)
+    used = runner.run(plain)
 
-        def again(*_: object) -> None:
-            raise TooLate
+    def again(*_: object) -> None:
+        raise TooLate
 
-        with monkeypatch.context() as broken, pytest.raises(TooLate):
-            broken.setattr(kind, "invalidate", again)
-            runner.run(verb, MemoryError())
+    with monkeypatch.context() as broken, pytest.raises(TooLate):
+        broken.setattr(Connection, "invalidate", again)
+        runner.run(plain, MemoryError())
 
-        assert runner.run(verb) is not used
+    assert runner.run(plain) is not used
 
 
 def test_a_database_in_memory_is_not_ended():
@@ -102,15 +88,14 @@ def test_a_database_in_memory_is_not_ended():
         if sql == "SELECT 2":
             raise KeyboardInterrupt
 
-    for verb in VERBS:
-        used = runner.run(verb)
-        for error in INTERRUPTS:
-            with pytest.raises(type(error)):
-                runner.run(verb, error)
-        with pytest.raises(KeyboardInterrupt):
-            runner.run(plain, None, "SELECT 2")
+    used = runner.run(plain)
+    for error in INTERRUPTS:
+        with pytest.raises(type(error)):
+            runner.run(plain, error)
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(plain, None, "SELECT 2")
 
-        assert runner.run(verb) is used
+    assert runner.run(plain) is used
     runner.close()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 from sqlalchemy import text
@@ -70,20 +70,15 @@ def test_what_an_engine_does_not_have_is_refused_and_not_tried_for_ever():
     assert type(translate(error(*told), MySQL(), "here", 0.0)) is DatabaseRefused
 
 
-def test_a_counter_that_cannot_be_read_is_at_its_end_or_locked(monkeypatch):
-    told = error(1467, "Failed to read auto-increment value from storage engine")
-    draw, look = text("REPLACE"), iter([SimpleNamespace(all=lambda: [(MAX_ID,)]), SimpleNamespace(all=lambda: [(5,)])])
+def test_a_counter_that_cannot_be_read_is_at_its_end_or_locked():
+    connection = MagicMock()
+    connection.execute.side_effect = error(1467, "Failed to read auto-increment value from storage engine")
+    connection.exec_driver_sql.return_value.scalar.side_effect = [MAX_ID, 5]
 
-    def execute(connection, statement, parameters):
-        if statement is draw:
-            raise told
-        return next(look)
-
-    monkeypatch.setattr("allocator.database.mysql.dialect.execute", execute)
     with pytest.raises(Exhausted, match="last ticket"):
-        MySQL().draw(None, draw, {})
+        MySQL().draw(connection, text("REPLACE"), {})
     with pytest.raises(DBAPIError) as locked:
-        MySQL().draw(None, draw, {})
+        MySQL().draw(connection, text("REPLACE"), {})
     assert type(translate(locked.value, MySQL(), "here", 0.0)) is DatabaseUnavailable
 
 
