@@ -76,8 +76,8 @@ class AsyncSequence(Uncopyable):
     async def next_ids(self, count: int) -> list[int]:
         """As `Sequence.next_ids`. A cancelled call burns the ids it had drawn."""
         supply = self._supply
-        core, ids = supply._core, list(take(supply._values, check_count(count)))
-        return ids if len(ids) == count else await wait_for_async(supply._completed(core, ids, count))
+        ids = list(take(supply._values, check_count(count)))
+        return ids if len(ids) == count else await wait_for_async(supply._completed(ids, count))
 
     async def reserve(self, count: int) -> range:
         """As `Sequence.reserve`. A cancelled call burns the block."""

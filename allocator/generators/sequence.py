@@ -101,8 +101,8 @@ class Sequence(Supply):
 
         If an error occurs midway, the ids drawn before it are burnt.
         """
-        core, ids = self._core, list(take(self._values, check_count(count)))
-        return ids if len(ids) == count else wait_for(self._completed(core, ids, count))
+        ids = list(take(self._values, check_count(count)))
+        return ids if len(ids) == count else wait_for(self._completed(ids, count))
 
     def reserve(self, count: int) -> range:
         """One block of 1 to 10 million ids, claimed by this call. With shards, its step is their number."""

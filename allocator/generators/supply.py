@@ -29,7 +29,7 @@ from allocator.generators.backend_protocol import Backend
 from allocator.runtime import forks
 from allocator.runtime.forks import exhaust
 from allocator.runtime.iterators import iterator, take
-from allocator.runtime.thread_pool import Background, Waits, check_entry, reentrant_call, wait_for
+from allocator.runtime.thread_pool import Background, Waits, check_entry, wait_for
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE, Pace, Wait
 
 log = logging.getLogger("allocator")
@@ -39,8 +39,6 @@ Ended = Future[AllocatorError | None]
 
 LOST_AFTER = 12
 """Give a request up after 12 times the timeout, so that a hung driver does not stop a tag; its ids are burnt."""
-
-UNREAD = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +50,12 @@ class Terms:
     timeout: float
 
 
-@dataclass(slots=True, eq=False)
-class Request:
-    """A claim for the database. `in_advance`: no caller waits for it, since ids are left in memory."""
-
-    claim: Any
-    ended: Ended
-    in_advance: bool
-
-
 def unexpected(cause: BaseException) -> AllocatorError:
     """The error for an exception that is no `AllocatorError`. Only after Ctrl-C and the like may a call be retried."""
     kind = DatabaseRefused if isinstance(cause, Exception) else DatabaseUnavailable
     error = kind(f"a claim failed with {type(cause).__name__}: {cause}")
     error.__cause__ = cause
     return error
-
-
-def finish(ended: Ended, error: AllocatorError | None) -> None:
-    with suppress(InvalidStateError):  # a close, or an interrupted caller, has ended it meanwhile
-        ended.set_result(error)
 
 
 class Supply(Uncopyable):
@@ -90,7 +74,6 @@ class Supply(Uncopyable):
         "_lock",
         "_owner",
         "_serves",
-        "_submitter",
         "_terms",
         "_under_way",
         "_values",
@@ -113,7 +96,6 @@ class Supply(Uncopyable):
     def _reset(self) -> None:
         self._lock = threading.RLock()
         self._failing = False
-        self._submitter = 0
         self._under_way = self._background.idle
         self._serve(())
 
@@ -179,63 +161,40 @@ class Supply(Uncopyable):
         self._core.failed(claim, error, now)
 
     def _advance(self, missing: int = 1) -> int | Ended | Wait:
-        """The next id, or what to wait for before the next attempt. A signal handler may raise or fork in here."""
+        """The next id, or what to wait for before the next attempt. A signal handler may raise in here."""
         self._check_entry()
-        process, known, claim = self._background.closed, UNREAD, None
-        try:
-            with self._lock:
-                known = self._pace.under_way
-                answer, claim = self._decide(monotonic(), missing)
-                ended = self._under_way
-            if claim is not None:
-                self._submit(Request(claim, ended, isinstance(answer, int)))
-                self._submitter = 0
-        except BaseException:
-            self._withdraw(claim, known)
-            raise
-        finally:
-            if process is not self._background.closed:
-                self._renew()  # a signal handler forked: the decision belongs to the parent
-        return answer if process is self._background.closed else self._advance(missing)
+        with self._lock:
+            try:
+                return self._decide(monotonic(), missing)
+            except AllocatorError:
+                raise
+            except BaseException:
+                # Perhaps before the claim was queued, and then nobody would end it. If it is made, its ids are burnt.
+                self._pace.withdraw()
+                raise
 
     def _check_entry(self) -> None:
         forks.catch_up()
         check_entry(self._lock, self._name())
 
-    def _withdraw(self, claim: Any, known: Any) -> None:
-        """Take back the claim of a call that was interrupted before it submitted it: it would never end."""
-        if claim is None and known is UNREAD:
-            return
-        with self._lock:
-            begun = self._pace.under_way
-            if claim is None and begun is not known:
-                claim = begun
-            if claim is None or not self._pace.withdraw(claim):
-                return
-            ended, self._submitter = self._under_way, 0
-            self._forget(ended)
-        finish(ended, None)
-
-    def _decide(self, now: float, missing: int) -> tuple[int | Ended | Wait, Any]:
+    def _decide(self, now: float, missing: int) -> int | Ended | Wait:
         self._check_usable()
         value = self._next_here(now)
         want = self._want(now, missing)
-        claim = None if isinstance(want, Wait) else want
-        if claim is not None:
-            self._under_way, self._submitter = Future(), threading.get_ident()
+        ended = self._under_way
+        if want is not None and not isinstance(want, Wait):
+            ended = self._submit(want, in_advance=value is not None)
         if value is not None:
-            return value, claim
+            return value
         if stopped := self._stopped():
             raise stopped.again()
         if passing := self._passing(now):
-            return passing, claim
+            return passing
         if isinstance(want, Wait):
             if want.error is not None and not isinstance(want.error, DatabaseUnavailable):
                 raise want.error.again()
-            return want, None
-        if claim is None and self._submitter == threading.get_ident():
-            raise reentrant_call(self._name())  # the interrupted call has yet to submit the claim to wait for
-        return self._under_way, claim
+            return want
+        return ended
 
     def _check_usable(self) -> None:
         if self._background.closed.is_set():
@@ -243,53 +202,47 @@ class Supply(Uncopyable):
         if self._forked_unseen:
             raise forks.forked_unseen(self._name())
 
-    def _submit(self, request: Request) -> None:
-        """End the request also where its thread does not get as far as `_run`, or out of it."""
-        self._background.submit(self._run, request).add_done_callback(partial(self._end_unless_ended, request))
+    def _submit(self, claim: Any, in_advance: bool) -> Ended:
+        """Under the lock: queue a claim. `in_advance`: no caller waits for it, since ids are left in memory.
 
-    def _end_unless_ended(self, request: Request, work: Future[Any]) -> None:
-        error = None if request.ended.done() else work.exception()
+        It is ended also where its thread does not get as far as `_run`, or out of it.
+        """
+        ended: Ended = Future()
+        self._under_way = ended
+        work = self._background.submit(self._run, claim, ended, in_advance)
+        work.add_done_callback(partial(self._end_unless_ended, claim, ended, in_advance))
+        return ended
+
+    def _end_unless_ended(self, claim: Any, ended: Ended, in_advance: bool, work: Future[None]) -> None:
+        error = None if ended.done() else work.exception()
         if error is not None and not isinstance(error, AllocatorClosed):  # `_retire` ends what a close dropped
-            self._fail(request, error)
+            self._end(claim, ended, in_advance, error)
 
-    def _run(self, request: Request) -> None:
+    def _run(self, claim: Any, ended: Ended, in_advance: bool) -> None:
         try:
-            result = self._work(request.claim)
+            result = self._work(claim)
+            with self._lock:
+                self._granted(claim, result, monotonic())
         except BaseException as error:
-            self._fail(request, error)
+            self._end(claim, ended, in_advance, error)
             if not isinstance(error, Exception):
                 raise
         else:
-            self._succeed(request, result)
+            self._end(claim, ended, in_advance, None)
 
-    def _succeed(self, request: Request, result: Any) -> None:
-        try:
-            with self._lock:
-                self._granted(request.claim, result, monotonic())
-                self._forget(request.ended)
-        except Exception as error:
-            self._fail(request, error)
-        else:
-            self._end(request, None)
-
-    def _fail(self, request: Request, cause: BaseException) -> None:
-        error = cause if isinstance(cause, AllocatorError) else unexpected(cause)
+    def _end(self, claim: Any, ended: Ended, in_advance: bool, cause: BaseException | None) -> None:
+        """Finish a claim. Logs the first failure of a series if no caller waits; waiting callers get the error."""
+        error = cause if cause is None or isinstance(cause, AllocatorError) else unexpected(cause)
         with self._lock:
-            self._refused(request.claim, error, monotonic())
-            self._forget(request.ended)
-        self._end(request, error)
-
-    def _end(self, request: Request, error: AllocatorError | None) -> None:
-        """Finish a request. Logs the first failure of a series if no caller waits; waiting callers get the error."""
+            if error is not None:
+                self._refused(claim, error, monotonic())
+            if self._under_way is ended:
+                self._under_way = self._background.idle  # futures are large, and most tags are idle
         with suppress(Exception):  # a failing logging filter of the user must not block the claim
-            self._log(error, request.in_advance)
-        self._failing = error is not None and (request.in_advance or self._failing)
-        finish(request.ended, error)
-
-    def _forget(self, ended: Ended) -> None:
-        """Release the future of an ended request, since futures are large and most tags are idle."""
-        if self._under_way is ended:
-            self._under_way = self._background.idle
+            self._log(error, in_advance)
+        self._failing = error is not None and (in_advance or self._failing)
+        with suppress(InvalidStateError):  # a close has ended it meanwhile
+            ended.set_result(error)
 
     def _log(self, error: AllocatorError | None, in_advance: bool) -> None:
         if error is None and self._failing:
@@ -305,15 +258,13 @@ class Supply(Uncopyable):
 
     def _several(self, count: int, end: float | None = None) -> Waits[list[int]]:
         """Wait for `count` ids, until `end` or for the timeout."""
-        return self._completed(self._core, [], count, end)
+        return self._completed([], count, end)
 
-    def _completed(self, core: Any, ids: list[int], count: int, end: float | None = None) -> Waits[list[int]]:
-        """Fill `ids`, which were drawn from `core`, up to `count`; all until `end`, or within one timeout."""
+    def _completed(self, ids: list[int], count: int, end: float | None = None) -> Waits[list[int]]:
+        """Fill `ids` up to `count`; all until `end`, or within one timeout."""
         end = monotonic() + self._terms.timeout if end is None else end
         while len(ids) < count:
             ids.append((yield from self._attempts(count - len(ids), end)))
-            if core is not self._core:  # forked in a signal handler while it waited: the parent has these ids too
-                core, ids = self._core, []
             ids += self._several_at_hand(count - len(ids), monotonic())
         return ids
 
@@ -352,7 +303,8 @@ class Supply(Uncopyable):
         with self._lock:
             self._serve(())
             ended = self._under_way
-        finish(ended, AllocatorClosed())
+        with suppress(InvalidStateError):
+            ended.set_result(AllocatorClosed())
 
     def _change(self, backend: Backend, core: Any = None) -> Any:
         """Switch to another backend, with `core` or a new one.

@@ -109,11 +109,8 @@ class Unforkable(Uncopyable):
             )
 
     def _serve(self, values: Iterable[int]) -> int:
-        """The first of `values`; the next calls get the others, unless a signal handler has forked meanwhile."""
+        """The first of `values`; the next calls get the others."""
         first, self._values = first_and_rest(values)
-        if self._forked:
-            exhaust(self._values)
-            self._check_process()
         return first
 
     def after_fork(self) -> None:

@@ -22,7 +22,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from time import monotonic
 from types import coroutine
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -45,9 +45,6 @@ THREADS = 8
 
 WAIT_SLICE = 1.0
 """A waiting call wakes up once a second: Python handles a signal that came just before the wait only afterwards."""
-
-RELEASED_TWICE = ("cannot release un-acquired lock", "release unlocked lock")
-"""What Python says of the lock of a future, and of an event."""
 
 
 class Work:
@@ -157,11 +154,6 @@ class Background:
             if turns.works:  # not in a loop: the work of others comes first
                 self._call_next(turns)
 
-    @property
-    def has_threads(self) -> bool:
-        """False before the first submit, and where no thread can start: then `submit` runs the work itself."""
-        return self._living() > 0
-
     def _living(self) -> int:
         return sum(thread.is_alive() for thread in self._threads)
 
@@ -237,24 +229,16 @@ def block(what: Future[Any] | threading.Event, seconds: float) -> tuple[()]:
     if await_only := bridge():
         await_only(wait_async(what, seconds))
         return ()
-    try:
-        if isinstance(what, Future):
-            with suppress(TimeoutError):
-                what.exception(min(seconds, WAIT_SLICE))
-        else:
-            what.wait(seconds)
-    except RuntimeError as error:
-        # `Condition.wait` releases its lock for the time of the wait. If a signal handler raises just then, Python
-        # releases it once more, and that error hides the handler's.
-        if str(error) not in RELEASED_TWICE or error.__context__ is None:
-            raise
-        hidden = error.__context__
+    if isinstance(what, Future):
+        # Not by the future's own wait: an exception of a signal handler in the midst of a `Condition` is hidden by that
+        # of a lock which is released twice, and a handler's TimeoutError would be taken for the end of the wait.
+        ended: SimpleQueue[object] = queue.SimpleQueue()
+        what.add_done_callback(ended.put)
+        with suppress(Empty):
+            ended.get(timeout=min(seconds, WAIT_SLICE))
     else:
-        return ()
-    try:
-        raise hidden  # with its own cause and context
-    finally:
-        del hidden  # its traceback holds this frame
+        what.wait(seconds)
+    return ()
 
 
 async def wait_async(what: Future[Any] | threading.Event, seconds: float) -> None:
@@ -318,7 +302,7 @@ def result_of(
     end = monotonic() + seconds
     while True:
         try:
-            return (yield from answer_of(start, background, end, overdue))
+            return (yield from answer_of(start, end, overdue))
         except DatabaseUnavailable as error:
             if not error.pause:
                 raise
@@ -329,23 +313,18 @@ def result_of(
         yield background.closed, pause
 
 
-def answer_of(
-    start: Callable[[], Future[T]], background: Background, end: float, overdue: Callable[[], AllocatorError]
-) -> Waits[T]:
-    """Wait for the work that `start` begins, which may also end with a pause."""
+def answer_of(start: Callable[[], Future[T]], end: float, overdue: Callable[[], AllocatorError]) -> Waits[T]:
+    """Wait until `end` for the work that `start` begins, which may also end with a pause."""
     catch_up()
-    while True:
-        process, future = background.closed, start()
-        try:
-            while process is background.closed and not future.done():
-                if (left := end - monotonic()) <= 0:
-                    raise overdue()
-                yield future, left
-        finally:
-            future.cancel()  # work that has begun runs on
-        if process is background.closed:
-            return future.result()
-        # A signal handler forked while this waited: the result belongs to the parent. Start again.
+    future = start()
+    try:
+        while not future.done():
+            if (left := end - monotonic()) <= 0:
+                raise overdue()
+            yield future, left
+    finally:
+        future.cancel()  # work that has begun runs on
+    return future.result()
 
 
 def check_not_ending() -> None:

@@ -19,7 +19,7 @@ from allocator.errors import AllocatorClosed, AllocatorError, InvalidDatabase, I
 from allocator.generators.meteor import MeteorSupply
 from allocator.generators.sequence import Sequence
 from allocator.generators.snowflake import SnowflakeSupply
-from allocator.generators.supply import Ended, Supply
+from allocator.generators.supply import Supply
 from allocator.generators.worker_numbers import AsyncWorkerLease, HeldNumber, WorkerLease
 from allocator.runtime.iterators import LockedIterator
 from allocator.runtime.thread_pool import Background, Work
@@ -90,8 +90,8 @@ class Immediate(Supply):
         if error is not None:
             raise error.again()
 
-    def _forget(self, ended: Ended) -> None:
-        super()._forget(ended)
+    def _refused(self, claim: Any, error: AllocatorError, now: float) -> None:
+        super()._refused(claim, error, now)
         self._allow_retry()
 
     def _allow_retry(self) -> None:

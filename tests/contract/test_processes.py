@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import multiprocessing
@@ -18,13 +17,11 @@ from pathlib import Path
 import pytest
 from support.distinct import distinct, none_twice
 from support.faults.tcp_proxy import Wire
-from support.memory.database import MemorySource, sequence
 from support.processes.children import in_child
 from support.processes.patience import until
 from support.processes.workers import Workers
 
-from allocator import Allocator, Sequence
-from allocator.aio import AsyncSequence
+from allocator import Allocator
 from allocator.database.store import Database
 from allocator.errors import AllocatorClosed
 from allocator.schemes.meteor import METEOR
@@ -133,27 +130,6 @@ def test_a_fork_while_close_waits_duplicates_nothing(url, tag):
         closing.join(10)
 
     assert theirs.startswith("AllocatorClosed")
-
-
-@pytest.mark.parametrize("name", ["sync", "asyncio"])
-def test_a_fork_while_a_list_is_half_drawn_leaves_that_half_to_the_parent(tag, monkeypatch, name):
-    """As in a signal handler, while `next_ids` waits for more."""
-    source = MemorySource(step=10, max_step=10)
-    ids = sequence(source, tag)
-    ids.next_ids(5)
-    renewed = []
-    advance = ids._more
-
-    def renewing(now: float) -> int | None:
-        if not renewed:
-            renewed.append(True)
-            ids._renew()
-        return advance(now)
-
-    monkeypatch.setattr(Sequence, "_more", lambda self, now: renewing(now))
-    drawn = ids.next_ids(10) if name == "sync" else asyncio.run(AsyncSequence(ids).next_ids(10))
-
-    assert distinct([*range(1, 11), *drawn]) == 20
 
 
 @once

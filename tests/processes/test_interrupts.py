@@ -25,8 +25,8 @@ from support.servers.locks import SEEN_EACH, waits
 
 from allocator import Allocator, Meteor, ObjectId, Snowflake
 from allocator.errors import DatabaseUnavailable, ReentrantCall
-from allocator.generators.supply import Supply
 from allocator.runtime.thread_pool import reentrant_call
+from allocator.schemes.shared.retry_pace import Pace
 
 STRIDE = 11
 """Of the steps at which something is drawn; the long runs take each."""
@@ -46,9 +46,9 @@ def test_ctrl_c_at_any_step_burns_and_never_repeats_and_the_next_call_works():
     assert max(len(found.source.claims) for found in steps) <= 8  # six are needed, one is burnt, one is in advance
 
 
-def test_control_without_withdrawing_a_request_the_tag_is_blocked(monkeypatch):
-    monkeypatch.setattr(Supply, "_withdraw", lambda *_: None)
-    with pytest.raises((DatabaseUnavailable, ReentrantCall)):
+def test_control_where_an_interrupted_claim_counts_as_under_way_the_tag_is_blocked(monkeypatch):
+    monkeypatch.setattr(Pace, "withdraw", lambda _: None)
+    with pytest.raises(DatabaseUnavailable):
         list(every_step(interrupt, raising=True, timeout=0.05))
 
 
@@ -72,39 +72,6 @@ def test_control_without_the_refusal_a_handler_waits_for_itself(monkeypatch):
     monkeypatch.setattr("allocator.generators.supply.check_entry", lambda lock, name: None)
     with pytest.raises(DatabaseUnavailable, match="did not answer"):
         list(every_step(lambda found: found.inside.append(found.ids.next_id()), timeout=0.05, stride=3))
-
-
-def fork(found: Interrupted) -> None:
-    """What the hook does in the child; from here on this test is the child."""
-    found.inside.extend(range(1, found.source.rows["order"].max_value + 1) if found.source.rows else [])
-    found.ids._background.renew()
-    found.ids._renew()
-    found.refused = True
-
-
-def repeats(found: Interrupted, drawn: int) -> int:
-    """How many of the ids that the parent had at the fork the child draws too, beside those that were drawn before."""
-    return len(set(found.inside) & set((found.before + found.after)[drawn:]))
-
-
-def test_a_handler_that_forks_repeats_at_most_the_id_of_that_very_call():
-    drawn: list[int] = []
-
-    def forking(found: Interrupted) -> None:
-        drawn.append(len(found.before))
-        fork(found)
-
-    steps = list(every_step(forking, stride=STRIDE))
-
-    assert len(steps) > 100
-    none_twice(found.at for found, before in zip(steps, drawn, strict=True) if repeats(found, before) > 1)
-
-
-def test_control_a_fork_in_a_handler_that_is_not_noticed_repeats_a_piece(monkeypatch):
-    monkeypatch.setattr("allocator.runtime.thread_pool.Background.renew", lambda self: None)
-    found = [repeats(one, 14) for one in every_step(fork, stride=STRIDE)]
-
-    assert max(found) > 1
 
 
 def test_a_destructor_that_draws_is_refused_and_does_not_wait_for_itself(monkeypatch):

@@ -79,17 +79,15 @@ class Pace(Generic[R]):
 
     def failed(self, request: R, error: AllocatorError, now: float) -> bool:
         """As `succeeded`; the next request waits."""
-        if not self.withdraw(request):
-            return False
-        self.pause(error, now, self._begun_at)
-        return True
-
-    def withdraw(self, request: R) -> bool:
-        """As `succeeded`, for a request whose result is burnt, if it is made at all; the next may begin at once."""
         if request is not self.under_way:
             return False
         self.under_way = None
+        self.pause(error, now, self._begun_at)
         return True
+
+    def withdraw(self) -> None:
+        """Burn the result of the request under way, if it is made at all; the next may begin at once."""
+        self.under_way = None
 
     def pause(self, error: AllocatorError, now: float, begun_at: float | None = None) -> None:
         self._failure, self._failed_at = error, now

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from runpy import run_path
 from threading import Event, Thread
@@ -42,7 +41,7 @@ from allocator.generators.supply import Terms
 from allocator.runtime import iterators
 from allocator.runtime.forks import exhaust
 from allocator.runtime.iterators import LockedIterator
-from allocator.runtime.thread_pool import THREADS, Background, result_of, wait_for, wait_for_async
+from allocator.runtime.thread_pool import THREADS, Background, wait_for
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.residues import ALL
@@ -170,7 +169,7 @@ def test_a_database_that_never_answers_ends_in_a_timeout():
 
 
 def test_a_claim_that_its_thread_could_not_begin_or_end_fails(monkeypatch: pytest.MonkeyPatch):
-    for where in ("_run", "_succeed"):
+    for where in ("_run", "_granted"):
         ids = sequence(MemorySource(), timeout=60.0)
         with monkeypatch.context() as interrupted, pytest.raises(DatabaseUnavailable, match="failed with SystemExit"):
             interrupted.setattr(type(ids), where, leave)
@@ -480,7 +479,7 @@ def test_a_claim_runs_in_the_caller_where_no_thread_can_be_had(monkeypatch: pyte
 
     assert ids.next_ids(2) == [1, 2]
     assert ids.reserve(2) == range(1001, 1003)
-    assert not ids._background.has_threads
+    assert ids._background._living() == 0
 
 
 def test_a_signal_handler_may_draw_ids_of_another_tag():
@@ -754,24 +753,3 @@ def test_what_a_call_holds_that_a_fork_interrupted_is_empty(kind: Any, monkeypat
     made.after_fork()
 
     assert list(values) == []
-
-
-def test_what_comes_after_a_fork_is_the_parents_and_is_asked_for_again():
-    """As in a signal handler that forks while a call waits."""
-    background, calls = Background(), []
-
-    def start(ended: bool) -> Future[int]:
-        calls.append(None)
-        if len(calls) == 1:
-            background.renew()
-        future: Future[int] = Future()
-        if ended or len(calls) > 1:
-            future.set_result(len(calls))
-        return future
-
-    for ended in (True, False):
-        calls.clear()
-        assert wait_for(result_of(partial(start, ended), background, 1.0, AllocatorClosed)) == 2, ended
-        calls.clear()
-        asked = asyncio.run(wait_for_async(result_of(partial(start, ended), background, 1.0, AllocatorClosed)))
-        assert asked == 2, ended

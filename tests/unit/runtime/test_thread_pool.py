@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ import pytest
 
 from allocator.errors import AllocatorClosed
 from allocator.runtime import forks, thread_pool
-from allocator.runtime.thread_pool import THREADS, Background, Work, block, result_of, wait_for, wait_for_async
+from allocator.runtime.thread_pool import THREADS, Background, Work, result_of, wait_for, wait_for_async
 
 
 def ours() -> list[threading.Thread]:
@@ -153,49 +154,18 @@ def leave(*_: object) -> None:
     raise SystemExit
 
 
-def interrupt(condition: threading.Condition, monkeypatch) -> None:
-    """As by Ctrl-C at the worst place: the wait has released its lock, and will not take it again."""
-    release = condition._release_save
-
-    def interrupted() -> None:
-        release()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(condition, "_release_save", interrupted)
-
-
-def test_an_interrupted_call_takes_its_queued_work_back(monkeypatch):
+def test_an_interrupted_call_takes_its_queued_work_back():
     work: Future[int] = Future()
-    interrupt(work._condition, monkeypatch)
+
+    def interrupted(_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    work.add_done_callback = interrupted  # type: ignore[method-assign,assignment]
     with pytest.raises(KeyboardInterrupt) as found:
         wait_for(result_of(lambda: work, Background(), 60.0, AllocatorClosed))
 
     assert found  # its traceback is still held
     assert work.cancelled()
-
-
-def test_an_interrupted_pause_says_so_too(monkeypatch):
-    pause = threading.Event()
-    interrupt(pause._cond, monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
-        block(pause, 60.0)
-
-
-class Stop(RuntimeError):
-    """What a signal handler raises."""
-
-
-def test_another_runtime_error_is_not_taken_for_what_the_caller_was_handling(monkeypatch):
-    def stopped(_: float) -> None:
-        raise Stop
-
-    pause = threading.Event()
-    monkeypatch.setattr(pause, "wait", stopped)
-    try:
-        raise KeyError("the caller's")
-    except KeyError:
-        with pytest.raises(Stop):
-            block(pause, 60.0)
 
 
 def test_a_cancelled_call_takes_its_queued_work_back():

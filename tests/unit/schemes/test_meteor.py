@@ -141,18 +141,3 @@ def test_any_widths_give_unique_increasing_ids():
 def test_seconds_that_ended_before_the_start_are_an_error():
     with pytest.raises(Exhausted, match="the field second of layout 1/29/20/11/3 ended at 1987"):
         Meteor(node=1, epoch=0)
-
-
-def test_a_child_that_was_forked_while_ids_were_taken_serves_none_of_them():
-    """As by a signal handler, which forks in the middle of the call: the parent serves them."""
-    ids = Meteor(5)
-
-    class Forking:
-        def take(self) -> range:
-            ids.after_fork()
-            return range(100, 200)
-
-    ids._blocks = Forking()
-    for _ in range(2):
-        with pytest.raises(NotCopyable, match="a Meteor cannot be used after a fork"):
-            ids.next_id()
