@@ -216,9 +216,12 @@ class HeldNumber(Uncopyable):
 
     def _watch(self, lease: NumberLease, tenure: Tenure) -> None:
         """Wait for the end of the lease. Asks no database, so that no driver that hangs delays it."""
-        with self._changed:
-            while self._holds(tenure) and (left := tenure.left(self._workers.clocks())) > 0:
-                self._changed.wait(min(left, LOOK_AGAIN))
+        has_ended = False
+        while not has_ended:
+            with suppress(BaseException), self._changed:  # a MemoryError, or what was sent to this thread
+                while self._holds(tenure) and (left := tenure.left(self._workers.clocks())) > 0:
+                    self._changed.wait(min(left, LOOK_AGAIN))
+                has_ended = True
         if self._holds(tenure):
             self._tell(lease)
 

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -168,6 +169,24 @@ def test_it_is_told_in_time_while_a_renewal_hangs(workers, backend, clock):
             assert held.lost
     finally:
         answers.set()
+
+
+def test_a_loss_is_told_whatever_hits_the_thread_that_waits_for_it(workers, clock):
+    told, failures = threading.Event(), [MemoryError("of a wait"), SystemExit("sent to the thread")]
+
+    def clocks() -> Clocks:
+        if failures and is_watching():
+            raise failures.pop()
+        return clock.now
+
+    def is_watching() -> bool:
+        return any(frame.name == "_watch" for frame in traceback.extract_stack())
+
+    with lease(workers, on_lost=told.set):
+        workers.clocks = clocks
+        assert until(lambda: not failures)
+        clock.advance(1.0, 1.0)
+        assert told.wait(15)
 
 
 def test_a_renewal_may_raise_anything(workers, backend, clock, caplog):
