@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, ExceptionContext, Pool, create_engine, event
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import NullPool, QueuePool
 
 from allocator.database.address import Address, address_of
 from allocator.database.dialect import Dialect
@@ -64,7 +64,7 @@ class Runner:
         self._path = os.path.realpath(file) if (file := self.address.file) else ""
         """The file that `dialect.alone` locks. An engine may open another one than its URL says: see `_run_once`."""
         self.may_create = True
-        """False for shards of a fleet: SQLite would make a missing file, empty, instead of failing."""
+        """Whether SQLite may make a missing file, which would be empty: not for a shard, nor for one that was there."""
 
     def __repr__(self) -> str:
         return f"<Database {self.address.shown}>"
@@ -97,12 +97,10 @@ class Runner:
         dialect = self.dialect
         with dialect.alone(self._path, end), self._checked_out() as connection:
             if dialect.before(connection):
-                try:
-                    result = verb(connection, dialect, *args, **kwargs)
-                    check_committed(connection, dialect)
-                    return result
-                finally:
-                    dialect.after(connection)
+                result = verb(connection, dialect, *args, **kwargs)
+                check_committed(connection, dialect)
+                self.may_create = False
+                return result
             self._path = connection.info["path"]
             connection.invalidate()
         return self._run_once(end, verb, *args, **kwargs)
@@ -148,7 +146,7 @@ class Runner:
         if self._closed:
             raise AllocatorClosed
         if not self.may_create and self.is_missing():
-            raise DatabaseUnavailable(f"there is no file {self.address.file}")
+            raise DatabaseUnavailable(f"there is no file {self.address.file}: it was moved or deleted; put it back")
 
     def is_missing(self) -> bool:
         return self.address.file is not None and not Path(self.address.file).exists()
@@ -193,17 +191,22 @@ def engine_of(address: Address, timeout: float) -> Engine:
         }
     else:
         opening = {"creator": creator_from(address.pool, dialect)}
+    if dialect.embedded and not address.is_in_memory:
+        opening["poolclass"] = NullPool  # a connection that stays relies on locks of the file that may be lost
+    else:
+        opening |= {
+            "poolclass": QueuePool,
+            "pool_size": dialect.pool_size,
+            "max_overflow": 0,
+            "pool_timeout": timeout,
+            "pool_use_lifo": True,
+        }
     try:
         engine = create_engine(
             url,
             **opening,
             isolation_level="AUTOCOMMIT",
             skip_autocommit_rollback=True,
-            poolclass=QueuePool,
-            pool_size=dialect.pool_size,
-            max_overflow=0,
-            pool_timeout=timeout,
-            pool_use_lifo=True,
             pool_reset_on_return=None,
             enable_from_linting=False,  # `verbs/start.py` joins unrelated tables
         )

@@ -131,9 +131,6 @@ class Dialect:
         """Called before a verb: whether the connection still leads to the database."""
         return True
 
-    def after(self, connection: Connection) -> None:
-        """Called after a verb."""
-
     def leaves_open(self, driver_connection: Any) -> bool:
         """Whether the last answer says that a transaction is open. Asks nothing; a driver that cannot tell says no."""
         raise NotImplementedError

@@ -82,8 +82,6 @@ class Opening:
             if missing:
                 self._check_missing(missing)
                 continue
-            for one in self._all:
-                one.database.may_create = False  # a file that disappears later is not made again
             self._check_servers()
             self._check_statement()
             self._warn_alone(found)

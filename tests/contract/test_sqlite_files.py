@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
@@ -219,6 +219,44 @@ def test_a_handler_that_interrupts_the_wait_for_the_lock_has_no_lock(file, monke
     monkeypatch.setattr(files, "sleep", interrupted)
     database.ping()
     assert held == [False]
+
+
+def test_a_timeout_error_of_a_handler_is_raised_and_means_no_file_system_without_locks(file, monkeypatch):
+    database = Database(f"sqlite:///{file}")
+    for module, name in ((files.fcntl, "flock"), (files.os, "open")):
+
+        def alarm(*_):
+            raise TimeoutError("alarm")
+
+        with monkeypatch.context() as patched, pytest.raises(TimeoutError, match="alarm"):
+            patched.setattr(module, name, alarm)
+            try:
+                database.ping()
+            finally:
+                patched.undo()
+
+
+@pytest.mark.parametrize("in_transaction", [True, False])
+def test_an_interrupted_statement_keeps_no_lock_while_its_error_is_kept(file, in_transaction):
+    def interrupted(connection, dialect):
+        with dialect.transaction(connection) if in_transaction else nullcontext():
+            cursor = connection.connection.cursor()
+            cursor.execute("INSERT INTO allocator_ticket (type) VALUES ('job') RETURNING id")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as kept:
+        Database(f"sqlite:///{file}").run(interrupted)
+    with closing(sqlite3.connect(file, timeout=0)) as other, other:
+        other.execute("UPDATE allocator_shard SET fleet = fleet")
+    assert kept.value.__traceback__
+
+
+def test_a_connection_that_an_interrupt_lost_stops_no_claim(file):
+    """The pool counts it: waiting for its return, with the lock of the folder, would stop all processes."""
+    database = Database(f"sqlite:///{file}", timeout=0.5)
+    lost = database.engine.pool.connect()
+    assert database.count_tags() == 1
+    lost.close()
 
 
 def test_an_engine_whose_url_names_no_file_is_locked_by_the_file_that_it_opens(file):

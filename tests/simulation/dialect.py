@@ -219,9 +219,6 @@ class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, ShardVerbs):
     def before(self, connection: Connection) -> bool:
         return True
 
-    def after(self, connection: Connection) -> None:
-        pass
-
     def leaves_open(self, connection: Connection) -> bool:
         if connection.fate is Fate.SURPRISE:
             raise Surprise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from sqlalchemy.dialects.sqlite import insert
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import CLAIMED
 from allocator.database.sqlite.error_codes import CODES
-from allocator.database.sqlite.file import alone, check_name, files_of, inode_of, is_alone, path_of
+from allocator.database.sqlite.file import alone, check_name, is_alone, path_of
 from allocator.database.sqlite.fork_gate import GATE
 from allocator.database.verbs.claims import only_row, returned
 from allocator.database.verbs.tickets import COUNT, FENCE, drawn
@@ -109,7 +110,12 @@ class SQLite(Dialect):
         return SQLiteNumbers(self)
 
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
-        return {"timeout": BUSY_SECONDS, "check_same_thread": False}
+        args = {"timeout": BUSY_SECONDS, "check_same_thread": False}
+        if driver != self.default_driver:
+            return args
+        from allocator.database.sqlite.closing import Closing
+
+        return {**args, "factory": Closing}
 
     def on_given(self, connection: Any) -> None:
         super().on_given(connection)
@@ -128,9 +134,8 @@ class SQLite(Dialect):
         # A commit must survive a power cut. That needs FULL in WAL mode, and EXTRA with a rollback journal.
         connection.execute("PRAGMA synchronous = EXTRA").close()
         if path:
-            (_, inode), _ = info["files"] = files_of(path)
             check_name(path)
-            info["run"] = f"'{inode:x}'"  # not the device, whose number may change at a reboot
+            info["run"] = f"'{Path(path).stat().st_ino:x}'"  # not the device, whose number may change at a reboot
 
     @contextmanager
     def alone(self, path: str, end: float) -> Iterator[None]:
@@ -138,14 +143,7 @@ class SQLite(Dialect):
             yield
 
     def before(self, connection: Connection) -> bool:
-        # A replaced file or log is another database: this connection would still write to the old one.
-        info = connection.info
-        path = info["path"]
-        return not path or (is_alone(path) and files_of(path) == info.get("files"))
-
-    def after(self, connection: Connection) -> None:
-        if not connection.invalidated and (path := connection.info["path"]) and inode_of(f"{path}-wal"):
-            connection.invalidate()  # in WAL mode an open connection relies on a lock that may be lost
+        return is_alone(connection.info["path"])  # else an engine has opened another file than its URL says
 
     def leaves_open(self, driver_connection: Any) -> bool:
         return driver_connection.in_transaction is True

@@ -28,8 +28,6 @@ except ImportError:  # on Windows a lock belongs to the handle, so SQLite's own 
 PAUSE = 0.002
 """Seconds between tries to get the lock. They do not grow: who waits longest would come last."""
 
-Inode = tuple[int, int]
-
 folders: set[int] = set()
 """The folders that are open for a lock."""
 held: set[tuple[int, str]] = set()
@@ -41,22 +39,6 @@ def path_of(connection: Any) -> str:
     with closing(connection.execute("PRAGMA database_list")) as listed:  # reads nothing of the file
         path = next((str(path) for _, name, path in listed.fetchall() if name == "main"), "")
     return os.path.realpath(path) if path else ""
-
-
-def files_of(path: str) -> tuple[Inode, Inode | None]:
-    """The inodes of the file and of its write-ahead log."""
-    file = inode_of(path)
-    if file is None:
-        raise DatabaseUnavailable(f"there is no file {path}: it was moved or deleted; put it back")
-    return file, inode_of(f"{path}-wal")
-
-
-def inode_of(path: str) -> Inode | None:
-    try:
-        found = os.stat(path)  # noqa: PTH116  # a claim asks, and a Path is six times as slow
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def check_name(path: str) -> None:
@@ -111,6 +93,8 @@ def opened(path: str) -> Iterator[int | None]:
         except (FileNotFoundError, PermissionError):
             pass
         except OSError as error:
+            if error.errno is None:  # raised by a signal handler, as TimeoutError often is
+                raise
             raise DatabaseUnavailable(f"{path} cannot be locked: {error.strerror}") from error
         if folder is not None:
             folders.add(folder)
@@ -131,8 +115,10 @@ def lock(folder: int, end: float) -> None:
         except BlockingIOError:
             if monotonic() + PAUSE > end:
                 raise PoolTimeout from None
-        except OSError:
-            return  # of a file system that locks no folders
+        except OSError as error:
+            if error.errno is None:  # raised by a signal handler, as TimeoutError often is
+                raise
+            return  # the file system locks no folders
         else:
             return
         sleep(PAUSE)

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import StatementError
+from sqlalchemy.pool import QueuePool
 
+from allocator.database import connection as module
 from allocator.database.connection import Runner
 from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaOutOfDate
 
@@ -30,7 +32,9 @@ def plain(connection: Connection, dialect: object, error: BaseException | None =
 
 
 @pytest.fixture
-def runner(tmp_path: Path) -> Iterator[Runner]:
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
+    """With a pool, as of a server."""
+    monkeypatch.setattr(module, "NullPool", QueuePool)
     made = Runner(f"sqlite:///{tmp_path}/ids.db")
     yield made
     made.close()
