@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from allocator.cli.options import database_options, open_database, option, require_files
-from allocator.cli.output import REFUSED, show, table, wants_json
+from allocator.cli.output import REFUSED, show, show_rows, table, wants_json
 from allocator.errors import InvalidSetting
 from allocator.rules.gapless_audit import Found, Group, audit, is_period, read_row, reset_of, scopes_of
 from allocator.schemes.gapless_numbers import RESETS, NumberFormat, NumberRule, first_day, place
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 SHOWN = 1000
 """Findings that are printed; all are counted."""
-HEADINGS = ("name", "scope", "period", "newest")
 
 
 @click.group()
@@ -43,8 +42,9 @@ def list_numbers(name: str, url: str) -> None:
 
     require_files(url)
     with open_database(url) as database:
-        rows = [(one.name, one.scope, one.period, str(one.n)) for one in database.run(fetch_counters, name)]
-    show([dict(zip(HEADINGS, row, strict=True)) for row in rows], table([HEADINGS, *rows], numbers={3}))
+        found = database.run(fetch_counters, name)
+    rows = [{"name": one.name, "scope": one.scope, "period": one.period, "newest": str(one.n)} for one in found]
+    show_rows(rows, "name scope period newest")
 
 
 def check_period(context: click.Context, parameter: click.Parameter, given: str) -> str:
@@ -154,7 +154,8 @@ def audit_column(
         return judged(rule, zone, read, in_order=bool(order_column))
 
     outcome = read_column(address_of(url), source, rule.name, judge)
-    show(to_json(outcome), text_of(rule.name, outcome))
+    findings = [to_row(one) for one in outcome.found]
+    show({"rows": outcome.rows, "kinds": outcome.kinds, "findings": findings}, text_of(outcome, findings))
     if outcome.found:
         sys.exit(REFUSED)
 
@@ -203,17 +204,13 @@ def judged(rule: NumberRule, zone: tzinfo, read: Read, in_order: bool) -> Outcom
     return Outcome(first, kinds, read.total)
 
 
-def text_of(name: str, outcome: Outcome) -> str:
-    lines = [line_of(name, one) for one in outcome.found]
-    if more := outcome.kinds.total() - len(lines):
+def text_of(outcome: Outcome, findings: Sequence[Mapping[str, object]]) -> str:
+    lines = [table(findings, "kind scope period message")] if findings else []
+    if more := outcome.kinds.total() - len(findings):
         lines.append(f"... and {more} more")
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.kinds.items())) or "nothing was found"
     rows = "1 row" if outcome.rows == 1 else f"{outcome.rows} rows"
     return "\n".join([*lines, f"{rows}: {kinds}"])
-
-
-def line_of(name: str, one: Found) -> str:
-    return f"{one.kind:<10}  {place(name, *one.group)}: {sentence_of(one)}"
 
 
 def sentence_of(one: Found) -> str:
@@ -231,15 +228,11 @@ def sentence_of(one: Found) -> str:
             return one.text
 
 
-def to_json(outcome: Outcome) -> dict[str, object]:
-    found = [
-        {
-            "kind": one.kind,
-            **one.group._asdict(),
-            "first": str(one.first),
-            "last": str(one.last),
-            "message": sentence_of(one),
-        }
-        for one in outcome.found
-    ]
-    return {"rows": outcome.rows, "kinds": dict(outcome.kinds), "findings": found}
+def to_row(one: Found) -> dict[str, object]:
+    return {
+        "kind": one.kind,
+        **one.group._asdict(),
+        "first": str(one.first),
+        "last": str(one.last),
+        "message": sentence_of(one),
+    }

@@ -7,7 +7,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from operator import methodcaller
 from typing import Any, NoReturn
 
 import click
@@ -21,6 +23,7 @@ JSON = "allocator.json"
 GIVEN_URLS = "allocator.given_urls"
 """A function that returns the --url options of the running command, without passwords; not there for a variable."""
 RECOMMENDED = re.compile(r"\ballocator( [a-z]+){1,2}")
+NUMBER = re.compile(r"-|\d[\d,]*(\.\d+)?%?")
 
 
 def keep_json(context: click.Context, parameter: click.Parameter, given: bool) -> None:
@@ -61,17 +64,36 @@ def wants_json() -> bool:
 
 def show(value: Any, text: str) -> None:
     """Print `value` as JSON, or `text` for a person."""
-    click.echo(json.dumps(value) if wants_json() else text)
+    click.echo(json.dumps(value, default=methodcaller("isoformat")) if wants_json() else text)
 
 
-def table(rows: Sequence[Sequence[str]], numbers: Container[int] = ()) -> str:
-    """Align rows in columns; the first row holds the headings. Columns in `numbers` are right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+def show_rows(rows: Sequence[Mapping[str, Any]], columns: str) -> None:
+    """Print rows: whole as JSON, or as a table of these columns for a person."""
+    show(rows, table(rows, columns))
 
-    def aligned(column: int, cell: str) -> str:
-        return cell.rjust(widths[column]) if column in numbers else cell.ljust(widths[column])
 
-    return "\n".join("  ".join(aligned(*pair) for pair in enumerate(row)).rstrip() for row in rows)
+def table(rows: Sequence[Mapping[str, Any]], columns: str) -> str:
+    """Align fields of the rows below their names. `columns` names them; a format may follow, as in "tag used:.2%"."""
+    fields = [one.partition(":")[::2] for one in columns.split()]
+    aligned = [align([name, *(cell(row[name], style) for row in rows)]) for name, style in fields]
+    return "\n".join("  ".join(line).rstrip() for line in zip(*aligned, strict=True))
+
+
+def align(column: Sequence[str]) -> list[str]:
+    """The heading and the cells of a column, in one width. Numbers stand on the right."""
+    width = max(map(len, column))
+    is_number = all(map(NUMBER.fullmatch, column[1:]))
+    return [one.rjust(width) if is_number else one.ljust(width) for one in column]
+
+
+def cell(value: Any, style: str = "") -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    if isinstance(value, list):
+        return ",".join(value)
+    return format(value, style or ("%Y-%m-%d %H:%M:%S %Z" if isinstance(value, datetime) else ""))
 
 
 def refuse(error: AllocatorError, as_json: bool, code: int = REFUSED) -> NoReturn:

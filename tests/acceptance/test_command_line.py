@@ -273,6 +273,7 @@ def test_tags_are_made_listed_and_changed(url, tag):
         "max_step": 20,
         "limit": "500",
         "failover_gap": "auto",
+        "used": 0.4,
     }
     assert run("next", tag, url=url).output == "201\n"
     assert tag in run("tags", "list", url=url).output
