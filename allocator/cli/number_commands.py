@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from allocator.cli.options import database_options, open_database, option, require_files
-from allocator.cli.output import REFUSED, show, show_rows, table, wants_json
+from allocator.cli.output import REFUSED, pasteable, show, show_rows, table, wants_json
 from allocator.errors import InvalidSetting
 from allocator.rules.gapless_audit import Found, Group, audit, is_period, read_row, reset_of, scopes_of
 from allocator.schemes.gapless_numbers import RESETS, NumberFormat, NumberRule, first_day, place
@@ -223,7 +223,8 @@ def sentence_of(one: Found) -> str:
         case "disorder":
             return f"{one.first} comes after {one.last}"
         case "ahead":
-            return f"the counter has not reached {span} and will issue it again; raise it with: allocator numbers set"
+            mend = "raise it with: allocator numbers set NAME N"
+            return f"the counter has not reached {span} and will issue it again; {mend}"
         case "unreadable":
             return one.text
 
@@ -234,5 +235,5 @@ def to_row(one: Found) -> dict[str, object]:
         **one.group._asdict(),
         "first": str(one.first),
         "last": str(one.last),
-        "message": sentence_of(one),
+        "message": pasteable(sentence_of(one)),
     }

@@ -126,5 +126,5 @@ def to_row(one: Found) -> dict[str, object]:
         "step": numbering.step if numbering else None,
         "database": one.where,
         "last": str(one.last),
-        "state": state_of(one),
+        "state": pasteable(state_of(one)),
     }

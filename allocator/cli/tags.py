@@ -142,7 +142,7 @@ def show_plan(tag: str, column: str, leave: int, url: str) -> None:
     then = f"allocator tags create {tag} --beside-column {column}{limit}"
     about = {"column": facts.place, "n": str(n), "statement": holding(counter, n), "command": then}
     lines = [f"{facts.place}: {lower} up to {first:,}, {upper} from {last:,}", f"{about['statement']};", then]
-    show(about, "\n".join(lines))
+    show(about, pasteable("\n".join(lines)))
 
 
 def beside_column(
@@ -202,7 +202,7 @@ def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[
     if repaired or not refused:
         show_rows([to_row(tag) for tag in repaired], COLUMNS)
     for error in refused[1:]:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {pasteable(str(error))}", err=True)
     if refused:
         raise refused[0]
 
