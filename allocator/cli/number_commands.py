@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -154,8 +154,7 @@ def audit_column(
         return judged(rule, zone, read, in_order=bool(order_column))
 
     outcome = read_column(address_of(url), source, rule.name, judge)
-    findings = [to_row(one) for one in outcome.found]
-    show({"rows": outcome.rows, "kinds": outcome.kinds, "findings": findings}, text_of(outcome, findings))
+    show({"rows": outcome.rows, "kinds": outcome.kinds, "findings": outcome.found}, text_of(outcome))
     if outcome.found:
         sys.exit(REFUSED)
 
@@ -182,7 +181,7 @@ def rule_of(
 class Outcome(NamedTuple):
     """Result of an audit: the first findings, the count of each kind, and the count of rows."""
 
-    found: list[Found]
+    found: list[dict[str, object]]
     kinds: Counter[str]
     rows: int
 
@@ -192,7 +191,7 @@ def judged(rule: NumberRule, zone: tzinfo, read: Read, in_order: bool) -> Outcom
     counters = {Group(one.scope, one.period): one.n for one in read.counters}
     scopes = scopes_of(counters)
     void = ((Group(one.scope, one.period), one.n) for one in read.void)
-    first: list[Found] = []
+    first: list[dict[str, object]] = []
     kinds: Counter[str] = Counter()
     shows = not wants_json() and sys.stderr.isatty()
     with click.progressbar(read.rows, read.total, "reading", file=sys.stderr, hidden=not shows) as rows:
@@ -200,13 +199,13 @@ def judged(rule: NumberRule, zone: tzinfo, read: Read, in_order: bool) -> Outcom
         for one in audit(read_rows, counters, void, start=rule.start, in_order=in_order):
             kinds[one.kind] += 1
             if len(first) < SHOWN:
-                first.append(one)
+                first.append(to_row(one))
     return Outcome(first, kinds, read.total)
 
 
-def text_of(outcome: Outcome, findings: Sequence[Mapping[str, object]]) -> str:
-    lines = [table(findings, "kind scope period message")] if findings else []
-    if more := outcome.kinds.total() - len(findings):
+def text_of(outcome: Outcome) -> str:
+    lines = [table(outcome.found, "kind scope period message")] if outcome.found else []
+    if more := outcome.kinds.total() - len(outcome.found):
         lines.append(f"... and {more} more")
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.kinds.items())) or "nothing was found"
     rows = "1 row" if outcome.rows == 1 else f"{outcome.rows} rows"
