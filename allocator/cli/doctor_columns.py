@@ -29,7 +29,7 @@ def show_columns(urls: Sequence[str], schema: str | None, since: str | None) -> 
     """Print the keys, the worst first, and exit with 1 if one needs attention."""
     require_files(*urls)
     earlier, now = read_earlier(since) if since else None, datetime.now(UTC)
-    by_database: dict[str, list[Outlook]] = {}
+    by_database: dict[str, list[dict[str, Any]]] = {}
     for url in urls:
         address = address_of(url)
         keys = read_keys(address, schema)
@@ -37,12 +37,10 @@ def show_columns(urls: Sequence[str], schema: str | None, since: str | None) -> 
             raise InvalidSetting(f"no table of a schema {schema!a:.80} has an integer key in {address.shown}")
         before = earlier.greatest.get(address.shown, {}) if earlier and earlier.greatest is not None else None
         days = (now - earlier.at).total_seconds() / DAY if earlier else None
-        by_database[address.shown] = outlooks(keys, before, days, now.date())
-    show(
-        to_json(by_database, now),
-        "\n\n".join(text_of(where, found, now.date()) for where, found in by_database.items()),
-    )
-    if any(one.needs_attention(now.date()) for found in by_database.values() for one in found):
+        by_database[address.shown] = [to_row(one, now.date()) for one in outlooks(keys, before, days, now.date())]
+    output = {"at": now.isoformat(timespec="seconds"), "databases": by_database}
+    show(output, "\n\n".join(text_of(where, rows) for where, rows in by_database.items()))
+    if any(row["needs_attention"] for rows in by_database.values() for row in rows):
         sys.exit(REFUSED)
 
 
@@ -69,14 +67,7 @@ def read_earlier(since: str) -> EarlierRun:
     return EarlierRun(at, None)
 
 
-def to_json(by_database: Mapping[str, Sequence[Outlook]], now: datetime) -> dict[str, Any]:
-    return {
-        "at": now.isoformat(timespec="seconds"),
-        "databases": {where: [one_to_json(one, now.date()) for one in found] for where, found in by_database.items()},
-    }
-
-
-def one_to_json(one: Outlook, today: date) -> dict[str, object]:
+def to_row(one: Outlook, today: date) -> dict[str, Any]:
     key = one.key
     return {
         "column": key.name,
@@ -85,40 +76,27 @@ def one_to_json(one: Outlook, today: date) -> dict[str, object]:
         "greatest": None if key.greatest is None else str(key.greatest),
         "used": round(key.used, 6),
         "per_day": one.a_day,
-        "ends": one.ends.isoformat() if one.ends else None,
+        "ends": one.ends,
         "references": key.references or None,
         "by_sequence": key.by_sequence,
         "needs_attention": one.needs_attention(today),
     }
 
 
-HEADINGS = ("", "column", "type", "used", "greatest", "a day", "ends")
+COLUMNS = "needs_attention column type used:.1% greatest per_day:,.0f ends references by_sequence"
 
 
-def text_of(where: str, found: Sequence[Outlook], today: date) -> str:
+def text_of(where: str, found: Sequence[Mapping[str, Any]]) -> str:
     if not found:
         return f"{where}: no integer keys"
-    rows = [HEADINGS, *(row_of(one, today) for one in found)]
-    unread = sum(one.key.greatest is None for one in found)
-    needing = sum(one.needs_attention(today) for one in found) - unread
-    summary = f"keys: {len(found)}; over {100 * FULL:.0f} % full, or ending within {SOON} days: {needing}"
+    rows = [{**row, "used": None if row["greatest"] is None else row["used"]} for row in found]
+    unread = sum(row["greatest"] is None for row in rows)
+    needing = sum(row["needs_attention"] for row in rows) - unread
+    summary = f"keys: {len(rows)}; over {100 * FULL:.0f} % full, or ending within {SOON} days: {needing}"
     if needing:
         summary += "; to widen a key while it is written, see docs/operating.md"
     if unread:
         summary += f"; not read, since this user lacks SELECT: {unread}"
-    if all(one.a_day is None for one in found):
+    if all(row["per_day"] is None for row in rows):
         summary += "; --since adds rates and dates"
-    return f"{where}\n{table(rows, numbers={3, 4, 5})}\n{summary}"
-
-
-def row_of(one: Outlook, today: date) -> tuple[str, ...]:
-    key = one.key
-    return (
-        "!" if one.needs_attention(today) else "",
-        key.label,
-        key.type,
-        "?" if key.greatest is None else f"{100 * key.used:.1f} %",
-        "?" if key.greatest is None else f"{key.greatest:,}",
-        "" if one.a_day is None else f"{one.a_day:,.0f}",
-        "over" if key.used >= 1 else one.ends.isoformat() if one.ends else "",
-    )
+    return f"{where}\n{table(rows, COLUMNS)}\n{summary}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from allocator.cli.options import database_options, open_database, option
-from allocator.cli.output import show
+from allocator.cli.output import show_rows
 from allocator.database.verbs import node_and_snowflake_rows as rows
 from allocator.schemes.meteor import Node
 
@@ -23,18 +23,14 @@ def list_nodes(last: int, url: str) -> None:
     with open_database(url) as database:
         database.check_sound()
         found = database.run(rows.fetch_newest, last)
-    show([node_to_json(node) for node in found], "\n".join(map(line_of, found)) or "no nodes are registered")
+    show_rows([to_row(node) for node in found], "node started_at host process version")
 
 
-def node_to_json(node: Node) -> dict[str, object]:
+def to_row(node: Node) -> dict[str, object]:
     return {
         "node": node.number,
         "host": node.host,
         "process": node.process,
         "version": node.version,
-        "started_at": node.started_at.isoformat(),
+        "started_at": node.started_at,
     }
-
-
-def line_of(node: Node) -> str:
-    return f"{node.number:>8}  {node.started_at:%Y-%m-%d %H:%M:%S} UTC  {node.host}  {node.process}  {node.version}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from allocator.cli.options import database_options, open_database, option, require_files
-from allocator.cli.output import REFUSED, show, table, wants_json
+from allocator.cli.output import REFUSED, pasteable, show, show_rows, table, wants_json
 from allocator.errors import InvalidSetting
 from allocator.rules.gapless_audit import Found, Group, audit, is_period, read_row, reset_of, scopes_of
 from allocator.schemes.gapless_numbers import RESETS, NumberFormat, NumberRule, first_day, place
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 SHOWN = 1000
 """Findings that are printed; all are counted."""
-HEADINGS = ("name", "scope", "period", "newest")
 
 
 @click.group()
@@ -43,8 +42,9 @@ def list_numbers(name: str, url: str) -> None:
 
     require_files(url)
     with open_database(url) as database:
-        rows = [(one.name, one.scope, one.period, str(one.n)) for one in database.run(fetch_counters, name)]
-    show([dict(zip(HEADINGS, row, strict=True)) for row in rows], table([HEADINGS, *rows], numbers={3}))
+        found = database.run(fetch_counters, name)
+    rows = [{"name": one.name, "scope": one.scope, "period": one.period, "newest": str(one.n)} for one in found]
+    show_rows(rows, "name scope period newest")
 
 
 def check_period(context: click.Context, parameter: click.Parameter, given: str) -> str:
@@ -154,7 +154,7 @@ def audit_column(
         return judged(rule, zone, read, in_order=bool(order_column))
 
     outcome = read_column(address_of(url), source, rule.name, judge)
-    show(to_json(outcome), text_of(rule.name, outcome))
+    show({"rows": outcome.rows, "kinds": outcome.kinds, "findings": outcome.found}, text_of(outcome))
     if outcome.found:
         sys.exit(REFUSED)
 
@@ -181,7 +181,7 @@ def rule_of(
 class Outcome(NamedTuple):
     """Result of an audit: the first findings, the count of each kind, and the count of rows."""
 
-    found: list[Found]
+    found: list[dict[str, object]]
     kinds: Counter[str]
     rows: int
 
@@ -191,7 +191,7 @@ def judged(rule: NumberRule, zone: tzinfo, read: Read, in_order: bool) -> Outcom
     counters = {Group(one.scope, one.period): one.n for one in read.counters}
     scopes = scopes_of(counters)
     void = ((Group(one.scope, one.period), one.n) for one in read.void)
-    first: list[Found] = []
+    first: list[dict[str, object]] = []
     kinds: Counter[str] = Counter()
     shows = not wants_json() and sys.stderr.isatty()
     with click.progressbar(read.rows, read.total, "reading", file=sys.stderr, hidden=not shows) as rows:
@@ -199,21 +199,17 @@ def judged(rule: NumberRule, zone: tzinfo, read: Read, in_order: bool) -> Outcom
         for one in audit(read_rows, counters, void, start=rule.start, in_order=in_order):
             kinds[one.kind] += 1
             if len(first) < SHOWN:
-                first.append(one)
+                first.append(to_row(one))
     return Outcome(first, kinds, read.total)
 
 
-def text_of(name: str, outcome: Outcome) -> str:
-    lines = [line_of(name, one) for one in outcome.found]
-    if more := outcome.kinds.total() - len(lines):
+def text_of(outcome: Outcome) -> str:
+    lines = [table(outcome.found, "kind scope period message")] if outcome.found else []
+    if more := outcome.kinds.total() - len(outcome.found):
         lines.append(f"... and {more} more")
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.kinds.items())) or "nothing was found"
     rows = "1 row" if outcome.rows == 1 else f"{outcome.rows} rows"
     return "\n".join([*lines, f"{rows}: {kinds}"])
-
-
-def line_of(name: str, one: Found) -> str:
-    return f"{one.kind:<10}  {place(name, *one.group)}: {sentence_of(one)}"
 
 
 def sentence_of(one: Found) -> str:
@@ -226,20 +222,17 @@ def sentence_of(one: Found) -> str:
         case "disorder":
             return f"{one.first} comes after {one.last}"
         case "ahead":
-            return f"the counter has not reached {span} and will issue it again; raise it with: allocator numbers set"
+            mend = "raise it with: allocator numbers set NAME N"
+            return f"the counter has not reached {span} and will issue it again; {mend}"
         case "unreadable":
             return one.text
 
 
-def to_json(outcome: Outcome) -> dict[str, object]:
-    found = [
-        {
-            "kind": one.kind,
-            **one.group._asdict(),
-            "first": str(one.first),
-            "last": str(one.last),
-            "message": sentence_of(one),
-        }
-        for one in outcome.found
-    ]
-    return {"rows": outcome.rows, "kinds": dict(outcome.kinds), "findings": found}
+def to_row(one: Found) -> dict[str, object]:
+    return {
+        "kind": one.kind,
+        **one.group._asdict(),
+        "first": str(one.first),
+        "last": str(one.last),
+        "message": pasteable(sentence_of(one)),
+    }

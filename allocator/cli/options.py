@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from typing import Any, TypeVar
 
 import click
@@ -74,20 +73,20 @@ def named_urls(context: click.Context, parameter: click.Parameter, given: tuple[
     if not all(url.strip() for url in given):
         raise click.UsageError("--url is empty; give it the URL of a database")
     if given:
-        context.meta[GIVEN_URLS] = partial(url_options, given)
+        context.meta[GIVEN_URLS] = partial(without_passwords, given)
     variable = None if given else from_environment(URL_VARIABLE)
     if variable is not None and not variable.strip():
         raise click.UsageError(f"{URL_VARIABLE} is empty; set it to the URL of a database")
     return given or tuple(BETWEEN_URLS.split(variable.strip()) if variable else ())
 
 
-def url_options(urls: tuple[str, ...]) -> list[str]:
-    """The options that name these databases, for a shell and without passwords; none if one is no URL."""
+def without_passwords(urls: tuple[str, ...]) -> list[str]:
+    """The URLs as they may be printed; none if one is no URL."""
     try:
         shown = [url if is_service(url) else address_of(url).shown for url in urls]
     except AllocatorError:
         return []
-    return [word for url in shown if "@" not in url or not is_service(url) for word in ("--url", quote(url))]
+    return [url for url in shown if "@" not in url or not is_service(url)]
 
 
 def required(urls: tuple[str, ...]) -> tuple[str, ...]:

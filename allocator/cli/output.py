@@ -7,7 +7,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from operator import methodcaller
+from shlex import quote
 from typing import Any, NoReturn
 
 import click
@@ -19,8 +22,14 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 """Errors of an output that is full, broken or closed, which the user can mend; any other is a fault of ours."""
 JSON = "allocator.json"
 GIVEN_URLS = "allocator.given_urls"
-"""A function that returns the --url options of the running command, without passwords; not there for a variable."""
-RECOMMENDED = re.compile(r"\ballocator( [a-z]+){1,2}")
+"""A function that returns the URLs of --url of the running command, without passwords; not there for a variable."""
+RECOMMENDED = re.compile(
+    r"(?<!manage\.py )\ballocator ((db|nodes|numbers|shards|tags|tokens|worker) [a-z]+|doctor|next|serve(?= --open))\b"
+    r"(?!.* --url)"
+)
+"""A command that takes --url, on a line without one."""
+OF_ONE_DATABASE = re.compile("allocator (db check|nodes|numbers|worker list)")
+NUMBER = re.compile(r"-|\d[\d,]*(\.\d+)?%?")
 
 
 def keep_json(context: click.Context, parameter: click.Parameter, given: bool) -> None:
@@ -39,19 +48,24 @@ json_option = click.option(
 
 def pasteable(text: str) -> str:
     """Add --url to the commands that a message recommends, as the user gave it. A variable needs no repeating."""
+    return with_urls(given_urls(), text)
+
+
+def given_urls() -> Sequence[str]:
+    """The URLs of --url of the running command, without passwords."""
     context = click.get_current_context(silent=True)
-    if context is None or GIVEN_URLS not in context.meta or " --url" in text:
-        return text
-    urls, root = context.meta[GIVEN_URLS](), context.find_root().command
+    return context.meta[GIVEN_URLS]() if context and GIVEN_URLS in context.meta else ()
 
-    def with_urls(found: re.Match[str]) -> str:
-        command, words, known = root, found[0].split(), 1
-        while isinstance(command, click.Group) and words[known:] and words[known] in command.commands:
-            command, known = command.commands[words[known]], known + 1
-        takes_url = any("--url" in parameter.opts for parameter in command.params)
-        return " ".join([*words[:known], *urls, *words[known:]]) if takes_url else found[0]
 
-    return RECOMMENDED.sub(with_urls, text)
+def with_urls(urls: Sequence[str], text: str) -> str:
+    """Add --url to the commands that a text recommends. One for a single database gets the URL that the text names."""
+
+    def add(found: re.Match[str]) -> str:
+        is_for_all = len(urls) == 1 or not OF_ONE_DATABASE.match(found[0])
+        chosen = urls if is_for_all else [url for url in urls if url in text][:1]
+        return " ".join([found[0], *(f"--url {quote(url)}" for url in chosen)])
+
+    return RECOMMENDED.sub(add, text)
 
 
 def wants_json() -> bool:
@@ -61,17 +75,36 @@ def wants_json() -> bool:
 
 def show(value: Any, text: str) -> None:
     """Print `value` as JSON, or `text` for a person."""
-    click.echo(json.dumps(value) if wants_json() else text)
+    click.echo(json.dumps(value, default=methodcaller("isoformat")) if wants_json() else text)
 
 
-def table(rows: Sequence[Sequence[str]], numbers: Container[int] = ()) -> str:
-    """Align rows in columns; the first row holds the headings. Columns in `numbers` are right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+def show_rows(rows: Sequence[Mapping[str, Any]], columns: str) -> None:
+    """Print rows: whole as JSON, or as a table of these columns for a person."""
+    show(rows, table(rows, columns))
 
-    def aligned(column: int, cell: str) -> str:
-        return cell.rjust(widths[column]) if column in numbers else cell.ljust(widths[column])
 
-    return "\n".join("  ".join(aligned(*pair) for pair in enumerate(row)).rstrip() for row in rows)
+def table(rows: Sequence[Mapping[str, Any]], columns: str) -> str:
+    """Align fields of the rows below their names. `columns` names them; a format may follow, as in "tag used:.2%"."""
+    fields = [one.partition(":")[::2] for one in columns.split()]
+    aligned = [align([name, *(cell(row[name], style) for row in rows)]) for name, style in fields]
+    return "\n".join("  ".join(line).rstrip() for line in zip(*aligned, strict=True))
+
+
+def align(column: Sequence[str]) -> list[str]:
+    """The heading and the cells of a column, in one width. Numbers stand on the right."""
+    width = max(map(len, column))
+    is_number = all(map(NUMBER.fullmatch, column[1:]))
+    return [one.rjust(width) if is_number else one.ljust(width) for one in column]
+
+
+def cell(value: Any, style: str = "") -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    if isinstance(value, list):
+        return ",".join(value)
+    return format(value, style or ("%Y-%m-%d %H:%M:%S %Z" if isinstance(value, datetime) else ""))
 
 
 def refuse(error: AllocatorError, as_json: bool, code: int = REFUSED) -> NoReturn:

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from allocator.cli.options import TOKEN_VARIABLE, URL_VARIABLE, fleet_options, option, shard_hosts
+from allocator.cli.output import given_urls, with_urls
 from allocator.cli.public import KEY_VARIABLE
 from allocator.database.connection import GUARD_RESTARTS
 from allocator.errors import InvalidSetting
@@ -143,7 +144,7 @@ def serve(
     settings["unix"] = settings["unix"].removeprefix("unix://")  # as clients name it
     check_place(settings["unix"], certificate)
     settings |= {"certificate": file(certificate), "key": file(key), "console": not no_console}
-    settings["shard_hosts"] = shard_hosts()
+    settings |= {"shard_hosts": shard_hosts(), "pasteable": partial(with_urls, given_urls())}
     settings["logs"] = logs or ("text" if sys.stderr.isatty() else "json")
     given = ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings)
     run(given, unknown_variables(os.environ))

@@ -8,13 +8,11 @@ from contextlib import contextmanager
 import click
 
 from allocator.cli.options import TIMEOUT, fleet_options, open_database, option, shard_hosts
-from allocator.cli.output import pasteable, show, table
+from allocator.cli.output import pasteable, show, show_rows
 from allocator.database.store import Database
 from allocator.fleet.discovery import Found, state_of
 from allocator.fleet.grow import Growth
 from allocator.rules.fleet_growth_protocol import HEADROOM
-
-HEADINGS = ("shard", "database", "last ticket", "state")
 
 headroom_option = option(
     "--headroom", type=click.IntRange(0, 10**12), default=HEADROOM, help="Tickets to skip on each shard."
@@ -53,7 +51,7 @@ def list_shards(urls: tuple[str, ...]) -> None:
     """Print each shard, its greatest ticket and its state."""
     with growing(urls) as growth:
         found = growth.shards()
-    show([to_json(one) for one in found], table([HEADINGS, *map(to_row, found)]))
+    show_rows([to_row(one) for one in found], "offset step database last state")
 
 
 @shards.command("add")
@@ -121,17 +119,12 @@ def trust_shard(shard: str, headroom: int, above: int | None, urls: tuple[str, .
     show({"floor": str(floor)}, f"{database.address.shown} continues from {floor}")
 
 
-def to_row(one: Found) -> tuple[str, ...]:
-    place = f"{one.row.numbering.offset} of {one.row.numbering.step}" if one.row and not one.row.joining else "-"
-    return (place, one.where, str(one.last) if one.row else "-", state_of(one))
-
-
-def to_json(one: Found) -> dict[str, object]:
+def to_row(one: Found) -> dict[str, object]:
     numbering = one.row.numbering if one.row else None
     return {
         "offset": numbering.offset if numbering else None,
         "step": numbering.step if numbering else None,
         "database": one.where,
         "last": str(one.last),
-        "state": state_of(one),
+        "state": pasteable(state_of(one)),
     }

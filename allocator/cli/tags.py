@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from allocator.cli.options import fleet_options, only_one, open_allocator, open_database, option, options
-from allocator.cli.output import confirm, pasteable, show, table, yes_option
+from allocator.cli.output import cell, confirm, pasteable, show, show_rows, table, yes_option
 from allocator.database.columns import tag_columns
 from allocator.errors import AllocatorError, InvalidSetting, TagExists
 from allocator.fleet.tag_administration import Tags
@@ -24,7 +24,7 @@ from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, FailoverGap, T
 GAP = "Ids to skip after a failover; auto: by the ids issued so far; refuse: stop the tag."
 COLUMN = "Start after the greatest value of this column; its type sets the limit."
 LEAVE = 1_000_000
-HEADINGS = ("tag", "max_value", "step", "max_step", "limit", "failover_gap", "used")
+COLUMNS = "tag max_value step max_step limit failover_gap used:.2%"
 
 ORDERS: dict[str, Callable[[Tag], Any]] = {
     "tag": lambda tag: tag.name,
@@ -71,7 +71,7 @@ def list_tags(pattern: str, sort: str, urls: tuple[str, ...]) -> None:
     """
     with open_allocator(urls) as ids:
         found = sorted((tag for tag in ids.tags.list() if fnmatchcase(tag.name, pattern)), key=ORDERS[sort])
-    show([tag_to_json(tag) for tag in found], table_of(found))
+    show_rows([to_row(tag) for tag in found], COLUMNS)
 
 
 @tags.command("show")
@@ -82,10 +82,9 @@ def show_tag(tag: str, urls: tuple[str, ...]) -> None:
     with open_allocator(urls) as ids:
         found = ids.tags.get(tag)
     claimed_at = datetime.fromtimestamp(found.claimed_at / 1000, UTC) if found.claimed_at else None
-    more = {"remaining": str(found.remaining), "claimed_at": claimed_at and claimed_at.isoformat()}
-    last = f"{claimed_at:%Y-%m-%d %H:%M:%S} UTC" if claimed_at else "unknown" if found.max_value else "never"
-    lines = [*zip(HEADINGS, to_row(found), strict=True), ("remaining", more["remaining"]), ("last claim", last)]
-    show(tag_to_json(found) | more, "\n".join(f"{name:<12}  {value}" for name, value in lines))
+    row = to_row(found) | {"remaining": str(found.remaining), "claimed_at": claimed_at}
+    texts = row | {"used": f"{found.used:.2%}"}
+    show(row, "\n".join(f"{name:<12}  {cell(value)}" for name, value in texts.items()))
 
 
 @tags.command("create")
@@ -143,7 +142,7 @@ def show_plan(tag: str, column: str, leave: int, url: str) -> None:
     then = f"allocator tags create {tag} --beside-column {column}{limit}"
     about = {"column": facts.place, "n": str(n), "statement": holding(counter, n), "command": then}
     lines = [f"{facts.place}: {lower} up to {first:,}, {upper} from {last:,}", f"{about['statement']};", then]
-    show(about, "\n".join(lines))
+    show(about, pasteable("\n".join(lines)))
 
 
 def beside_column(
@@ -173,7 +172,8 @@ def set_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, ...]
     """
     with open_allocator(urls) as ids:
         now = ids.tags.set(tag, limit=limit_of(limit, javascript), **settings)
-    show(tag_to_json(now), table_of([now]))
+    row = to_row(now)
+    show(row, table([row], COLUMNS))
 
 
 @tags.command("repair")
@@ -200,9 +200,9 @@ def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[
         chosen = [tag.name for tag in ids.tags.list()] if of_all else names
         repaired, refused = repair_each(ids.tags, chosen, above)
     if repaired or not refused:
-        show([tag_to_json(tag) for tag in repaired], table_of(repaired))
+        show_rows([to_row(tag) for tag in repaired], COLUMNS)
     for error in refused[1:]:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {pasteable(str(error))}", err=True)
     if refused:
         raise refused[0]
 
@@ -259,11 +259,5 @@ def limit_of(limit: int | None, javascript: bool) -> int | None:
     return JAVASCRIPT_MAX_ID if javascript else limit
 
 
-def table_of(found: list[Tag]) -> str:
-    return table([HEADINGS, *(to_row(tag) for tag in found)], numbers=range(1, len(HEADINGS)))
-
-
-def to_row(tag: Tag) -> tuple[str, ...]:
-    used = f"{100 * tag.used:.2f}%"
-    settings = (tag.max_value, tag.step, tag.max_step, tag.limit, tag.failover_gap)
-    return (tag.name, *map(str, settings), used)
+def to_row(tag: Tag) -> dict[str, object]:
+    return tag_to_json(tag) | {"used": round(tag.used, 6)}

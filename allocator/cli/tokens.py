@@ -10,11 +10,9 @@ from typing import Any
 import click
 
 from allocator.cli.options import fleet_options, open_fleet, option
-from allocator.cli.output import check_open, show, table, wants_json
+from allocator.cli.output import check_open, show, show_rows, wants_json
 from allocator.rules.token import DRAW, SCHEMES, VERBS, Token
 from allocator.service.token_administration import Tokens
-
-HEADINGS = ("token", "name", "may", "tags", "schemes", "created", "expires")
 
 
 @click.group()
@@ -77,8 +75,8 @@ def rotate(number: int, urls: tuple[str, ...]) -> None:
 def list_tokens(urls: tuple[str, ...]) -> None:
     """Print all tokens that are not revoked."""
     with open_tokens(urls) as found:
-        rows = found.list()
-    show([to_json(token) for token in rows], table([HEADINGS, *map(to_row, rows)], numbers={0}))
+        rows = [to_row(token) for token in found.list()]
+    show_rows(rows, "token name may tags schemes created_at expires_at expired")
 
 
 @tokens.command()
@@ -93,36 +91,19 @@ def revoke(number: int, urls: tuple[str, ...]) -> None:
 
 def print_secret(secret: str, token: Token, tokens: Tokens) -> None:
     """Print the secret on stdout, alone for a pipe, and the rest on stderr."""
-    show(to_json(token) | {"secret": secret}, secret)
+    show(to_row(token) | {"secret": secret}, secret)
     if not wants_json():
         click.echo(f"This is token {token.number}, {token.name!r}, in {tokens.shown}; it is not shown again.", err=True)
 
 
-def to_json(token: Token) -> dict[str, object]:
+def to_row(token: Token) -> dict[str, object]:
     return {
         "token": token.number,
         "name": token.name,
         "may": list(token.verbs),
         "tags": list(token.tags),
         "schemes": list(token.schemes),
-        "created_at": token.created_at.isoformat(),
-        "expires_at": token.expires_at and token.expires_at.isoformat(),
+        "created_at": token.created_at,
+        "expires_at": token.expires_at,
+        "expired": not token.is_valid(datetime.now(UTC)),
     }
-
-
-def to_row(token: Token) -> tuple[str, ...]:
-    return (
-        str(token.number),
-        token.name,
-        ",".join(token.verbs),
-        ",".join(token.tags),
-        ",".join(token.schemes),
-        f"{token.created_at:%Y-%m-%d %H:%M}",
-        expiry(token),
-    )
-
-
-def expiry(token: Token) -> str:
-    if token.expires_at is None:
-        return "never"
-    return f"{token.expires_at:%Y-%m-%d %H:%M}" + ("" if token.is_valid(datetime.now(UTC)) else " (expired)")

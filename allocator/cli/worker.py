@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,7 @@ from allocator.cli.output import Command, show, table
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.rules.command_deadline import OWN_FAILURE
 from allocator.rules.worker_number_spaces import Space
+from allocator.schemes.worker_number_lease import NumberRow
 
 if TYPE_CHECKING:
     from allocator.generators.worker_numbers import WorkerLease
@@ -34,28 +35,25 @@ def list_numbers(url: str) -> None:
     """Print who holds which number, and how many are free."""
     with open_database(url) as database:
         database.check_schema()
-        spaces = database.worker_spaces()
-    text = "\n\n".join(map(lines_of, spaces)) or "no number was leased yet"
-    show([space_to_json(space) for space in spaces], text)
+        spaces = [to_row(space) for space in database.worker_spaces()]
+    text = "\n\n".join(map(text_of, spaces)) or "no number was leased yet"
+    show(spaces, text)
 
 
-def space_to_json(space: Space) -> dict[str, object]:
-    held = [
-        {"number": row.number, "host": row.host, "process": row.process, "until": iso(row.until_ms)}
-        for row in space.held
-    ]
+def to_row(space: Space) -> dict[str, Any]:
     about = {"space": space.name, "bits": space.bits, "seconds": space.length_ms / 1000, "free": space.free}
-    return {**about, "held": held}
+    return {**about, "held": [holder_to_row(row) for row in space.held]}
 
 
-def lines_of(space: Space) -> str:
-    rows = [(str(row.number), row.host, str(row.process), iso(row.until_ms)) for row in space.held]
-    head = f"{space.name}: {len(rows)} held, {space.free} free, leases of {space.length_ms / 1000:g} s"
-    return "\n".join([head, *([table([("number", "host", "process", "until"), *rows], {0, 2})] if rows else [])])
+def holder_to_row(row: NumberRow) -> dict[str, object]:
+    until = datetime.fromtimestamp(row.until_ms // 1000, UTC)
+    return {"number": row.number, "host": row.host, "process": row.process, "until": until}
 
 
-def iso(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds // 1000, UTC).isoformat()
+def text_of(space: Mapping[str, Any]) -> str:
+    held = space["held"]
+    head = f"{space['space']}: {len(held)} held, {space['free']} free, leases of {space['seconds']:g} s"
+    return f"{head}\n{table(held, 'number host process until')}" if held else head
 
 
 class Wrapping(Command):

@@ -159,7 +159,8 @@ class Opening:
         if numbering := one.server_numbering:
             log.warning(
                 "%s has auto_increment_offset = %d and auto_increment_increment = %d, as one of %d servers, and no "
-                "other is known here: each would give the same tickets. Make the others shards: allocator shards add",
+                "other is known here: each would give the same tickets. Make the others shards: "
+                "allocator shards add URL",
                 one.where,
                 numbering.offset,
                 numbering.step,
@@ -247,5 +248,5 @@ def server_of(database: Database, start: Start) -> str:
 def used_before(where: str) -> ShardMisconfigured:
     return ShardMisconfigured(
         f"{where} has given ids before, and the others have not: begin with {where} alone, and add them with: "
-        "allocator shards add"
+        "allocator shards add URL"
     )

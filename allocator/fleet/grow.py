@@ -84,7 +84,7 @@ class Growth(Discovery):
             if any(one.key == member.key and one.offset == LEAD for row in rows for one in row.members):
                 raise ShardMisconfigured(
                     f"cannot remove {database.address.shown}: it is shard {LEAD}, which alone numbers nodes, leases "
-                    "workers and keeps tokens; restore its newest backup, then run: allocator shards trust"
+                    "workers and keeps tokens; restore its newest backup, then run: allocator shards trust URL"
                 )
             seen = look(database).row
             if seen and seen.key == member.key and not any(newer_place(seen, row) for row in rows):
@@ -151,8 +151,8 @@ class Growth(Discovery):
         if missing:
             raise ShardMisconfigured(
                 f"{missing[0]} lacks the row of allocator_shard that it got when it was added: the database was "
-                "replaced or emptied. Restore the row, or undo the growth and begin again: allocator shards "
-                "grow --take-back"
+                "replaced or emptied. Restore the row, or undo the growth and begin again: "
+                "allocator shards grow --take-back"
             )
         for member in coming:
             found[member.key].database.run(shard_row.check_owner)

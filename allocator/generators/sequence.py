@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from operator import length_hint
+from shlex import quote
 from time import monotonic
 from typing import Any
 from weakref import WeakValueDictionary
@@ -161,8 +162,8 @@ class Sequence(Supply):
             limit, name = self._column.limit, self._column.name
             log.warning(
                 "tag %r has the limit %d, but %s holds ids only up to %d: INSERTs above that will fail; "
-                "lower the limit: allocator tags set %s --limit %d",
-                *(self.tag, tag.limit, name, limit, self.tag, limit),
+                "lower the limit: allocator tags set %s --limit %d%s",
+                *(self.tag, tag.limit, name, limit, self.tag, limit, url_options(self._backend)),
             )
 
     def _fit(self, column: Column) -> None:
@@ -311,3 +312,8 @@ class Sequences(dict[str, Sequence]):
     def all(self) -> list[Sequence]:
         others = (reference() for reference in self._others.valuerefs())
         return list(dict.fromkeys([*list(self.values()), *(sequence for sequence in others if sequence is not None)]))
+
+
+def url_options(backend: Backend) -> str:
+    """The options that name this backend, for a shell; "" for one in memory."""
+    return "".join(f" --url {quote(url)}" for url in backend.shown.split(", ") if "://" in url)

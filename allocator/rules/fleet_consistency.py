@@ -192,7 +192,7 @@ def check_generations(found: Sequence[tuple[str, Shard]]) -> None:
             f"{where} is in generation {shard.generation} with the shards {described(shard.members)}, but "
             f"{newest_where} in generation {newest.generation} with {described(newest.members)}; one is of another "
             "fleet or was restored from an old backup: remove it from the list, and add an empty database in its place "
-            "(allocator shards add)"
+            "(allocator shards add URL)"
         )
 
 

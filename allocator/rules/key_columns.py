@@ -42,12 +42,6 @@ class KeyColumn(NamedTuple):
         return max(0, self.greatest or 0) / self.limit
 
     @property
-    def label(self) -> str:
-        """The name, with what else it takes to tell the key from others."""
-        references = f", references {self.references}" if self.references else ""
-        return f"{self.name}{references}{', by its sequence' if self.by_sequence else ''}"
-
-    @property
     def is_full_or_unread(self) -> bool:
         """Whether the key needs attention whatever its rate."""
         return self.used >= FULL or self.greatest is None

@@ -50,12 +50,12 @@ class ShardNumbering:
         if ticket <= seen:
             raise MaxValueWentBack(
                 f"ticket {ticket} came after {seen}: the database lost ids, as after a restore; "
-                "raise it above every id in use with: allocator shards trust"
+                "raise it above every id in use with: allocator shards trust URL"
             )
         if (ticket - self.offset) % self.step or ticket < self.floor:
             raise ShardMisconfigured(
                 f"ticket {ticket} is not of this shard, which has offset {self.offset}, step {self.step} and floor "
                 f"{self.floor}: the auto-increment of its table was changed by hand; to continue above the tickets of "
-                "every shard, run: allocator shards trust"
+                "every shard, run: allocator shards trust URL"
             )
         return self.ceiling is None or ticket < self.ceiling

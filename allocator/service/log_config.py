@@ -6,6 +6,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from copy import copy
 from time import monotonic
 from typing import Any, NamedTuple, TextIO
 
@@ -27,8 +28,8 @@ MAX_ADDRESS = 64
 FIELDS = "%(levelname)s %(name)s %(message)s"
 
 
-def config_of(form: str) -> dict[str, Any]:
-    """The settings for `logging.config.dictConfig`; `form` is "json" or "text"."""
+def config_of(form: str, pasteable: Callable[[str], str] = str) -> dict[str, Any]:
+    """The settings for `logging.config.dictConfig`; `form` is "json" or "text", `pasteable` changes each message."""
     from pythonjsonlogger.core import RESERVED_ATTRS  # needs the extra, which `server` checks first
 
     formats: dict[str, Any] = {
@@ -46,7 +47,7 @@ def config_of(form: str) -> dict[str, Any]:
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"chosen": formats[form]},
-        "handlers": {"stderr": {"class": f"{__name__}.Lines", "formatter": "chosen"}},
+        "handlers": {"stderr": {"class": f"{__name__}.Lines", "formatter": "chosen", "pasteable": pasteable}},
         "loggers": {"allocator": ours, "uvicorn": ours},
     }
 
@@ -106,9 +107,9 @@ line_limit = LineLimit()
 class Lines(logging.StreamHandler[TextIO]):
     """Masks tokens, and limits the lines that callers cause, so that they cannot fill the disk."""
 
-    def __init__(self, limit: LineLimit = line_limit) -> None:
+    def __init__(self, limit: LineLimit = line_limit, pasteable: Callable[[str], str] = str) -> None:
         super().__init__()
-        self._limit = limit
+        self._limit, self._pasteable = limit, pasteable
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name not in {REFUSED, SERVER} or not isinstance(record.args, tuple):
@@ -120,4 +121,6 @@ class Lines(logging.StreamHandler[TextIO]):
         return dropped is not None
 
     def format(self, record: logging.LogRecord) -> str:
-        return masked(super().format(record))
+        said = copy(record)  # other handlers get it as it was
+        said.msg, said.args = self._pasteable(record.getMessage()), None
+        return masked(super().format(said))

@@ -51,7 +51,7 @@ def serve(given: ServeSettings, unknown: Sequence[str] = ()) -> None:
     if any(addresses(url) for url in given.urls):
         raise InvalidSetting("--url must be a database; a service cannot run in front of another service")
     check_installed()
-    dictConfig(config_of(given.logs))
+    dictConfig(config_of(given.logs, given.pasteable))
     if unknown:
         log.warning("these environment variables are unknown and ignored: %s", ", ".join(unknown))
     check_access(given)
@@ -102,7 +102,7 @@ def run(settings: ServeSettings) -> None:
         lifespan="on",
         access_log=False,
         server_header=False,
-        log_config=config_of(settings.logs),
+        log_config=config_of(settings.logs, settings.pasteable),
         timeout_graceful_shutdown=GRACE,
         timeout_worker_healthcheck=WORKER_SILENCE,
         timeout_keep_alive=KEEP_ALIVE,

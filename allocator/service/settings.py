@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from allocator.rules.hosts import Hosts
@@ -24,6 +25,7 @@ class ServeSettings:
     compat_token: the name of the token of compatible routes for clients that cannot send one; empty for none.
     is_open: requests from this machine may do everything until a token exists.
     folder: shared by the workers of this run, for their metrics.
+    pasteable: adds the given URLs to the commands that a log message recommends.
     console, console_key: serve the console, and the key of its sessions, new for each run.
     """
 
@@ -41,6 +43,7 @@ class ServeSettings:
     is_open: bool = False
     folder: str = ""
     logs: str = "json"
+    pasteable: Callable[[str], str] = str
     certificate: str | None = None
     key: str | None = None
     console: bool = True

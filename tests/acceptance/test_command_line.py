@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -19,10 +21,11 @@ from sqlalchemy import create_engine
 from support.distinct import distinct
 from support.servers.administrator import execute
 
+import allocator
 from allocator import Allocator, AsyncAllocator
 from allocator.cli import main
 from allocator.cli.options import named_urls
-from allocator.cli.output import pasteable
+from allocator.cli.output import pasteable, with_urls
 from allocator.database.schema.tables import REVISIONS
 from allocator.errors import InvalidArgument
 
@@ -225,6 +228,52 @@ def test_a_command_that_a_message_recommends_has_the_url_that_was_given(here):
         )
 
 
+def sentences() -> Iterator[str]:
+    """The texts in the package, docstrings apart; X stands for each value in them."""
+    for path in Path(allocator.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        within = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+        alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in within | alone:
+                yield node.value
+
+
+MENTIONED = {"allocator serve", "allocator worker run"}
+"""These are in sentences about them; nobody is told to run them again."""
+
+
+def test_each_command_that_a_sentence_recommends_works_when_it_is_pasted():
+    """It is there, has the URL where it takes one, and stands before the arguments that it needs."""
+    url, found = "postgresql+psycopg://user@host/my ids", set()
+    for sentence in sentences():
+        for match in re.finditer(r"(?<!manage\.py )(?<!`)\b(allocator ([a-z]+))( [a-z-]+)?", sentence):
+            first = main.commands.get(match[2])
+            name = match[0] if isinstance(first, click.Group) else match[1]
+            if first is None or name in MENTIONED or " --url" in sentence:
+                continue
+            assert name in COMMANDS, sentence
+            takes_url = any("--url" in parameter.opts for parameter in COMMANDS[name].params)
+            added = f"{name} --url '{url}'" if takes_url else name
+            assert added in with_urls([url], sentence), sentence
+            if any(one.required for one in COMMANDS[name].params if isinstance(one, click.Argument)):
+                assert re.match(r" (X|%|[A-Z]|--)", sentence[match.start() + len(name) :]), sentence
+            found.add(name)
+
+    assert {"allocator db upgrade", "allocator tags repair", "allocator shards trust", "allocator doctor"} <= found
+
+
+def test_of_several_urls_a_command_for_one_database_gets_the_one_that_is_named():
+    urls = ["sqlite:///one.db", "sqlite:///two.db"]
+
+    assert with_urls(urls, "sqlite:///two.db is odd; see: allocator db check") == (
+        "sqlite:///two.db is odd; see: allocator db check --url sqlite:///two.db"
+    )
+    assert with_urls(urls, "odd; see: allocator db check") == "odd; see: allocator db check"
+
+
 def test_an_id_out_of_no_database_wants_none(here):
     assert run("next", "--scheme", "objectid").exit_code == 0
     assert list(here.iterdir()) == []
@@ -273,6 +322,7 @@ def test_tags_are_made_listed_and_changed(url, tag):
         "max_step": 20,
         "limit": "500",
         "failover_gap": "auto",
+        "used": 0.4,
     }
     assert run("next", tag, url=url).output == "201\n"
     assert tag in run("tags", "list", url=url).output

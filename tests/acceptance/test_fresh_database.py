@@ -14,6 +14,11 @@ from support.service.console_user import Seat
 from support.service.served import Served
 
 from allocator.cli import main
+from allocator.cli.output import with_urls
+from allocator.database.address import address_of
+from allocator.fleet.discovery import state_of
+from allocator.service.console.reads import read_fleet
+from allocator.service.settings import ServeSettings
 
 REPLACED = "its server was replaced: run allocator shards trust "
 
@@ -25,9 +30,12 @@ def run(url: str, *words: str) -> str:
 
 
 def states(url: str) -> list[Any]:
+    """What `shards list` says as JSON, as a table, and what the console reads for its page."""
     listed = [one["state"] for one in json.loads(run(url, "shards", "list", "--json"))]
     lines = run(url, "shards", "list").splitlines()[1:]
     assert all(line.endswith(state) for line, state in zip(lines, listed, strict=True)), lines
+    read = [state_of(one) for one in read_fleet(ServeSettings((url,))).shards]
+    assert [with_urls([address_of(url).shown], state) for state in read] == listed
     return listed
 
 
@@ -43,6 +51,22 @@ def test_no_server_was_replaced_before_one_was(fresh, kind, new_database):
     for draws in ([], ["next", "order"], ["next", "--scheme", "ticket", "job"]):
         assert not draws or run(fresh, *draws) == "1\n"
         assert (states(fresh), warnings(fresh)) == (["serving"], set()), draws
+    other = with_schema(new_database(kind))
+    run(fresh, "shards", "add", other)
+    run(fresh, "shards", "grow")
+    assert states(fresh) == ["serving", "serving"]
+    execute(other, "UPDATE allocator_shard SET server = 'another'")
+    assert states(fresh)[1].startswith(REPLACED)
+    assert "shard-on-another-server" in warnings(other)
+    run(fresh, "shards", "trust", other)
+
+    assert states(fresh) == ["serving", "serving"]
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_the_console_says_so_on_its_pages(fresh, kind, new_database):
+    """One service, before one database: the test above reads the same states of each kind."""
+    run(fresh, "next", "order")
     with Served(fresh) as service:
         seat = Seat(service)
         assert until(lambda: "1 of 1" in seat.text("/console/fleet"))
@@ -52,11 +76,5 @@ def test_no_server_was_replaced_before_one_was(fresh, kind, new_database):
         other = with_schema(new_database(kind))
         run(fresh, "shards", "add", other)
         run(fresh, "shards", "grow")
-        assert states(fresh) == ["serving", "serving"]
         execute(other, "UPDATE allocator_shard SET server = 'another'")
         assert until(lambda: REPLACED in seat.text("/console/fleet"), 60)
-    assert states(fresh)[1].startswith(REPLACED)
-    assert "shard-on-another-server" in warnings(other)
-    run(fresh, "shards", "trust", other)
-
-    assert states(fresh) == ["serving", "serving"]

@@ -34,6 +34,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
 
 from allocator import Allocator, Tag
+from allocator.database.address import address_of
 from allocator.errors import InvalidDatabase, InvalidSetting
 from allocator.integrations.sqlalchemy import FromTable, primary_key
 
@@ -419,5 +420,6 @@ def test_a_tag_that_goes_on_further_than_its_column_is_told_of_once(engine, ids,
         (
             "tag 'usual' has the limit 9223372036854775807, but usual.id (INTEGER) holds ids only up to 2147483647: "
             "INSERTs above that will fail; lower the limit: allocator tags set usual --limit 2147483647"
+            f" --url {address_of(engine).shown}"
         )
     ]

@@ -490,10 +490,11 @@ def test_tokens_are_made_listed_and_revoked_by_command(tmp_path):
     listed = run("list")
 
     assert secret.startswith("allocator_")
-    assert "billing" in listed and "order-*" in listed and "draw,read" in listed and "never" in listed  # noqa: PT018
+    assert "billing" in listed and "order-*" in listed and "draw,read" in listed  # noqa: PT018
     assert secret not in listed
     execute(url, "UPDATE allocator_token SET expires_at = '2020-01-01 00:00:00'")
-    assert "(expired)" in run("list")
+    assert (listed.splitlines()[1].split()[-1], run("list").splitlines()[1].split()[-1]) == ("-", "yes")
+    assert json.loads(run("list", "--json"))[0]["expired"]
     assert run("revoke", "1") == "token 1 is revoked\n"
     assert json.loads(run("list", "--json")) == []
     for words, sentence in {

@@ -20,5 +20,5 @@ def makes_tokens(mend: str) -> Rule:
     return Rule(
         lambda facts: facts.get("writes_tokens"),
         "{role} may write allocator_token: an attacker who takes over the service can create tokens for everything",
-        f"{mend}; run allocator tokens as the tables' owner",
+        f"{mend}; create tokens as the tables' owner",
     )

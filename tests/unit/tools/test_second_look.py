@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from support.distinct import Duplicate
 from tools.failures import Failure, Record, says_twice
-from tools.second_look import MOST, hopeless, judged, names
+from tools.second_look import MOST, hopeless, judged, main, names
 
 TESTS = Path(__file__).parents[2]
 LATE = "E   TimeoutError: late"
@@ -98,28 +98,37 @@ def test_then_skipped():
 """
 
 
-def look(folder: Path, only: str, *arguments: str) -> tuple[int, str]:
-    (folder / "test_story.py").write_text(STORY)
-    (folder / "pytest.ini").write_text("[pytest]\n")
-    (folder / "tests").mkdir(exist_ok=True)
-    (folder / "tests" / "conftest.py").touch()  # pytest has to tell whose it is
-    words = [sys.executable, "-m", "tools.second_look", "-k", only, *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout
+@pytest.fixture
+def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "test_story.py").write_text(STORY)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "conftest.py").touch()  # pytest has to tell whose it is
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    return tmp_path
 
 
-def test_runs(tmp_path: Path):
-    code, said = look(tmp_path, "flaky or set_up", "-p", "xdist", "--numprocesses", "2")
-    assert (code, said.count("FLAKY: test_story.py::test_")) == (0, 2), said
+def test_runs(story: Path, capfd: pytest.CaptureFixture[str]):
+    """The runs of pytest are processes; of `second_look` itself one is, for its exit code."""
+    in_a_worker = ("-p", "xdist", "--numprocesses", "1")
+    assert main(["-k", "flaky or set_up", *in_a_worker]) == 0
+    said = capfd.readouterr().out
+    assert said.count("FLAKY: test_story.py::test_") == 2, said
 
-    code, said = look(tmp_path, "wrong or skipped")
-    assert (code, said.count("FAILED, and did not pass at its retry: test_story.py::test_")) == (1, 2), said
+    words = [sys.executable, "-m", "tools.second_look", "-k", "wrong or skipped"]
+    assert subprocess.run(words, check=False).returncode == 1
+    said = capfd.readouterr().out
+    assert said.count("FAILED, and did not pass at its retry: test_story.py::test_") == 2, said
 
-    code, said = look(tmp_path, "twice", "--capture=fd")
-    assert (code, "Not retried: an id came twice" in said) == (1, True), said
+    assert main(["-k", "twice", "--capture=fd"]) == 1
+    said = capfd.readouterr().out
+    assert "Not retried: an id came twice" in said, said
 
-    (tmp_path / "test_other.py").write_text("import nowhere")
-    (tmp_path / "flaky").unlink()
-    code, said = look(tmp_path, "flaky", "-p", "xdist", "--numprocesses", "2")
-    assert (code, "could not be collected" in said) == (1, True), said
+    (story / "test_other.py").write_text("import nowhere")
+    (story / "flaky").unlink()
+    assert main(["-k", "flaky", *in_a_worker]) == 1
+    said = capfd.readouterr().out
+    assert "could not be collected" in said, said
