@@ -268,7 +268,7 @@ class Allocator(Uncopyable):
         """Drop the ids in memory and close every connection. Further calls raise `AllocatorClosed`."""
         # First, while the backend is open: it gives the numbers back.
         self._workers.close()
-        self._background.closed.set()
+        self._background.closed.end()
         self._retire()
         self._background.close(self._terms.timeout)
         self._retire()  # a claim may have committed meanwhile

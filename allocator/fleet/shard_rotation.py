@@ -26,7 +26,7 @@ from allocator.fleet.bootstrap import Located, Opening, server_of
 from allocator.rules.fleet_consistency import Shard, check_fleet, check_usable, lost, newer_place, superseded
 from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.rules.rotation import Rotation
-from allocator.runtime.thread_pool import Background
+from allocator.runtime.thread_pool import Background, block
 
 log = logging.getLogger("allocator")
 
@@ -161,10 +161,10 @@ class Shards:
                 raise self._unusable_for(errors, choice.seconds)
 
     def pause(self) -> None:
-        self._background.closed.wait(PAUSE)
+        block(self._background.closed, PAUSE)
 
     def _unusable_for(self, errors: list[AllocatorError], seconds: float) -> AllocatorError:
-        if self._background.closed.is_set():
+        if self._background.closed.done():
             return AllocatorClosed()
         error = errors[0].again()
         if len(errors) > 1 and any(isinstance(error, DatabaseUnavailable) for error in errors):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from operator import length_hint
@@ -21,7 +20,7 @@ from allocator.generators.supply import LOST_AFTER, Supply, Terms, log
 from allocator.rules.column_limit import Column, narrowed
 from allocator.runtime import forks
 from allocator.runtime.iterators import take
-from allocator.runtime.thread_pool import Background, Waits, check_not_ending, reentrant_call, result_of, wait_for
+from allocator.runtime.thread_pool import Background, Waits, Work, check_not_ending, reentrant_call, result_of, wait_for
 from allocator.schemes.segment_refill import Claim, Segments
 from allocator.schemes.shared.argument_checks import check_count, check_reserve, check_tag
 from allocator.schemes.shared.residues import Seen, merged
@@ -199,7 +198,7 @@ class Sequence(Supply):
         start = partial(self._start_claim, size, seen, exact)
         return result_of(start, self._background, self._terms.timeout, self._overdue)
 
-    def _start_claim(self, size: int | None, seen: Seen, exact: bool) -> Future[range]:
+    def _start_claim(self, size: int | None, seen: Seen, exact: bool) -> Work[range]:
         if exact:
             size = check_reserve(size)
         self._check_entry()

@@ -10,7 +10,6 @@ import logging
 import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -29,12 +28,12 @@ from allocator.generators.backend_protocol import Backend
 from allocator.runtime import forks
 from allocator.runtime.forks import exhaust
 from allocator.runtime.iterators import iterator, take
-from allocator.runtime.thread_pool import Background, Waits, check_entry, wait_for
+from allocator.runtime.thread_pool import Background, Outcome, Waits, Work, check_entry, wait_for
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE, Pace, Wait
 
 log = logging.getLogger("allocator")
 
-Ended = Future[AllocatorError | None]
+Ended = Outcome[AllocatorError | None]
 """The end of a request: its error, or None. A waiting caller then tries again."""
 
 LOST_AFTER = 12
@@ -197,7 +196,7 @@ class Supply(Uncopyable):
         return ended
 
     def _check_usable(self) -> None:
-        if self._background.closed.is_set():
+        if self._background.closed.done():
             raise AllocatorClosed
         if self._forked_unseen:
             raise forks.forked_unseen(self._name())
@@ -207,14 +206,14 @@ class Supply(Uncopyable):
 
         It is ended also where its thread does not get as far as `_run`, or out of it.
         """
-        ended: Ended = Future()
+        ended: Ended = Outcome()
         self._under_way = ended
         work = self._background.submit(self._run, claim, ended, in_advance)
-        work.add_done_callback(partial(self._end_unless_ended, claim, ended, in_advance))
+        work.when_done(partial(self._end_unless_ended, claim, ended, in_advance, work))
         return ended
 
-    def _end_unless_ended(self, claim: Any, ended: Ended, in_advance: bool, work: Future[None]) -> None:
-        error = None if ended.done() else work.exception()
+    def _end_unless_ended(self, claim: Any, ended: Ended, in_advance: bool, work: Work[None]) -> None:
+        error = None if ended.done() else work.error()
         if error is not None and not isinstance(error, AllocatorClosed):  # `_retire` ends what a close dropped
             self._end(claim, ended, in_advance, error)
 
@@ -237,12 +236,11 @@ class Supply(Uncopyable):
             if error is not None:
                 self._refused(claim, error, monotonic())
             if self._under_way is ended:
-                self._under_way = self._background.idle  # futures are large, and most tags are idle
+                self._under_way = self._background.idle  # most tags are idle
         with suppress(Exception):  # a failing logging filter of the user must not block the claim
             self._log(error, in_advance)
         self._failing = error is not None and (in_advance or self._failing)
-        with suppress(InvalidStateError):  # a close has ended it meanwhile
-            ended.set_result(error)
+        ended.end(error)
 
     def _log(self, error: AllocatorError | None, in_advance: bool) -> None:
         if error is None and self._failing:
@@ -303,8 +301,7 @@ class Supply(Uncopyable):
         with self._lock:
             self._serve(())
             ended = self._under_way
-        with suppress(InvalidStateError):
-            ended.set_result(AllocatorClosed())
+        ended.end(AllocatorClosed())
 
     def _change(self, backend: Backend, core: Any = None) -> Any:
         """Switch to another backend, with `core` or a new one.

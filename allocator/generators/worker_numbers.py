@@ -12,9 +12,9 @@ import platform
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from inspect import iscoroutinefunction
 from secrets import token_hex
 from typing import Self
@@ -22,7 +22,7 @@ from typing import Self
 from allocator.errors import AllocatorError, InvalidSetting, LeaseLost, Uncopyable
 from allocator.generators.backend_protocol import Backend
 from allocator.runtime.clocks import own_clock
-from allocator.runtime.thread_pool import Background, Waits, result_of, wait_for, wait_for_async
+from allocator.runtime.thread_pool import Background, Waits, Work, result_of, wait_for, wait_for_async
 from allocator.schemes.shared.argument_checks import quoted
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, Renewal, Tenure, length_of
@@ -103,7 +103,7 @@ class HeldNumber(Uncopyable):
         self._tenure: Tenure | None = None
         self._process = os.getpid()
         self._changed = threading.Condition()
-        self._future: Future[Taken] | None = None
+        self._work: Work[Taken] | None = None
 
     @property
     def number(self) -> int:
@@ -137,19 +137,19 @@ class HeldNumber(Uncopyable):
         try:
             self._begin((yield from result_of(self._start, workers.background, workers.timeout, workers.overdue)))
         except BaseException:
-            if self._future is not None:
+            if self._work is not None:
                 self._stop()
-                self._future.add_done_callback(self._give_back_unused)
+                self._work.when_done(partial(self._give_back_unused, self._work))
             raise
         return self
 
-    def _start(self) -> Future[Taken]:
+    def _start(self) -> Work[Taken]:
         if self.left() > 0:
             raise InvalidSetting(f"number {self.number} of space {self.space!r} is leased by this object already")
         self._changed = threading.Condition()  # in a forked child, a thread that is gone may hold the old one
         self._backend = self._workers.backend
-        self._future = self._workers.background.submit(self._take)
-        return self._future
+        self._work = self._workers.background.submit(self._take)
+        return self._work
 
     def _take(self) -> Taken:
         # Read before the request is sent: from here the lease counts, however long the answer takes.
@@ -164,7 +164,7 @@ class HeldNumber(Uncopyable):
         self._lease, self._tenure, self._process = lease, tenure, process  # a signal handler may have forked since
         self._workers.held.add(self)
         self._keep(lease, tenure)
-        self._future = None  # the lease is ours now: a late cancellation must not give it back
+        self._work = None  # the lease is ours now: a late cancellation must not give it back
 
     def _keep(self, lease: NumberLease, tenure: Tenure) -> None:
         """Renew it until the end, and tell of its loss."""
@@ -179,9 +179,9 @@ class HeldNumber(Uncopyable):
         self._workers.held.discard(self)
         return tenure
 
-    def _give_back_unused(self, future: Future[Taken]) -> None:
-        if not future.cancelled() and future.exception() is None:
-            lease, asked, _ = future.result()
+    def _give_back_unused(self, work: Work[Taken]) -> None:
+        if work.error() is None:
+            lease, asked, _ = work.result()
             with suppress(AllocatorError):
                 self._workers.background.submit(self._backend.release_number, lease, asked.wall_ms)
 

@@ -110,6 +110,7 @@ class Unforkable(Uncopyable):
 
     def _serve(self, values: Iterable[int]) -> int:
         """The first of `values`; the next calls get the others."""
+        self._check_process()
         first, self._values = first_and_rest(values)
         return first
 

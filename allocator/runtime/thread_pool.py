@@ -18,27 +18,20 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
-from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from types import coroutine
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, ReentrantCall
 from allocator.runtime.forks import catch_up
 
-if TYPE_CHECKING:
-    import asyncio
-
 P = ParamSpec("P")
 T = TypeVar("T")
-
-Waits = Generator[tuple[Future[Any] | threading.Event, float], None, T]
-"""A call that waits: it yields what to wait for, and for how many seconds at most, and returns its result."""
 
 THREADS = 8
 """A thread waits for one answer at a time. More than a database has connections, since a fleet has several."""
@@ -47,16 +40,70 @@ WAIT_SLICE = 1.0
 """A waiting call wakes up once a second: Python handles a signal that came just before the wait only afterwards."""
 
 
-class Work:
-    """A call that runs at most once, and the future of its result."""
+class Outcome(Generic[T]):
+    """What something ends with: a result or an error, of which the first counts.
 
-    __slots__ = ("_calls", "future")
+    Without a lock, which an interrupt could leave taken for ever: threads and signal handlers append to lists.
+    """
 
-    def __init__(self, call: Callable[[], Any]) -> None:
-        self.future: Future[Any] = Future()
+    __slots__ = ("_outcomes", "_waiting")
+
+    def __init__(self) -> None:
+        self._outcomes: list[tuple[Any, BaseException | None]] = []
+        self._waiting: list[Callable[[], object]] = []
+
+    def done(self) -> bool:
+        return bool(self._outcomes)
+
+    def end(self, result: T | None = None, error: BaseException | None = None) -> None:
+        self._outcomes.append((result, error))
+        self._call_waiting()
+
+    def when_done(self, call: Callable[[], object]) -> None:
+        """Call `call` once it is done, on the thread that ends it; at once if it is done already."""
+        self._waiting.append(call)
+        if self._outcomes:
+            self._call_waiting()
+
+    def forget(self, call: Callable[[], object]) -> None:
+        with suppress(ValueError):
+            self._waiting.remove(call)
+
+    def _call_waiting(self) -> None:
+        while self._waiting:
+            with suppress(IndexError):  # another thread took the last one
+                self._waiting.pop()()
+
+    def error(self) -> BaseException | None:
+        return self._outcomes[0][1]
+
+    def result(self, seconds: float = 0.0) -> T:
+        """The result of what is done within `seconds`. Raises its error, or `TimeoutError`."""
+        end = monotonic() + seconds
+        while not self._outcomes and (left := end - monotonic()) > 0:
+            block(self, left)
+        if not self._outcomes:
+            raise TimeoutError
+        result, error = self._outcomes[0]
+        if error is not None:
+            raise error
+        return cast("T", result)
+
+
+Waits = Generator[tuple[Outcome[Any], float], None, T]
+"""A call that waits: it yields what to wait for, and for how many seconds at most, and returns its result."""
+
+
+class Work(Outcome[T]):
+    """A call that runs at most once."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        super().__init__()
         self._calls = [call]
 
-    def take(self) -> list[Callable[[], Any]]:
+    def take(self) -> list[Callable[[], T]]:
         """The call, for the first who takes it: without a worker thread the submitter runs it, and it stays queued.
 
         In a list, since the traceback of a kept error holds the frame of `run`, which must not hold the call and with
@@ -68,28 +115,30 @@ class Work:
             return []
 
     def run(self) -> None:
-        """End the future by the call, or by whatever else comes up in here: somebody waits for it."""
+        """End by the call, or by whatever else comes up in here: somebody waits for it."""
         try:
-            taken = self.take()
-            if taken and self.future.set_running_or_notify_cancel():
-                self.future.set_result(taken.pop()())
+            if taken := self.take():
+                self.end(taken.pop()())
         except BaseException as error:
             self._calls.clear()  # the error may have come before the call was taken
-            with suppress(InvalidStateError):  # it came after the result
-                self.future.set_exception(error)
+            self.end(error=error)
             if not isinstance(error, Exception):
                 raise
 
+    def cancel(self) -> None:
+        """Do not begin it: nobody waits for it. If it has begun, it runs on."""
+        self._calls.clear()
+
     def drop(self, error: BaseException) -> None:
-        if self.take() and self.future.set_running_or_notify_cancel():
-            self.future.set_exception(error)
+        if self.take():
+            self.end(error=error)
 
 
 class Turns:
     """Work of which one runs at a time."""
 
     def __init__(self) -> None:
-        self.works: deque[Work] = deque()
+        self.works: deque[Work[Any]] = deque()
         self.lock = threading.Lock()
 
 
@@ -97,26 +146,26 @@ class Background:
     """A pool of up to `THREADS` threads, started on demand."""
 
     def __init__(self) -> None:
-        self.closed = threading.Event()
+        self.closed: Outcome[None] = Outcome()
         self._start()
 
     def _start(self) -> None:
-        self.idle: Future[Any] = Future()
-        """A finished future, shared by all supplies without a request under way."""
-        self.idle.set_result(None)
-        self._works: deque[Work] = deque()
+        self.idle: Outcome[Any] = Outcome()
+        """Done, and shared by all supplies without a request under way."""
+        self.idle.end()
+        self._works: deque[Work[Any]] = deque()
         self._calls: SimpleQueue[bool] = queue.SimpleQueue()  # looked up late, for a patch by gevent
         self._finalizer = weakref.finalize(self, self._calls.put, False)
         self._finalizer.atexit = False
         self._threads: list[threading.Thread] = []
         self._turns: WeakValueDictionary[str, Turns] = WeakValueDictionary()
 
-    def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Work[T]:
         """Queue `call` for a thread; run it here if no thread can start, as at interpreter shutdown.
 
         It runs with the context variables of the caller, for log filters and tracing.
         """
-        if self.closed.is_set():
+        if self.closed.done():
             raise AllocatorClosed
         check_not_ending()
         work = Work(partial(copy_context().run, call, *args, **kwargs))
@@ -126,24 +175,25 @@ class Background:
             start_thread(self._threads, self._works, self._calls)
         if not self._living():
             work.run()
-        if self.closed.is_set():
+        if self.closed.done():
             work.drop(AllocatorClosed())  # the pool was closed just now, and its threads may all have ended
-        return work.future
+        return work
 
-    def submit_in_turn(self, key: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def submit_in_turn(self, key: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Work[T]:
         """As `submit`, for work of which one of each `key` runs at a time: a locked row holds one thread, not all."""
         turns = self._turns.setdefault(key, Turns())
         work = Work(partial(copy_context().run, call, *args, **kwargs))
         turns.works.append(work)
         self._call_next(turns)
-        return work.future
+        return work
 
     def _call_next(self, turns: Turns) -> None:
-        def drop_all(turn: Future[None]) -> None:
-            if error := turn.exception():
+        def drop_all() -> None:
+            if error := turn.error():
                 drop(turns.works, error)
 
-        self.submit(self._run_next, turns).add_done_callback(drop_all)
+        turn = self.submit(self._run_next, turns)
+        turn.when_done(drop_all)
 
     def _run_next(self, turns: Turns) -> None:
         if turns.works and turns.lock.acquire(blocking=False):
@@ -159,7 +209,7 @@ class Background:
 
     def close(self, seconds: float) -> None:
         """Drop queued work, and wait at most `seconds` for running work."""
-        self.closed.set()
+        self.closed.end()
         drop(self._works, AllocatorClosed())
         self._calls.put(False)
         end = monotonic() + seconds
@@ -169,15 +219,15 @@ class Background:
 
     def renew(self) -> None:
         """Start a new pool in a forked child, which has none of the parent's threads."""
-        was_closed = self.closed.is_set()
-        self.closed = threading.Event()
+        was_closed = self.closed.done()
+        self.closed = Outcome()
         if was_closed:
-            self.closed.set()
+            self.closed.end()
         self._finalizer.detach()
         self._start()
 
 
-def start_thread(threads: list[threading.Thread], works: deque[Work], calls: SimpleQueue[bool]) -> None:
+def start_thread(threads: list[threading.Thread], works: deque[Work[Any]], calls: SimpleQueue[bool]) -> None:
     thread = threading.Thread(target=run_all, args=(threads, works, calls), name="allocator", daemon=True)
     try:
         thread.start()
@@ -186,7 +236,7 @@ def start_thread(threads: list[threading.Thread], works: deque[Work], calls: Sim
     threads.append(thread)
 
 
-def run_all(threads: list[threading.Thread], works: deque[Work], calls: SimpleQueue[bool]) -> None:
+def run_all(threads: list[threading.Thread], works: deque[Work[Any]], calls: SimpleQueue[bool]) -> None:
     """Run work at each call, until the call to stop, which is False."""
     is_open = True
     try:
@@ -201,15 +251,15 @@ def run_all(threads: list[threading.Thread], works: deque[Work], calls: SimpleQu
             start_thread(threads, works, calls)
 
 
-def run_first(works: deque[Work]) -> None:
+def run_first(works: deque[Work[Any]]) -> None:
     """Run the first work. It stays queued until it is taken: an exception that hits this thread loses none."""
     work = works[0]
-    with suppress(BaseException):  # the future holds the error, even CancelledError of a driver's hook, for its waiter
+    with suppress(BaseException):  # the work holds the error, even CancelledError of a driver's hook, for its waiter
         work.run()
         works.remove(work)  # ValueError: another thread saw that it was taken
 
 
-def drop(works: deque[Work], error: BaseException) -> None:
+def drop(works: deque[Work[Any]], error: BaseException) -> None:
     with suppress(IndexError):  # a thread may take the last one
         while works:
             works.popleft().drop(error)
@@ -224,39 +274,43 @@ def bridge() -> Callable[[Awaitable[Any]], Any] | None:
     return await_only
 
 
-def block(what: Future[Any] | threading.Event, seconds: float) -> tuple[()]:
-    """Block until a thread's work ends, with or without an error, or until the event; may return before `seconds`."""
+def block(what: Outcome[Any], seconds: float) -> tuple[()]:
+    """Block until it is done, with or without an error; may return before `seconds`."""
     if await_only := bridge():
         await_only(wait_async(what, seconds))
         return ()
-    if isinstance(what, Future):
-        # Not by the future's own wait: an exception of a signal handler in the midst of a `Condition` is hidden by that
-        # of a lock which is released twice, and a handler's TimeoutError would be taken for the end of the wait.
-        ended: SimpleQueue[object] = queue.SimpleQueue()
-        what.add_done_callback(ended.put)
-        with suppress(Empty):
-            ended.get(timeout=min(seconds, WAIT_SLICE))
-    else:
-        what.wait(seconds)
+    ended: SimpleQueue[None] = queue.SimpleQueue()
+    wake = partial(ended.put, None)
+    what.when_done(wake)
+    with suppress(Empty):
+        ended.get(timeout=min(seconds, WAIT_SLICE))
+    what.forget(wake)
     return ()
 
 
-async def wait_async(what: Future[Any] | threading.Event, seconds: float) -> None:
-    """As `block`, but in the loop, and a pause lasts to its end. Cancelling the waiter does not stop the work."""
+async def wait_async(what: Outcome[Any], seconds: float) -> None:
+    """As `block`, but in the loop. Cancelling the waiter does not stop the work."""
     import asyncio
 
-    if isinstance(what, Future):
-        wrapped = asyncio.wrap_future(what)
-        wrapped.add_done_callback(retrieve_error)
-        await asyncio.wait([wrapped], timeout=seconds)
-    else:
-        await asyncio.sleep(seconds)
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake() -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(ended.set)
+
+    what.when_done(wake)
+    try:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), min(seconds, WAIT_SLICE))
+    finally:
+        what.forget(wake)
 
 
-def retrieve_error(future: asyncio.Future[Any]) -> None:
-    """Mark the error as retrieved: else asyncio logs the error of an abandoned call."""
-    if not future.cancelled():
-        future.exception()
+async def result_async(work: Outcome[T]) -> T:
+    """The result, however long it takes."""
+    while not work.done():
+        await wait_async(work, WAIT_SLICE)
+    return work.result()
 
 
 def wait_for(waits: Waits[T]) -> T:
@@ -273,7 +327,7 @@ async def wait_for_async(waits: Waits[T]) -> T:
     return await drive_async(waits, wait_async)
 
 
-def drive(waits: Waits[T], pause: Callable[[Future[Any] | threading.Event, float], Any]) -> Generator[Any, Any, T]:
+def drive(waits: Waits[T], pause: Callable[[Outcome[Any], float], Any]) -> Generator[Any, Any, T]:
     """Run `waits` to its result. Yields what the loop waits for, or nothing where `pause` blocks.
 
     Not `async def`: Python warns of a coroutine that Ctrl-C drops before its first step.
@@ -292,7 +346,7 @@ drive_async = coroutine(drive)
 
 
 def result_of(
-    start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
+    start: Callable[[], Work[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
 ) -> Waits[T]:
     """Wait for the work that `start` begins. A result that comes after `seconds`, or for a cancelled call, is burnt.
 
@@ -313,18 +367,18 @@ def result_of(
         yield background.closed, pause
 
 
-def answer_of(start: Callable[[], Future[T]], end: float, overdue: Callable[[], AllocatorError]) -> Waits[T]:
+def answer_of(start: Callable[[], Work[T]], end: float, overdue: Callable[[], AllocatorError]) -> Waits[T]:
     """Wait until `end` for the work that `start` begins, which may also end with a pause."""
     catch_up()
-    future = start()
+    work = start()
     try:
-        while not future.done():
+        while not work.done():
             if (left := end - monotonic()) <= 0:
                 raise overdue()
-            yield future, left
+            yield work, left
     finally:
-        future.cancel()  # work that has begun runs on
-    return future.result()
+        work.cancel()
+    return work.result()
 
 
 def check_not_ending() -> None:

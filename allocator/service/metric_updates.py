@@ -17,7 +17,7 @@ from allocator.errors import AllocatorError, SchemaOutOfDate
 from allocator.rules.days_left import DAY, Horizon
 from allocator.rules.key_columns import KeyColumn
 from allocator.rules.worker_number_spaces import Space
-from allocator.runtime.thread_pool import Background
+from allocator.runtime.thread_pool import Background, result_async
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.service.auth import Book
@@ -154,7 +154,7 @@ class Watch:
             self._figures.days.labels(f"{kind}{name}").set(inf)
 
     async def look_at_keys(self) -> None:
-        keys = await asyncio.wrap_future(self._background.submit(self._keys))
+        keys = await result_async(self._background.submit(self._keys))
         for key in sorted(keys, key=lambda key: -key.used)[:MAX_TAGS]:
             if key.greatest is not None:
                 self.days_of_keys[key.name] = self._lasts(f"{OF_KEY}{key.name}", key.greatest, key.limit)

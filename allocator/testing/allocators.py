@@ -7,7 +7,6 @@ the next call tries again. Time starts at a fixed moment and advances as ids are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from math import inf
@@ -48,12 +47,12 @@ def since(epoch: int, start: int, limit: int) -> int:
 class SynchronousBackground(Background):
     """A thread pool that runs work in `submit`, before it returns."""
 
-    def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        if self.closed.is_set():
+    def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Work[T]:
+        if self.closed.done():
             raise AllocatorClosed
         work = Work(lambda: call(*args, **kwargs))
         work.run()
-        return work.future
+        return work
 
 
 class FailingIterator(LockedIterator[int]):
@@ -103,12 +102,12 @@ class Immediate(Supply):
 class MemorySequence(Immediate, Sequence):
     __slots__ = ()
 
-    def _start_claim(self, size: int | None, seen: Seen, exact: bool) -> Future[range]:
+    def _start_claim(self, size: int | None, seen: Seen, exact: bool) -> Work[range]:
         self._backend.check()
-        future = super()._start_claim(size, seen, exact)
+        work = super()._start_claim(size, seen, exact)
         with self._lock:
             self._allow_retry()
-        return future
+        return work
 
 
 class Unending(HeldNumber):

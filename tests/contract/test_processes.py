@@ -123,7 +123,7 @@ def test_a_fork_while_close_waits_duplicates_nothing(url, tag):
         ids.next_id(tag)  # low water: a claim is under way
         closing = threading.Thread(target=ids.close)
         closing.start()
-        assert until(ids._background.closed.is_set)
+        assert until(ids._background.closed.done)
         theirs = in_child(lambda: ids.next_id(tag))
         with pytest.raises(AllocatorClosed):
             ids.next_id(tag)

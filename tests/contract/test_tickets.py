@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from functools import partial
 
 import pytest
 from sqlalchemy import make_url
@@ -30,7 +31,7 @@ from allocator.errors import (
     SchemaDamaged,
     ShardMisconfigured,
 )
-from allocator.runtime.thread_pool import result_of, wait_for
+from allocator.runtime.thread_pool import Work, result_of, wait_for
 
 on_each = pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
 on_mysql = pytest.mark.parametrize("fleet_kind", ["mysql", "mariadb"], indirect=True)
@@ -287,7 +288,7 @@ def test_a_call_whose_time_is_over_names_the_last_error(tmp_path, count, late):
         shards = ids._backend._shards
         shards.fail(shards.handles[0], DatabaseUnavailable("connection refused"))
         with pytest.raises(DatabaseUnavailable) as found:
-            wait_for(result_of(Future, ids._background, 0.0, ids._overdue))
+            wait_for(result_of(partial(Work, int), ids._background, 0.0, ids._overdue))
 
     assert str(found.value) == f"{late} within 2 seconds; the last error: connection refused"
     assert str(found.value.__cause__) == "connection refused"

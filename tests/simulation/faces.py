@@ -76,7 +76,7 @@ NUMBERS = {
 FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
     (
         allocator.generators.supply,
-        {"monotonic": clocks.monotonic, "Future": threads.Future, "threading": threads.Threading},
+        {"monotonic": clocks.monotonic, "threading": threads.Threading},
     ),
     (allocator.generators.sequence.Sequence, {"_granted": note_what_is_late}),
     (allocator.generators.sequence, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
@@ -93,7 +93,6 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
         allocator.runtime.thread_pool,
         {
             "monotonic": clocks.monotonic,
-            "Future": threads.Future,
             "queue": SimpleNamespace(SimpleQueue=threads.SimpleQueue),
             "threading": threads.Threading,
         },

@@ -56,8 +56,6 @@ class Copier:
             return copy(thing)
         if isinstance(thing, MethodType):
             return MethodType(thing.__func__, self.copy(thing.__self__))
-        if isinstance(thing, threads.Future):
-            return self._future(thing)
         if isinstance(thing, Engine):
             return Engine(thing._place, thing._timeout)
         if isinstance(thing, weakref.WeakValueDictionary):
@@ -78,14 +76,6 @@ class Copier:
             made.update({key: self.copy(value) for key, value in thing.items()})
         else:
             made.extend(self.copy(one) for one in thing)
-        return made
-
-    def _future(self, thing: threads.Future) -> threads.Future:
-        made = threads.Future()
-        if thing.cancelled():
-            made.cancel()
-        elif thing.done():
-            made.set_result(thing.result(0))
         return made
 
     def _object(self, thing: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 from collections import deque
 from collections.abc import Callable
 from queue import Empty
@@ -161,25 +160,6 @@ class SimpleQueue:
 
     def empty(self) -> bool:
         return not self._items
-
-
-class Future(concurrent.futures.Future):  # type: ignore[type-arg]
-    """A real one, but for how it is waited for."""
-
-    def result(self, timeout: float | None = None) -> Any:
-        self._await(timeout)
-        return super().result(0)
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        self._await(timeout)
-        return super().exception(0)
-
-    def _await(self, timeout: float | None) -> None:
-        task = current()
-        if task is not None and not self.done() and timeout != 0:
-            number = task.number + 1
-            self.add_done_callback(lambda _: task.soon(number))
-            task.park(timeout)
 
 
 class Thread:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,7 +21,7 @@ from allocator.generators.inspect_id import inspect_id
 from allocator.rules.findings import Finding
 from allocator.rules.key_columns import KeyColumn
 from allocator.rules.token import ADMINISTER, READ
-from allocator.runtime.thread_pool import Background
+from allocator.runtime.thread_pool import Background, result_async
 from allocator.schemes.formats.id_inspection import Inspection
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.service.auth import Book
@@ -84,7 +83,7 @@ class Console:
         self._numbers_gate = Gate("the list of numbers")
 
     async def _on_thread(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.wrap_future(self._background.submit(read, *args, **kwargs))
+        return await result_async(self._background.submit(read, *args, **kwargs))
 
     def close(self) -> None:
         self._background.close(0.0)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
+
+from allocator.runtime.thread_pool import Outcome
 
 
 def until(
@@ -20,3 +23,9 @@ def until(
             return False
         time.sleep(every)
     return True
+
+
+def error_of(work: Outcome[Any], seconds: float = 15.0) -> BaseException | None:
+    """With what it ends, which is soon."""
+    assert until(work.done, seconds, every=0.001)
+    return work.error()

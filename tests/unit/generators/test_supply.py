@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 import pytest
 from support.distinct import distinct
 from support.memory.database import MemorySource, sequence
+from support.processes.patience import error_of
 from support.processes.threads import draw_on_threads
 
 from allocator import Allocator, AsyncAllocator, Meteor, Snowflake
@@ -41,7 +41,7 @@ from allocator.generators.supply import Terms
 from allocator.runtime import iterators
 from allocator.runtime.forks import exhaust
 from allocator.runtime.iterators import LockedIterator
-from allocator.runtime.thread_pool import THREADS, Background, wait_for
+from allocator.runtime.thread_pool import THREADS, Background, Work, wait_for
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.residues import ALL
@@ -547,7 +547,7 @@ def test_work_that_was_dropped_by_close_says_so():
     ids._background.close(0)
     source.gate.set()
 
-    assert isinstance(waiting[-1].exception(5), AllocatorClosed)
+    assert isinstance(error_of(waiting[-1]), AllocatorClosed)
 
 
 def test_a_reservation_keeps_the_pace_after_a_failure():
@@ -573,7 +573,7 @@ def test_callers_of_a_failing_tag_wait_without_the_threads_of_a_sound_one(monkey
     callers = [ids._claimed(10, {}, True) for _ in range(2 * THREADS)]
     for caller in callers:
         while (step := next(caller)) != (ids._background.closed, 1.0):  # a pause, and no work on a thread
-            step[0].exception(10)
+            error_of(step[0])
     assert source.attempts == 1
 
     now, source.failure = 1.0, None
@@ -590,8 +590,8 @@ def test_callers_of_a_locked_row_claim_one_after_the_other_and_at_the_pace_of_on
     assert ids._background.submit(lambda: "well").result(10) == "well"
     source.gate.set()
     for work in works:
-        assert isinstance(work, Future)
-        assert isinstance(work.exception(10), DatabaseUnavailable)
+        assert isinstance(work, Work)
+        assert isinstance(error_of(work), DatabaseUnavailable)
     assert source.attempts == 1
 
 
@@ -603,8 +603,8 @@ def test_a_call_whose_time_ends_in_a_pause_says_why(monkeypatch: pytest.MonkeyPa
     ids._core.refused(DatabaseUnavailable("away"), now)
     with pytest.raises(DatabaseUnavailable, match="away"):
         for work, seconds in ids._claimed(10, {}, True):
-            if isinstance(work, Future):
-                work.exception(10)
+            if isinstance(work, Work):
+                error_of(work)
             else:
                 now += seconds
     assert now == 0.5

@@ -9,12 +9,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextvars import ContextVar
+from functools import partial
 from threading import Event
 from weakref import WeakSet
 
 import pytest
+from support.processes.patience import error_of
 
 from allocator.errors import AllocatorClosed
 from allocator.runtime import forks, thread_pool
@@ -33,7 +34,7 @@ def test_a_call_that_ends_a_thread_costs_none():
         raise error
 
     for error in [SystemExit(3), asyncio.CancelledError()] * THREADS:
-        assert background.submit(fail, error).exception(5) is error
+        assert error_of(background.submit(fail, error)) is error
 
     assert background.submit(lambda: "well").result(5) == "well"
     background.close(5)
@@ -100,13 +101,12 @@ def test_an_exception_between_the_queue_and_the_work_loses_no_work(monkeypatch):
 
 def test_work_that_cannot_begin_ends_with_the_error(monkeypatch, caplog):
     background = Background()
-    for begin in ("Work.take", "Future.set_running_or_notify_cancel"):
-        with monkeypatch.context() as short:
-            short.setattr(f"allocator.runtime.thread_pool.{begin}", leave)
-            lost = background.submit(lambda: "well")
-            with pytest.raises(SystemExit):
-                lost.result(10)
-        assert background.submit(lambda: "well").result(10) == "well"
+    with monkeypatch.context() as short:
+        short.setattr(Work, "take", leave)
+        lost = background.submit(lambda: "well")
+        with pytest.raises(SystemExit):
+            lost.result(10)
+    assert background.submit(lambda: "well").result(10) == "well"
     background.close(5)
     assert not caplog.messages
 
@@ -140,13 +140,13 @@ def test_whatever_ends_a_turn_ends_all_that_wait_for_theirs(monkeypatch):
         running, *waiting = [background.submit_in_turn("order", wait, began, gate) for _ in range(3)]
         assert began.wait(10)
         if error is None:
-            background.closed.set()
+            background.closed.end()
         else:
             monkeypatch.setattr(background, "_call_next", once(error, background._call_next))
         gate.set()
 
-        assert running.exception(10) is None
-        assert [type(one.exception(10)) for one in waiting] == [error or AllocatorClosed] * 2
+        assert error_of(running) is None
+        assert [type(error_of(one)) for one in waiting] == [error or AllocatorClosed] * 2
         background.close(5)
 
 
@@ -154,22 +154,35 @@ def leave(*_: object) -> None:
     raise SystemExit
 
 
-def test_an_interrupted_call_takes_its_queued_work_back():
-    work: Future[int] = Future()
+class Alarmed(Work[int]):
+    """A signal comes once somebody waits for it."""
 
-    def interrupted(_: object) -> None:
-        signal.raise_signal(signal.SIGINT)
+    def when_done(self, call: Callable[[], object]) -> None:
+        super().when_done(call)
+        signal.raise_signal(signal.SIGUSR1)
 
-    work.add_done_callback = interrupted  # type: ignore[method-assign,assignment]
-    with pytest.raises(KeyboardInterrupt) as found:
-        wait_for(result_of(lambda: work, Background(), 60.0, AllocatorClosed))
 
-    assert found  # its traceback is still held
-    assert work.cancelled()
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), TimeoutError("alarm")], ids=["ctrl-c", "alarm"])
+def test_what_a_signal_handler_raises_in_a_wait_reaches_the_caller_and_takes_its_work_back(error):
+    """A TimeoutError of an alarm is not the end of the wait."""
+    work = Alarmed(lambda: 1)
+    before = signal.signal(signal.SIGUSR1, partial(throw, error))
+    try:
+        with pytest.raises(type(error)) as caught:
+            wait_for(result_of(lambda: work, Background(), 60.0, AllocatorClosed))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert caught.value is error
+    assert work.take() == []
+
+
+def throw(error: BaseException, *_: object) -> None:
+    raise error
 
 
 def test_a_cancelled_call_takes_its_queued_work_back():
-    work: Future[int] = Future()
+    work = Work(lambda: 1)
 
     async def cancel() -> None:
         call = asyncio.create_task(wait_for_async(result_of(lambda: work, Background(), 60.0, AllocatorClosed)))
@@ -179,7 +192,7 @@ def test_a_cancelled_call_takes_its_queued_work_back():
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancel())
-    assert work.cancelled()
+    assert work.take() == []
 
 
 def test_the_threads_of_an_allocator_that_was_forgotten_end():
