@@ -46,32 +46,9 @@ class AsyncSequence(Uncopyable):
             return value
         return await wait_for_async(self._supply._attempts())
 
-    def __call__(self, context: Any = None, /) -> int:
-        """As `Sequence.__call__`, not awaited: for columns that an `AsyncSession` writes.
-
-        Raises `InvalidSetting` anywhere else.
-        """
-        if context is None:
-            raise self._blocking()
-        return self._of_row(context)
-
-    def _of_row(self, context: Any) -> int:
-        if not context.dialect.is_async:
-            raise self._blocking()
-        return self._supply._of_row(context)
-
-    __func__ = Sequence.__func__
-
-    def _next_in(self, connection: Any, column: Any) -> int:
-        if not connection.dialect.is_async:
-            raise self._blocking()
-        return self._supply._next_in(connection, column)
-
-    def _blocking(self) -> InvalidSetting:
-        return InvalidSetting(
-            f"tag {self.tag!r}: as a column default, the sequence of an AsyncAllocator works only with an AsyncSession"
-            "; use the sequence of an Allocator, which works with both kinds of session"
-        )
+    def __call__(self, *_: object) -> None:
+        """As `Sequence.__call__`."""
+        self._supply()
 
     async def next_ids(self, count: int) -> list[int]:
         """As `Sequence.next_ids`. A cancelled call burns the ids it had drawn."""

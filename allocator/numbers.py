@@ -10,12 +10,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sqlalchemy import Integer
 
-from allocator.database.caller import Borrowed, Caller
+from allocator.database.caller import Borrowed, Caller, is_one_call_for_all_rows
 from allocator.database.django.transaction import DjangoCaller
 from allocator.database.verbs import gapless_number_rows as rows
 from allocator.database.verbs.gapless_number_rows import Row
 from allocator.errors import InvalidArgument, InvalidCount, InvalidId, InvalidSetting
-from allocator.generators.column_default import check_each_row
 from allocator.schemes.gapless_numbers import (
     MAX_COUNT,
     MAX_NUMBER,
@@ -173,13 +172,11 @@ class NumberDefault:
         self._numbers, self._scope, self._at = numbers, scope, at
 
     def __call__(self, context: Any, /) -> int | str:
-        name = self._numbers.rule.name
-        try:
-            check_each_row(context, name)
-        except InvalidSetting:
+        if is_one_call_for_all_rows(context):
+            name = self._numbers.rule.name
             raise InvalidSetting(
                 f"numbers of {name!r}: all rows of this statement would get the same one; insert the rows one by one"
-            ) from None
+            )
         row = context.get_current_parameters()
         number = self._numbers.next(
             context.root_connection,

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Self, TypeVar
 
 from allocator.backend import backend_of, overdue, settings_of
-from allocator.errors import DatabaseUnavailable, Uncopyable
+from allocator.errors import DatabaseUnavailable, InvalidTag, Uncopyable
 from allocator.fleet.tag_administration import Tags
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.meteor import MeteorSupply
@@ -18,12 +18,12 @@ from allocator.generators.sequence import Sequence, Sequences
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply, Terms
 from allocator.generators.worker_numbers import WorkerLease, Workers
-from allocator.rules.column_limit import Column, max_step_for
+from allocator.rules.column_limit import max_step_for
 from allocator.rules.hosts import hosts_from
 from allocator.runtime import forks
 from allocator.runtime.thread_pool import Background, Waits, result_of, wait_for
 from allocator.schemes.meteor import MeteorSettings
-from allocator.schemes.shared.argument_checks import MAX_ID, check_seconds, check_tag
+from allocator.schemes.shared.argument_checks import MAX_ID, check_seconds, check_tag, quoted
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, FailoverGap, Tag, gap_of
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class TagIsNoText(InvalidTag, TypeError):
+    """A tag of another type, such as the context that SQLAlchemy passes to `default=ids.next_id`."""
 
 
 class Allocator(Uncopyable):
@@ -148,22 +152,15 @@ class Allocator(Uncopyable):
 
     def sequence(self, tag: str) -> Sequence:
         """The handle of one tag, the fastest way to its ids."""
-        try:
-            return self._sequences[tag]
-        except TypeError:
-            return self._sequences[check_tag(tag)]
+        if not isinstance(tag, str):
+            raise TagIsNoText(
+                f"a tag must be a str, got {quoted(tag)}; the default of a column is ids.sequence('order').next_id"
+            )
+        return self._sequences[tag]
 
     def _new_sequence(self, tag: str) -> Sequence:
         template = replace(self._template, name=tag)
         return self._sequence_type(template, self._backend, self._background, self._terms, self._sequences, self)
-
-    def _column_of(self, column: Any, dialect: Any) -> Column:
-        """Describe a SQLAlchemy column in a database of this dialect."""
-        from allocator.database.columns.column_types import (
-            mapped,  # imports SQLAlchemy, which `import allocator` must not
-        )
-
-        return mapped(column, dialect)
 
     def meteor(self) -> int:
         """The next meteor id. The first call registers a node in the database.

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import BINARY, BigInteger, Column, Engine, Identity, Integer, MetaData, Table, Uuid, insert
 
 from allocator import Allocator
+from allocator.integrations.sqlalchemy import KeyDefault
 
 from .inserts import rows_of
 from .places import RUN, Place
@@ -141,7 +142,7 @@ def inserts(tables: Tables, uuid7: Callable[[], Any] | None) -> dict[str, Callab
     own = OWN.get(backend, "AUTO_INCREMENT")
 
     def defaulting(name: str) -> Table:
-        return tables.table(default=tables.ids.sequence(tables.place.tag(name)), autoincrement=False)
+        return tables.table(default=KeyDefault(tables.ids, tables.place.tag(name)).of_row, autoincrement=False)
 
     found = {
         "our default": inserting(engine, defaulting("default")),

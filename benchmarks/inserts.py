@@ -18,8 +18,8 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, String, Table, create_engine, delete, insert, text
 from sqlalchemy.orm import Session, registry
 
-import allocator.integrations.sqlalchemy  # noqa: F401  # objects have their keys before a flush
 from allocator import Allocator
+from allocator.integrations.sqlalchemy import KeyDefault
 
 from .places import RUN, Place
 from .rounds import Measure, Race
@@ -71,7 +71,8 @@ class Tables:
         self.registry = registry()
         self.by_hand = {name: self.table(f"{name}_hand", autoincrement=False) for name in ("core", "orm")}
         self.by_us = {
-            name: self.table(f"{name}_ours", default=ids.sequence(place.tag(name))) for name in ("core", "orm")
+            name: self.table(f"{name}_ours", default=KeyDefault(ids, place.tag(name)).of_row, autoincrement=False)
+            for name in ("core", "orm")
         }
         self.by_counter = self.table("counter", default=counting(count(1)))
         self.by_database = {name: self.table(f"{name}_own") for name in ("core", "single", "orm")}

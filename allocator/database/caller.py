@@ -91,3 +91,18 @@ def connection_of(given: Any) -> Connection:
         "numbers are drawn in your own transaction: give the Session or Connection of SQLAlchemy that has it, or "
         f"django.db.connection, got {type(given).__name__}"
     )
+
+
+def is_one_call_for_all_rows(context: Any) -> bool:
+    """Tell whether SQLAlchemy calls a column default once for all rows of the statement of this context.
+
+    It does so for an UPDATE and for an INSERT from a SELECT, also where they are a common table of another statement.
+    """
+    compiled = context.compiled
+    if compiled.update_prefetch and not compiled.insert_prefetch:
+        return True
+    common = [element.element for element in getattr(compiled, "ctes", None) or ()]
+    return any(
+        getattr(statement, "is_insert", False) and statement.select is not None
+        for statement in (compiled.statement, *common)
+    )

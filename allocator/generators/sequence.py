@@ -10,12 +10,11 @@ from functools import partial
 from operator import length_hint
 from shlex import quote
 from time import monotonic
-from typing import Any
+from typing import Any, NoReturn
 from weakref import WeakValueDictionary
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.column_default import check_each_row, check_not_held, default_signature
 from allocator.generators.supply import LOST_AFTER, Supply, Terms, log
 from allocator.rules.column_limit import Column, narrowed
 from allocator.runtime import forks
@@ -37,7 +36,6 @@ class Sequence(Supply):
     __slots__ = ("__weakref__", "_column", "_opened", "_sequences", "_template", "tag")
 
     _core: Segments
-    _owner: Any
 
     def __init__(
         self,
@@ -62,37 +60,12 @@ class Sequence(Supply):
         except StopIteration:
             return self._next()
 
-    def __call__(self, context: Any = None, /) -> int:
-        """The next id, so that a sequence can be a column default: `Column(default=ids.sequence("order"))`.
-
-        SQLAlchemy calls it with the context of the statement, once for each row; under an `AsyncSession` it awaits
-        instead of blocking. Raises the errors of `next_id`, and `InvalidSetting` for UPDATE and INSERT from SELECT.
-        """
-        return self.next_id() if context is None else self._of_row(context)
-
-    def _of_row(self, context: Any) -> int:
-        """The next id for a row of a statement; what SQLAlchemy calls."""
-        try:
-            if context.compiled.allocator_each_row:
-                return next(self._values)
-        except (AttributeError, StopIteration):  # not checked yet, nothing in memory, or an unknown kind of context
-            pass
-        check_each_row(context, self._name())
-        return self._next_in(context.root_connection, context.current_column)
-
-    @property
-    def __func__(self) -> Callable[[object], int]:
-        """SQLAlchemy counts the arguments of this function to decide whether to pass the context."""
-        return default_signature()
-
-    def _next_in(self, connection: Any, column: Any) -> int:
-        """The next id for a column, in a statement of a SQLAlchemy connection."""
-        try:
-            return next(self._values)
-        except StopIteration:
-            check_not_held(connection, getattr(self._backend, "files", ()), self._name())
-            self._fit(self._owner._column_of(column, connection.dialect))
-            return self._next()
+    def __call__(self, *_: object) -> NoReturn:
+        """Raise a `TypeError`: SQLAlchemy takes a default that cannot be called for a value, and sends it."""
+        raise TypeError(
+            f"a sequence is not the default of a column: write primary_key(ids, tag={self.tag!r}), or "
+            f"default=ids.sequence({self.tag!r}).next_id of an Allocator"
+        )
 
     def next_ids(self, count: int) -> list[int]:
         """The next 1 to 10000 ids, increasing, within one `timeout`.

@@ -6,60 +6,38 @@
         __tablename__ = "order"
         id: Mapped[key]
 
-A column with `default=ids.sequence("order"), autoincrement=False` does not need this module. The import adds two
-listeners. One sets the tag of a default when its column is attached to a table. The other sets the keys of objects
-before a flush: without it, SQLAlchemy would make the database return each key, although the default supplies it.
+Any other column takes `default=ids.sequence("order").next_id`, which needs nothing of this module. The import adds one
+listener, for mapped classes. It finds the tag of a key by its table, and sets the keys of objects before a flush:
+without that, SQLAlchemy would make the database return each key, although the default supplies it.
 """
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any, overload
 
 from sqlalchemy import BigInteger, Column, ColumnDefault, Connection, Dialect, Table, TypeDecorator, event
+from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
 
-from allocator.aio import AsyncAllocator, AsyncSequence
-from allocator.errors import InvalidTag
-from allocator.generators.column_default import sequence_of, take_column, watch_columns
-from allocator.generators.sequence import Sequence
+from allocator.aio import AsyncAllocator
+from allocator.database.caller import is_one_call_for_all_rows
+from allocator.errors import InvalidDatabase, InvalidSetting, InvalidTag
 from allocator.public_ids import PublicIds
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.sync import Allocator
 
 Ids = Allocator | AsyncAllocator
 
-watch_columns()  # now, since SQLAlchemy accepts no new listener while it calls those of a column
-
-
-class FromTable:
-    """A column default that draws from the tag named like its table, or `schema.table` in a schema.
-
-    Works in `Column`, `mapped_column`, `Annotated`, mixins and abstract bases; each table has its own tag. A column
-    with a foreign key, such as the key of a joined subclass, draws no ids: it copies those of the other table.
-    """
-
-    def __init__(self, ids: Ids) -> None:
-        self._ids = ids
-
-    def sequence(self, table: Table) -> Sequence | AsyncSequence:
-        """The sequence of a table. Raises `InvalidTag` if its name cannot be a tag."""
-        try:
-            return self._ids.sequence(check_tag(str(table.fullname)))
-        except InvalidTag as error:
-            raise InvalidTag(
-                f"the name of table {table.fullname!r} cannot be a tag: {error}; name a tag, as in "
-                "primary_key(ids, tag='order')"
-            ) from None
-
-    def __call__(self, context: Any, /) -> int:
-        """Draw an id for a column that `set_default` has not seen, such as an earlier copy."""
-        return self.sequence(context.current_column.table)._of_row(context)
+NEXT_VALUE = r"(?i)next[ _]?(sequence )?val"
+"""With such a server default the column has a second generator, which would issue the same ids."""
 
 
 class PublicId(TypeDecorator[str]):
     """A column type for public ids: BIGINT in the table, the text `public.encode(id)` in Python.
 
-    A default that draws ids yields their texts. A text that `public` cannot decode raises SQLAlchemy's
+    `primary_key(ids, public=public)` is a key of this type. A text that `public` cannot decode raises SQLAlchemy's
     `StatementError` with an `InvalidId` as `orig`.
     """
 
@@ -81,18 +59,80 @@ class PublicId(TypeDecorator[str]):
         return None if value is None else self.public.encode(value)
 
 
-class TextFromIds:
-    """A column default that yields public texts of the ids of a sequence."""
+class KeyDefault:
+    """The default of a key: the ids of a tag, or their public texts.
 
-    def __init__(self, sequence: Sequence | AsyncSequence, public: PublicIds) -> None:
-        self._sequence = sequence
+    A column gets the bound method `of_row`: an object with `__call__` takes twice as long for each row.
+    """
+
+    def __init__(self, ids: Ids, tag: str, public: PublicIds | None = None) -> None:
+        allocator = ids._allocator if isinstance(ids, AsyncAllocator) else ids  # which awaits in an AsyncSession
+        self.sequence = allocator.sequence(tag)
+        self._public = public
+        self._passed = object()  # the last statement that was checked: none yet
+
+    def of_row(self, context: Any, /) -> int | str:
+        """Draw a key: SQLAlchemy passes the context of the statement, other tools None or the object."""
+        if getattr(context, "compiled", None) is self._passed:  # checked for an earlier row
+            for id_ in self.sequence._values:
+                return id_ if self._public is None else self._public.encode(id_)
+        if not isinstance(context, ExecutionContext):
+            return self.draw(None)
+        if is_one_call_for_all_rows(context):
+            raise InvalidSetting(
+                f"tag {self.sequence.tag!r}: all rows of this statement would get the same id, since they come from a "
+                "query; insert them one by one, or number them in the query, from the start of a block of reserve()"
+            )
+        key = self.draw(context.root_connection)
+        self._passed = context.compiled
+        return key
+
+    def draw(self, connection: Connection | None) -> int | str:
+        """Draw a key for a row that this connection inserts, if it is known."""
+        try:
+            id_ = next(self.sequence._values)
+        except StopIteration:
+            if connection is not None:
+                self._check_not_held(connection)
+            id_ = self.sequence.next_id()
+        return id_ if self._public is None else self._public.encode(id_)
+
+    def _check_not_held(self, connection: Connection) -> None:
+        """Raise `InvalidDatabase` if a claim would wait for the transaction of this connection.
+
+        SQLite has one writer at a time, and a claim uses its own connection.
+        """
+        files, database = getattr(self.sequence._backend, "files", ()), connection.engine.url.database
+        if not files or not database:
+            return
+        begun = getattr(connection.connection.driver_connection, "in_transaction", False)
+        if begun and Path(database).resolve() in {Path(file).resolve() for file in files}:
+            raise InvalidDatabase(
+                f"tag {self.sequence.tag!r}: no ids are in memory, and a claim would wait for this transaction, which "
+                f"locks {database} until it ends; use a separate file for the allocator, or draw the ids before the "
+                "first change"
+            )
+
+
+class TableDefault:
+    """The default of a key whose tag is the name of its table, until its class is mapped."""
+
+    def __init__(self, ids: Ids, public: PublicIds | None) -> None:
+        self._ids = ids
         self._public = public
 
-    def __call__(self, context: Any, /) -> str:
-        return self._public.encode(self._sequence._of_row(context))
+    def of_row(self, _: object, /) -> int | str:
+        raise InvalidSetting("a key outside of a mapped class needs a tag: primary_key(ids, tag='order')")
 
-    def _next_in(self, connection: Any, column: Any) -> str:
-        return self._public.encode(self._sequence._next_in(connection, column))
+    def of(self, table: Table) -> KeyDefault:
+        """The default for this table. Raises `InvalidTag` if its name cannot be a tag."""
+        try:
+            return KeyDefault(self._ids, check_tag(str(table.fullname)), self._public)
+        except InvalidTag as error:
+            raise InvalidTag(
+                f"the name of table {table.fullname!r} cannot be a tag: {error}; name a tag, as in "
+                "primary_key(ids, tag='order')"
+            ) from None
 
 
 @overload
@@ -107,43 +147,59 @@ def primary_key(
     public: makes the key a text in Python, see `PublicId`.
     options: of `mapped_column`, such as `name`, `init` and `sort_order`.
 
-    Raises `InvalidTag` when the class is mapped, if the name of the table cannot be a tag.
+    The key of a joined subclass, with a foreign key, draws no ids: it has those of its parent.
+
+    When the class is mapped, raises `InvalidTag` if the name of the table cannot be a tag, and `InvalidSetting` if the
+    database generates ids for the column too.
     """
     kind = BigInteger() if public is None else PublicId(public)
-    default = FromTable(ids) if tag is None else ids.sequence(tag)
-    return mapped_column(kind, primary_key=True, autoincrement=False, insert_default=default, **options)
-
-
-@event.listens_for(Column, "after_parent_attach")
-def set_default(column: Column[Any], table: Table) -> None:
-    """Set the tag of a `FromTable` default, and make the default of a `PublicId` column yield texts."""
-    default = getattr(column.default, "arg", None)
-    if isinstance(default, FromTable):
-        column.default = None
-        if column.foreign_keys:
-            return
-        ColumnDefault(default.sequence(table))._set_parent_with_dispatch(column)
-        take_column(column, table)
-    sequence = sequence_of(column)
-    if sequence is not None and isinstance(column.type, PublicId):
-        column.default = None
-        ColumnDefault(TextFromIds(sequence, column.type.public))._set_parent_with_dispatch(column)
+    default = TableDefault(ids, public) if tag is None else KeyDefault(ids, tag, public)
+    return mapped_column(kind, primary_key=True, autoincrement=False, insert_default=default.of_row, **options)
 
 
 @event.listens_for(Mapper, "after_mapper_constructed")
-def set_keys_before_flush(mapper: Mapper[Any], _: type) -> None:
+def take_keys(mapper: Mapper[Any], _: type) -> None:
+    """Settle the defaults of the keys of a class, and set the keys of its objects before they are inserted."""
+    for local in mapper.local_table.c:
+        settle(local)
     for column in mapper.primary_key:
-        default = getattr(column.default, "arg", None)
-        source = default if isinstance(default, TextFromIds) else sequence_of(column)
-        if source is not None:
-            setter = key_setter(mapper.get_property_by_column(column).key, column, source)
+        if isinstance(default := default_of(column), KeyDefault):
+            setter = key_setter(mapper.get_property_by_column(column).key, default)
             event.listen(mapper, "before_insert", setter, raw=True)
 
 
-def key_setter(key: str, column: Any, source: Sequence | AsyncSequence | TextFromIds) -> Any:
+def default_of(column: Any) -> Any:
+    """The object whose method is the default of a column: a `KeyDefault` or `TableDefault`, if it is ours."""
+    return getattr(getattr(getattr(column, "default", None), "arg", None), "__self__", None)
+
+
+def settle(column: Any) -> None:
+    """Find the tag of a key by its table; take the default from a key that is a foreign key."""
+    default = default_of(column)
+    if isinstance(default, TableDefault):
+        default = None if column.foreign_keys else default.of(column.table)
+        column.default = None if default is None else ColumnDefault(default.of_row)
+    if isinstance(default, KeyDefault) and (other := own_generator(column)):
+        raise InvalidSetting(
+            f"{column} has two generators, which would issue the same ids: tag {default.sequence.tag!r} and {other}; "
+            "set autoincrement=False, and remove Identity() and server_default"
+        )
+
+
+def own_generator(column: Column[Any]) -> str | None:
+    """The setting by which the database generates the values of a column; None if it does not."""
+    if column.autoincrement:
+        return f"autoincrement={column.autoincrement!r}"
+    if column.identity is not None:
+        return "Identity()"
+    default = str(getattr(column.server_default, "arg", ""))
+    return f"server_default={default}" if re.search(NEXT_VALUE, default) else None
+
+
+def key_setter(key: str, default: KeyDefault) -> Any:
     def set_key(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
         values = state.dict
         if values.get(key) is None:
-            values[key] = source._next_in(connection, column)
+            values[key] = default.draw(connection)
 
     return set_key

@@ -14,15 +14,20 @@ from typing import Any
 import pytest
 from sqlalchemy import (
     BigInteger,
+    Column,
     Connection,
     Engine,
+    Integer,
+    MetaData,
     String,
+    Table,
     create_engine,
     delete,
     event,
     insert,
     make_url,
     select,
+    update,
 )
 from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError, StatementError
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -686,6 +691,22 @@ def test_rows_out_of_a_query_would_all_get_one_number(shop):
     rows = select(Invoice.tenant_id, Invoice.booked)
     with shop.connect() as connection, pytest.raises(StatementError, match="would get the same one"):
         connection.execute(insert(Invoice).from_select(["tenant_id", "booked"], rows))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+def test_an_update_would_give_all_rows_one_number(shop):
+    metadata = MetaData()
+    changed = Table("changed", metadata, Column("id", Integer), Column("n", BigInteger, onupdate=plain.default()))
+    metadata.create_all(shop)
+    with shop.begin() as connection:
+        connection.execute(insert(changed), [{"id": 1}, {"id": 2}])
+        for rows in (None, [{}, {}]):
+            with pytest.raises(StatementError, match="would get the same one"):
+                connection.execute(update(changed).values(id=3), rows)
+        if shop.dialect.name == "postgresql":
+            common = update(changed).values(id=3).returning(changed.c.id).cte("common")
+            with pytest.raises(StatementError, match="would get the same one"):
+                connection.execute(select(common))
 
 
 @ON_SQLITE

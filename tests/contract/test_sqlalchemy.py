@@ -1,4 +1,4 @@
-"""Sequences as defaults of columns: every way in which SQLAlchemy inserts rows."""
+"""Ids as defaults of columns: every way in which SQLAlchemy inserts rows."""
 
 from __future__ import annotations
 
@@ -17,26 +17,22 @@ from sqlalchemy import (
     Engine,
     Integer,
     MetaData,
-    SmallInteger,
     String,
     Table,
-    TypeDecorator,
     create_engine,
     event,
     func,
     insert,
     select,
     text,
-    update,
 )
 from sqlalchemy.exc import IntegrityError, OperationalError, StatementError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import Session
 from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
 
-from allocator import Allocator, Tag
-from allocator.database.address import address_of
-from allocator.errors import InvalidDatabase, InvalidSetting
-from allocator.integrations.sqlalchemy import FromTable, primary_key
+from allocator import Allocator, AsyncAllocator
+from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
+from allocator.integrations.sqlalchemy import primary_key
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
@@ -149,18 +145,21 @@ def test_more_rows_than_a_segment_has(engine, base, ids):
 @pytest.mark.parametrize("kind", ["postgres", "mysql"], indirect=True)
 @pytest.mark.parametrize("ours", [True, False], ids=["ours", "control"])
 def test_plain_sql_takes_no_id_of_the_tag(engine, ids, ours):
-    """The database would count from 1 too, by a generator that Alembic writes for a key without a default."""
-    default = ids.sequence("plain") if ours else (lambda: ids.next_id("plain"))
-    name = Column("name", String(20))
-    table = Table("plain", MetaData(), Column("id", BigInteger, primary_key=True, default=default), name)
+    """The database would count from 1 too, by a generator that Alembic writes for a key with another default."""
+    table = models(ids).Order.__table__
+    if not ours:
+        key = Column("id", BigInteger, primary_key=True, default=ids.sequence("order").next_id)
+        table = Table("order", MetaData(), key, Column("name", String(20)))
     code = render_python_code(UpgradeOps([CreateTableOp.from_table(table)]))
     with engine.begin() as connection:
         operations = Operations(MigrationContext.configure(connection))
         exec("\n".join(line.strip() for line in code.splitlines()), {"op": operations, "sa": sqlalchemy})
 
+    quoted = engine.dialect.identifier_preparer.quote_identifier("order")
+
     def write_plainly() -> None:
         with engine.begin() as connection:
-            connection.execute(text("INSERT INTO plain (name) VALUES ('x')"))
+            connection.execute(text(f"INSERT INTO {quoted} (name) VALUES ('x')"))
 
     if ours:
         with pytest.raises((IntegrityError, OperationalError)):
@@ -182,8 +181,8 @@ def from_select(table: Table) -> Any:
 
 
 @TWO
-def test_an_insert_from_a_select_is_refused(engine, ids):
-    table = table_of(ids, engine)
+def test_an_insert_from_a_select_is_refused(engine, base):
+    table = base.Order.__table__
     with engine.begin() as connection:
         connection.execute(insert(table), ROWS)
         for rows in (None, None, [{}, {}]):  # the second time as compiled before
@@ -195,8 +194,8 @@ def test_an_insert_from_a_select_is_refused(engine, ids):
 
 
 @POSTGRES
-def test_an_insert_from_a_select_in_a_common_table_is_refused(engine, ids):
-    table = table_of(ids, engine)
+def test_an_insert_from_a_select_in_a_common_table_is_refused(engine, base):
+    table = base.Order.__table__
     inserted = from_select(table).returning(table.c.id).cte("inserted")
     beside = Table("beside", MetaData(), Column("number", Integer, primary_key=True))
     beside.create(engine)
@@ -233,61 +232,6 @@ def test_control_what_an_insert_from_a_select_does_with_any_other_default(engine
                 assert list(copied) == [before + 1] * 3
 
 
-def versioned(engine: Engine, onupdate: Any, name: str = "versioned") -> Table:
-    """A table with three rows, of which each change is to draw a version."""
-    version = Column("version", BigInteger, server_default="0", onupdate=onupdate)
-    table = Table(name, MetaData(), Column("id", Integer, primary_key=True), Column("name", String(20)), version)
-    table.create(engine)
-    with engine.begin() as connection:
-        connection.execute(insert(table), ROWS)
-    return table
-
-
-@TWO
-def test_an_update_is_refused_also_while_ids_are_in_memory(engine, ids):
-    for name, drawn in (("sequence", ids.sequence("sequence")), ("table", FromTable(ids))):
-        ids.next_id(name)
-        table = versioned(engine, drawn, name)
-        with engine.begin() as connection:
-            for rows in (None, [{}, {}]):
-                with pytest.raises(
-                    StatementError,
-                    match="cannot be the onupdate of a column, since all rows of a statement would get the same id",
-                ) as refused:
-                    connection.execute(update(table).values(name="x"), rows)
-                assert isinstance(refused.value.orig, InvalidSetting)
-
-            assert set(connection.scalars(select(table.c.version))) == {0}, name
-
-
-@TWO
-def test_a_flush_that_updates_is_refused_too(engine, ids):
-    class Base(DeclarativeBase):
-        pass
-
-    class Named(Base):
-        __tablename__ = "named"
-        id: Mapped[int] = primary_key(ids)
-        version: Mapped[int] = mapped_column(BigInteger, default=0, onupdate=ids.sequence("version"))
-        name: Mapped[str] = mapped_column(String(20))
-
-    Base.metadata.create_all(engine)
-    with Session(engine) as session:
-        session.add(one := Named(name="a"))
-        session.commit()
-        one.name = "b"
-        with pytest.raises((StatementError, InvalidSetting), match="cannot be the onupdate of a column"):
-            session.commit()
-
-
-@POSTGRES
-def test_an_update_in_a_common_table_is_refused(engine, ids):
-    table = versioned(engine, ids.sequence("version"))
-    changed = update(table).values(name="x").returning(table.c.id).cte("changed")
-    with engine.connect() as connection, pytest.raises(StatementError, match="cannot be the onupdate of a column"):
-        connection.execute(select(changed))
-
-
 def test_ids_of_a_block_can_be_numbered_in_the_select(engine, ids):
     """What the refusal advises."""
     table = table_of(ids, engine)
@@ -319,107 +263,65 @@ def test_one_file_for_ids_and_rows_is_refused_while_a_transaction_holds_it(fresh
 
         assert (session.scalars(select(base.Order.id)).all(), session.scalars(select(base.Item.id)).all()) == ([2], [2])
     with engine.begin() as connection:
-        table = table_of(ids, engine)
         connection.execute(base.Order.__table__.delete().where(base.Order.id == 0))
         with pytest.raises(StatementError, match="use a separate file for the allocator"):
-            connection.execute(insert(table), ROWS)
+            connection.execute(insert(base.Order.__table__), [{"name": "x"}] * 2000)
     engine.dispose()
 
 
-# -- the limit of a tag follows the column that is mapped
+@SQLITE
+def test_the_plain_default_of_one_file_ends_at_its_timeout(fresh):
+    with Allocator(fresh, timeout=0.2) as ids:
+        engine = create_engine(fresh)
+        table = table_of(ids, engine)
+        with engine.connect() as connection:
+            connection.execute(text("DELETE FROM plain"))
+            with pytest.raises(StatementError) as failed:
+                connection.execute(insert(table), ROWS)
+        engine.dispose()
 
-SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
-WIDTHS: dict[str, Any] = {"small": SmallInteger(), "usual": Integer(), "big": BigInteger()}
-LIMITS = {"small": 2**15 - 1, "usual": 2**31 - 1, "big": 2**63 - 1}
-VARIANTS: dict[str, Any] = {
-    "variant": (Integer().with_variant(BigInteger(), "postgresql", "mysql", "mariadb"), 2**63 - 1),
-    "users": (type("Key", (TypeDecorator,), {"impl": Integer, "cache_ok": True})(), 2**31 - 1),
-    "untyped": (None, 2**63 - 1),
-}
-
-
-def tables(ids: Any, types: dict[str, Any]) -> dict[str, Table]:
-    metadata = MetaData()
-    return {
-        name: Table(
-            name, metadata, Column("id", kind, primary_key=True, default=ids.sequence(name)), Column("name", String(20))
-        )
-        for name, kind in types.items()
-    }
+    assert isinstance(failed.value.orig, DatabaseUnavailable)
 
 
-@SERVERS
-def test_a_tag_that_is_made_by_an_insert_ends_where_its_column_does(engine, fresh):
-    """Either way in which SQLAlchemy sends many rows."""
-    widths = {f"{name}{way}": kind for name, kind in WIDTHS.items() for way in ("_values", "_executemany")}
-    with Allocator(fresh, step=1, max_step=1) as ids:
-        for name, table in tables(ids, widths).items():
-            table.create(engine)
-            with engine.begin() as connection:
-                if name.endswith("_values"):
-                    connection.execute(insert(table).values(ROWS))
-                else:
-                    connection.execute(insert(table), ROWS)
-
-        assert {name: ids.tags.get(name).limit for name in widths} == {
-            name: LIMITS[name.partition("_")[0]] for name in widths
-        }
+# -- the plain default, what others call, and what is no default
 
 
-@SERVERS
-def test_a_type_counts_as_the_database_has_it(engine, ids):
-    plain = dict.fromkeys(VARIANTS, BigInteger())
-    for name, table in tables(ids, {name: kind for name, (kind, _) in VARIANTS.items()}).items():
-        tables(ids, plain)[name].create(engine)
-        with engine.begin() as connection:
-            connection.execute(insert(table), {})
-
-    assert {name: ids.tags.get(name).limit for name in VARIANTS} == {
-        name: limit for name, (_, limit) in VARIANTS.items()
-    }
-
-
-@POSTGRES
-def test_a_flush_tells_the_tag_its_column(engine, ids):
-    class Base(DeclarativeBase):
-        pass
-
-    class Order(Base):
-        __tablename__ = "order"
-        id: Mapped[int] = mapped_column(primary_key=True, default=ids.sequence("order"))
-
-    Base.metadata.create_all(engine)
-    with Session(engine) as session:
-        session.add_all([Order(), Order()])
-        session.commit()
-
-    assert ids.tags.get("order") == Tag("order", 1000, limit=2**31 - 1)
+@TWO
+def test_tools_call_a_default_with_none_or_an_object(engine, ids, base):
+    """As model factories and generators of forms do, which have no statement yet."""
+    plain = table_of(ids, engine).c.id.default.arg
+    for column, given in ((base.Order.__table__.c.id, None), (base.Item.__table__.c.id, base.Item())):
+        assert [column.default.arg(given), column.default.arg(given)] == [1, 2]
+    assert [plain(None), plain(base.Order())] == [1, 2]
 
 
 @SQLITE
-def test_sqlite_keeps_64_bits_in_any_column(engine, ids):
-    table = tables(ids, WIDTHS)["small"]
-    table.create(engine)
-    with engine.begin() as connection:
-        connection.execute(insert(table))
+def test_the_forms_that_are_no_default_name_the_one_that_is(engine, ids):
+    """`ids.next_id` takes a tag, and SQLAlchemy passes a context. A sequence was the default once."""
+    wrong = {
+        "the default of a column is ids.sequence('order').next_id": ids.next_id,
+        "write primary_key(ids, tag='order'), or default=ids.sequence('order').next_id": ids.sequence("order"),
+        "write primary_key(ids, tag='order'), or default": AsyncAllocator(ids).sequence("order"),
+    }
+    for number, (words, default) in enumerate(wrong.items()):
+        table = Table(f"wrong{number}", MetaData(), Column("id", BigInteger, primary_key=True, default=default))
+        table.create(engine)
+        with engine.begin() as connection, pytest.raises(StatementError) as refused:
+            connection.execute(insert(table), {})
+        assert words in str(refused.value.orig)
+        assert isinstance(refused.value.orig, TypeError)
+        with pytest.raises(TypeError):
+            table.c.id.default.arg(None)
 
-    assert ids.tags.get("small").limit == 2**63 - 1
 
-
-@POSTGRES
-def test_a_tag_that_goes_on_further_than_its_column_is_told_of_once(engine, ids, caplog):
-    ids.tags.create("usual", step=1, max_step=1)
-    ids.next_id("usual")
-    table = tables(ids, WIDTHS)["usual"]
-    table.create(engine)
-    for _ in range(5):
+@SQLITE
+def test_a_key_outside_of_a_mapped_class_needs_a_tag(engine, ids):
+    for number, key in enumerate((primary_key(ids, name="id"), primary_key(ids, name="id", tag="order"))):
+        table = Table(f"table{number}", MetaData(), key.column)
+        table.create(engine)
         with engine.begin() as connection:
-            connection.execute(insert(table))
-
-    assert [record.getMessage().replace("(11)", "") for record in caplog.records if record.name == "allocator"] == [
-        (
-            "tag 'usual' has the limit 9223372036854775807, but usual.id (INTEGER) holds ids only up to 2147483647: "
-            "INSERTs above that will fail; lower the limit: allocator tags set usual --limit 2147483647"
-            f" --url {address_of(engine).shown}"
-        )
-    ]
+            if number:
+                assert connection.execute(insert(table)).inserted_primary_key == (1,)
+            else:
+                with pytest.raises(StatementError, match="needs a tag: primary_key"):
+                    connection.execute(insert(table))

@@ -1,4 +1,4 @@
-"""Sequences as defaults of columns under an event loop, which never waits for a claim."""
+"""Ids as defaults of columns under an event loop, which never waits for a claim."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
 
 from allocator import Allocator, AsyncAllocator
-from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
+from allocator.errors import DatabaseUnavailable, InvalidDatabase
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 ASYNC = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
@@ -91,8 +91,10 @@ def test_an_async_session_draws_without_blocking_the_loop(kind, engine, rows, id
 @ASYNC
 def test_an_async_core_insert_draws_without_blocking_the_loop(kind, engine, rows, ids, either, monkeypatch):
     stalled = Stalled(ids, monkeypatch)
-    table = table_of(either, engine)
-    ids.tags.create("plain", step=10, max_step=10)
+    base = models(either)
+    base.metadata.create_all(engine)
+    table = base.Order.__table__
+    ids.tags.create("order", step=10, max_step=10)
 
     async def main() -> None:
         made = create_async_engine(async_url(kind, rows))
@@ -174,18 +176,13 @@ def test_one_file_is_refused_under_an_event_loop_too(fresh, ids):
 
 
 @SQLITE
-def test_the_sequence_of_an_async_allocator_is_refused_by_blocking_code(engine, ids):
-    """Also when ids are in memory: it would fail some other day."""
-    shared = AsyncAllocator(ids)
-    base = models(shared)
+def test_the_keys_of_an_async_allocator_work_in_a_blocking_session_too(engine, ids):
+    base = models(AsyncAllocator(ids))
     base.metadata.create_all(engine)
-    ids.next_id("order")
-    sentence = "tag 'order': as a column default, the sequence of an AsyncAllocator works only with an AsyncSession;"
-    with pytest.raises(InvalidSetting, match=sentence):
-        shared.sequence("order")()
     with Session(engine) as session:
         session.add(base.Order(name="a"))
-        with pytest.raises(InvalidSetting, match=sentence):
-            session.flush()
-    with engine.connect() as connection, pytest.raises(StatementError, match=sentence):
-        connection.execute(insert(base.Order.__table__), ROWS)
+        session.commit()
+        session.execute(insert(base.Order), ROWS)
+
+        assert session.scalars(select(base.Order.id)).all() == [1, 2, 3, 4]
+    assert base.Order.__table__.c.id.default.arg(None) == 5

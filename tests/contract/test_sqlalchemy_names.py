@@ -6,12 +6,11 @@ Annotations are not put off here, since SQLAlchemy would look for a local type a
 from typing import Annotated
 
 import pytest
-from sqlalchemy import BigInteger, Column, ForeignKey, MetaData, String, Table, select
+from sqlalchemy import BigInteger, ForeignKey, MetaData, String, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
 
 from allocator.errors import InvalidTag
-from allocator.generators.column_default import sequence_of
-from allocator.integrations.sqlalchemy import FromTable, primary_key
+from allocator.integrations.sqlalchemy import default_of, primary_key
 
 TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
@@ -106,7 +105,7 @@ def test_dataclasses(engine, ids):
     class Three(Base):
         __tablename__ = "three"
         id: Mapped[int] = mapped_column(
-            BigInteger, primary_key=True, insert_default=ids.sequence("another"), init=False
+            BigInteger, primary_key=True, insert_default=ids.sequence("another").next_id, init=False
         )
 
     Base.metadata.create_all(engine)
@@ -121,19 +120,34 @@ def test_dataclasses(engine, ids):
 
 @SQLITE
 def test_a_schema_is_part_of_the_tag(ids):
-    metadata = MetaData()
-    for schema in (None, "sales"):
-        Table("order", metadata, Column("id", BigInteger, primary_key=True, default=FromTable(ids)), schema=schema)
+    class Base(DeclarativeBase):
+        pass
 
-    assert [sequence_of(table.c.id).tag for table in metadata.tables.values()] == ["order", "sales.order"]
+    class One(Base):
+        __tablename__ = "order"
+        id: Mapped[int] = primary_key(ids)
+
+    class Two(Base):
+        __tablename__ = "order"
+        __table_args__ = {"schema": "sales"}
+        id: Mapped[int] = primary_key(ids)
+
+    assert [default_of(model.__table__.c.id).sequence.tag for model in (One, Two)] == ["order", "sales.order"]
 
 
 @SQLITE
 def test_a_copy_of_a_table_goes_on_with_its_tag(ids):
-    original = Table("order", MetaData(), Column("id", BigInteger, primary_key=True, default=FromTable(ids)))
-    copied = original.to_metadata(MetaData(), name="_alembic_tmp_order")
+    class Base(DeclarativeBase):
+        pass
 
-    assert sequence_of(copied.c.id) is sequence_of(original.c.id) is ids.sequence("order")
+    class Order(Base):
+        __tablename__ = "order"
+        id: Mapped[int] = primary_key(ids)
+
+    copied = Order.__table__.to_metadata(MetaData(), name="_alembic_tmp_order")
+
+    assert default_of(copied.c.id) is default_of(Order.__table__.c.id)
+    assert default_of(copied.c.id).sequence is ids.sequence("order")
 
 
 @SQLITE
@@ -151,7 +165,7 @@ def test_a_name_that_is_no_tag_is_refused_when_the_class_is_mapped(ids):
         __tablename__ = "line items"
         id: Mapped[int] = primary_key(ids, tag="line-items")
 
-    assert sequence_of(Right.__table__.c.id) is ids.sequence("line-items")
+    assert default_of(Right.__table__.c.id).sequence is ids.sequence("line-items")
 
 
 @SQLITE

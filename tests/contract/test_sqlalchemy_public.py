@@ -6,14 +6,14 @@ import pytest
 from alembic.autogenerate import compare_metadata, render_python_code
 from alembic.migration import MigrationContext
 from alembic.operations import ops
-from sqlalchemy import Column, ForeignKey, MetaData, String, Table, insert, select, text
+from sqlalchemy import ForeignKey, MetaData, String, insert, select, text
 from sqlalchemy.exc import StatementError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 from support.applications.sqlalchemy_models import ROWS
 
 from allocator import PublicIds
 from allocator.errors import InvalidId
-from allocator.integrations.sqlalchemy import FromTable, PublicId, primary_key
+from allocator.integrations.sqlalchemy import PublicId, primary_key
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 orders = PublicIds(bytes(range(32)), prefix="ord_")
@@ -116,10 +116,8 @@ def test_it_is_the_type_of_any_column_and_null_is_null(engine, ids):
 
 
 @SQLITE
-@pytest.mark.parametrize("default", [FromTable, lambda ids: ids.sequence("plain")], ids=["table", "sequence"])
-def test_a_plain_table_and_its_copies(engine, ids, default):
-    key = Column("id", PublicId(orders), primary_key=True, default=default(ids), autoincrement=False)
-    table = Table("plain", MetaData(), key).to_metadata(MetaData())
+def test_a_copy_of_a_table(engine, base):
+    table = base.Order.__table__.to_metadata(MetaData(), name="copy")
     table.create(engine)
     with engine.begin() as connection:
         assert connection.execute(insert(table)).inserted_primary_key[0] == ONE

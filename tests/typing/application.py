@@ -21,7 +21,7 @@ from allocator import Allocator, AsyncAllocator, AsyncSequence, PublicIds, Seque
 from allocator import inspect_id as inspect
 from allocator.errors import DatabaseUnavailable
 from allocator.integrations.alembic import include_name, metadata
-from allocator.integrations.sqlalchemy import FromTable, PublicId, primary_key
+from allocator.integrations.sqlalchemy import PublicId, primary_key
 from allocator.integrations.starlette import ids_of, lifespan
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
 
@@ -42,7 +42,7 @@ class Customer(Base):
 class Order(Base):
     __tablename__ = "order"
     id: Mapped[str] = primary_key(ids, public=orders)
-    number: Mapped[int] = mapped_column(BigInteger, autoincrement=False, default=ids.sequence("number"))
+    number: Mapped[int] = mapped_column(BigInteger, autoincrement=False, default=ids.sequence("number").next_id)
     items: Mapped[list[Item]] = relationship()
 
 
@@ -68,7 +68,7 @@ def keys() -> None:
     assert_type(Order().id, str)
     assert_type(Parcel(name="first").id, int)
     Parcel(id=1, name="first")  # type: ignore[call-arg]
-    Table("plain", MetaData(), Column("id", BigInteger, default=FromTable(ids), autoincrement=False))
+    Table("plain", MetaData(), Column("id", BigInteger, default=ids.sequence("plain").next_id, autoincrement=False))
     include_name()("order", "table", {})
     assert_type(metadata, MetaData)
 

@@ -6,14 +6,12 @@ import warnings
 from typing import Any
 
 from sqlalchemy import Connection, column, func, inspect, select, table
-from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.types import NULLTYPE, TypeEngine
 
-from allocator.database.address import BACKENDS, dialect_of
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import meaning
 from allocator.errors import InvalidSetting
-from allocator.rules.column_limit import Column, limit_of
+from allocator.rules.column_limit import limit_of
 from allocator.schemes.shared.argument_checks import MAX_ID
 
 
@@ -25,7 +23,11 @@ def read(connection: Connection, dialect: Dialect, table_name: str, column_name:
     with meaning(refused, dialect.codes.no_function, dialect):  # there is no max() of booleans and some other types
         greatest = connection.scalar(select(func.max(source.c[column_name])))
     kinds = kinds_of(connection, bare, schema)
-    return greatest, *limited(kinds.get(column_name.lower(), NULLTYPE), connection.dialect, dialect)
+    try:
+        kind = kinds.get(column_name.lower(), NULLTYPE).compile(dialect=connection.dialect)
+    except Exception:  # no type, or a custom one that does not compile
+        return greatest, "", MAX_ID
+    return greatest, kind, limit_in(dialect, kind)
 
 
 def kinds_of(connection: Connection, table_name: str, schema: str) -> dict[str, TypeEngine[Any]]:
@@ -36,23 +38,6 @@ def kinds_of(connection: Connection, table_name: str, schema: str) -> dict[str, 
     return {part["name"].lower(): getattr(part["type"], "data_type", part["type"]) for part in found}
 
 
-def mapped(of: Any, dialect: SQLDialect) -> Column:
-    """A mapped column of SQLAlchemy's, in a database of this dialect."""
-    of = getattr(of, "original", of)  # the column of a later row in an INSERT of several
-    ours = dialect_of(dialect.name) if dialect.name in BACKENDS else None  # Oracle's integers hold more than 64 bits
-    kind, limit = limited(of.type, dialect, ours)
-    return Column(limit, f"{of} ({kind})")
-
-
-def limited(kind: TypeEngine[Any], dialect: SQLDialect, ours: Dialect | None) -> tuple[str, int]:
-    """The name of the type in this database, and the greatest id it can hold."""
-    try:
-        words = getattr(kind, "data_type", kind).compile(dialect=dialect)  # the base type of a domain
-    except Exception:  # no type, or a custom one that does not compile
-        return "", MAX_ID
-    return words, limit_in(ours, words)
-
-
-def limit_in(dialect: Dialect | None, kind: str) -> int:
-    """The greatest id that a type can hold, by its name; None for a database that is not ours."""
-    return limit_of(kind) if dialect and dialect.columns_have_types else MAX_ID
+def limit_in(dialect: Dialect, kind: str) -> int:
+    """The greatest id that a type can hold, by its name."""
+    return limit_of(kind) if dialect.columns_have_types else MAX_ID

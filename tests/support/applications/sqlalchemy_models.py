@@ -13,7 +13,7 @@ ROWS = [{"name": name} for name in "abc"]
 
 
 def models(ids: Any) -> Any:
-    """A class whose key has the plain default, with a child whose key is named by its table."""
+    """A class with a child; the ids of each come from the tag named like its table."""
 
     class Base(DeclarativeBase):
         pass
@@ -25,7 +25,7 @@ def models(ids: Any) -> Any:
 
     class Order(Base):
         __tablename__ = "order"
-        id: Mapped[int] = mapped_column(BigInteger, primary_key=True, default=ids.sequence("order"))
+        id: Mapped[int] = primary_key(ids)
         name: Mapped[str] = mapped_column(String(20))
         items: Mapped[list[Item]] = relationship()
 
@@ -34,10 +34,11 @@ def models(ids: Any) -> Any:
 
 
 def table_of(ids: Any, engine: Engine) -> Table:
+    """A table with the plain default."""
     table = Table(
         "plain",
         MetaData(),
-        Column("id", BigInteger, primary_key=True, default=ids.sequence("plain")),
+        Column("id", BigInteger, primary_key=True, autoincrement=False, default=ids.sequence("plain").next_id),
         Column("name", String(20)),
     )
     table.create(engine)

@@ -15,7 +15,7 @@ NOWHERE = "postgresql+psycopg://127.0.0.1:9/production"
 
 def test_columns_that_hold_a_sequence_take_its_ids():
     ids = Allocator(NOWHERE)
-    order = Table("o", MetaData(), Column("id", Integer, primary_key=True, default=ids.sequence("order")))
+    order = Table("o", MetaData(), Column("id", Integer, primary_key=True, default=ids.sequence("order").next_id))
     engine = create_engine("sqlite://")
     order.create(engine)
     with ids.use(MemoryAllocator()), engine.begin() as connection:
