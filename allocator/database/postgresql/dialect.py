@@ -59,7 +59,7 @@ class PostgreSQL(Dialect):
     name = "postgresql"
     default_driver = "psycopg"
     extra = "postgres"
-    index_only = "SET LOCAL enable_seqscan = off"
+    index_only = "SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"  # whatever the role's default is
     replace_ticket, count_ticket = REPLACE, COUNT
     ownership = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('allocator_ticket')"
