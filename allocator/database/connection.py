@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
@@ -23,6 +24,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import as_raised, is_answer, is_contended, is_stale, translate, unforeseen
 from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, InvalidDatabase
 from allocator.runtime.forks import catch_up
+from allocator.runtime.thread_pool import beside, takes_signals
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,6 +76,11 @@ class Runner:
 
         A retry must burn what the first run claimed: a lost connection may hide a commit.
         """
+        # A signal handler that raises in the pool's own code would leave its lock taken, or a connection lost.
+        here = partial(self._run, verb, *args, **kwargs)
+        return beside(here) if takes_signals() else here()
+
+    def _run(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         self._check_there()
         began, pause, was_asked = monotonic(), CONTENDED_PAUSE, False
         for attempt in count():

@@ -381,6 +381,23 @@ def answer_of(start: Callable[[], Work[T]], end: float, overdue: Callable[[], Al
     return work.result()
 
 
+def takes_signals() -> bool:
+    """Whether signal handlers run on this thread."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def beside(call: Callable[[], T]) -> T:
+    """Run `call` on a thread of its own, where nothing interrupts it, and wait for it; here if no thread can start."""
+    work = Work(partial(copy_context().run, call))
+    try:
+        threading.Thread(target=run_first, args=(deque([work]),), name="allocator", daemon=True).start()
+    except RuntimeError:
+        work.run()
+    while not work.done():
+        block(work, WAIT_SLICE)
+    return work.result()
+
+
 def check_not_ending() -> None:
     """Raise `AllocatorClosed` during interpreter shutdown: threads are gone, and may have left locks taken."""
     if sys.is_finalizing():

@@ -10,8 +10,6 @@ import subprocess
 import sys
 from contextlib import ExitStack, closing, nullcontext, suppress
 from pathlib import Path
-from threading import Event, Thread
-from time import monotonic
 
 import pytest
 from sqlalchemy import create_engine
@@ -171,18 +169,6 @@ def test_a_file_that_is_mounted_alone_is_refused(file, monkeypatch, tmp_path):
         assert ids.next_id("order") == 1
 
 
-def test_whoever_holds_the_lock_of_the_folder_waits_for_no_connection(file, monkeypatch):
-    """As a claim does that finds the file replaced, and needs another connection, while other threads wait."""
-    database, waiting = Database(f"sqlite:///{file}", timeout=5), Event()
-    monkeypatch.setattr(files, "sleep", lambda seconds: waiting.set())
-    other = Thread(target=database.ping)
-    with files.alone(str(file), monotonic() + 5):
-        other.start()
-        assert waiting.wait(30)
-        assert database.count_tags() == 1
-    other.join()
-
-
 def test_a_transaction_of_others_is_waited_for_without_the_lock_of_the_folder(file, monkeypatch):
     patient = {"timeout": 60, "check_same_thread": False}
     fresh = file.with_name("fresh.db")
@@ -249,14 +235,6 @@ def test_an_interrupted_statement_keeps_no_lock_while_its_error_is_kept(file, in
     with closing(sqlite3.connect(file, timeout=0)) as other, other:
         other.execute("UPDATE allocator_shard SET fleet = fleet")
     assert kept.value.__traceback__
-
-
-def test_a_connection_that_an_interrupt_lost_stops_no_claim(file):
-    """The pool counts it: waiting for its return, with the lock of the folder, would stop all processes."""
-    database = Database(f"sqlite:///{file}", timeout=0.5)
-    lost = database.engine.pool.connect()
-    assert database.count_tags() == 1
-    lost.close()
 
 
 def test_an_engine_whose_url_names_no_file_is_locked_by_the_file_that_it_opens(file):

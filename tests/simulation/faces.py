@@ -63,6 +63,7 @@ RUNNER = {
     "monotonic": clocks.monotonic,
     "engine_of": lambda place, timeout: place.engine(timeout),
     "sleep": clocks.sleep,
+    "takes_signals": lambda: False,
 }
 NUMBERS = {
     "REVISIONS": (REVISION,),

@@ -13,6 +13,7 @@ from sqlalchemy.pool import QueuePool
 from allocator.database import connection as module
 from allocator.database.connection import Runner
 from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaOutOfDate
+from allocator.runtime.thread_pool import takes_signals
 
 
 class TooLate(Exception):
@@ -119,3 +120,9 @@ def test_an_interrupt_while_a_connection_is_opened_reaches_the_caller(runner):
     with pytest.raises(AllocatorError, match="cannot be used: KeyError: 'token'; check the URL"):
         runner.run(plain)
     runner.run(plain)
+
+
+def test_a_verb_runs_where_no_signal_handler_can_interrupt_the_pool(runner):
+    """One that raised inside of the pool's lock would leave it taken, and one a little later lose a connection."""
+    assert takes_signals()
+    assert not runner.run(lambda *_: takes_signals())
