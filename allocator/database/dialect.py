@@ -224,11 +224,6 @@ class Dialect:
         """An SQL expression that the claim compares with the known server when a row crosses to it."""
         return run_of(connection)
 
-    def fetch_run(self, connection: Connection, was: str) -> Here:
-        """The server run, compared with the one that wrote a row."""
-        run, at = connection.exec_driver_sql(f"SELECT {run_of(connection)}, {self.clock}").one()
-        return plain(was, str(run), int(at))
-
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
         return func.greatest(value, other)
 

@@ -109,6 +109,7 @@ class SegmentVerbs:
             view.get(SHARD, 1),
             state,
             self._here(connection, state.server_run if state else "", view.here),
+            self._here(connection, row.server_run if row else "", view.here),
             connection.place.name,
             None,
             view.get(NODE, "last") or 0,

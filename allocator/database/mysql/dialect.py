@@ -145,14 +145,6 @@ class MySQL(Dialect):
     def server_here(self, connection: Connection) -> str:
         return NOWHERE if run_of(connection) == NOWHERE else "@allocator_server"
 
-    def fetch_run(self, connection: Connection, was: str) -> Here:
-        if run_of(connection) == NOWHERE:
-            return plain(was, "")
-        connection.exec_driver_sql(f"SET {in_session(connection.info)}")  # a proxy may have changed the server
-        facts = {**FACTS, "run": "@allocator_run"}
-        asked = ", ".join(f"{facts[name]} AS {name}" for name in ("run", "at", "uptime", "cluster"))
-        return self.here(connection, connection.exec_driver_sql(f"SELECT {asked}").one(), was)
-
     def facts(self, connection: Connection) -> Mapping[str, str]:
         if run_of(connection) == NOWHERE:
             return super().facts(connection)
@@ -161,6 +153,8 @@ class MySQL(Dialect):
     def here(self, connection: Connection, facts: Any, was: str) -> Here:
         if run_of(connection) == NOWHERE:
             return plain(was, "")
+        if facts.run != facts.session_run:  # a proxy may have changed the server, or it is no longer durable
+            connection.exec_driver_sql(f"SET {in_session(connection.info)}")
         at, several = int(facts.at), cluster_in(settings_in(facts.cluster)) is not None
         return one_of_several(was, facts.run, at // 1000 - int(facts.uptime), several, at)
 

@@ -34,6 +34,7 @@ TABLES = f"({', '.join(repr(table.name) for table in FOR_IDS)})"
 OURS = "table_schema = DATABASE() AND table_name"
 FACTS = {
     "run": RUN,
+    "session_run": "@allocator_run",
     "at": CLOCK,
     "uptime": f"(SELECT variable_value FROM {KEPT}.global_status WHERE variable_name = 'Uptime')",
     "cluster": "(SELECT GROUP_CONCAT(variable_name, '=', variable_value SEPARATOR '\\n') "

@@ -41,6 +41,7 @@ class Start(NamedTuple):
     """The rows at one moment.
 
     here: the server run, compared with the one in `failover`.
+    here_of_tag: the server run, compared with the one in `tag`.
     server: the identity that fences the tickets of several shards; None where a query must fetch it, as for an engine
         without runs.
     numbering: the server's configured auto-increment offset and step, as one of several without a cluster.
@@ -51,6 +52,7 @@ class Start(NamedTuple):
     shard: Shard | None
     failover: Failover | None
     here: Here
+    here_of_tag: Here
     server: str | None
     numbering: ShardNumbering | None
     last_node: int
@@ -83,6 +85,7 @@ def fetch(
         as_shard(own) if own else None,
         state,
         dialect.here(connection, first, state.server_run if state else ""),
+        dialect.here(connection, first, tag.server_run if tag else ""),
         dialect.identity(connection, first),
         dialect.server_numbering(first),
         first.last_node or 0,

@@ -69,10 +69,7 @@ def take(
         as_it_was = (lease.c[name] == getattr(chosen, name) for name in READ)
         is_known = select(failover.c.id).where(failover.c.id == 1, *on_this_server).exists()
         statement = of(claim.space, chosen.number).where(*as_it_was, is_known).values(values)
-    if connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount == 1:
-        return True
-    dialect.fetch_run(connection, state.server_run)  # on MySQL the run of this session may be out of date
-    return False
+    return connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount == 1
 
 
 def fence(connection: Connection, dialect: Dialect, state: Failover) -> list[ColumnElement[Any] | TextClause]:
