@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, func, select, text
@@ -19,7 +20,7 @@ from allocator.rules.failover import Here, plain
 from allocator.schemes.ticket import ShardNumbering
 
 if TYPE_CHECKING:
-    from allocator.database.operator_tools import Tools
+    from allocator.database.doctor_queries.questions import Tools
     from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 MAX_CONNECT_SECONDS = 10.0
@@ -96,7 +97,8 @@ class Dialect:
 
     def tools(self) -> Tools:
         """Imported when they are first needed: a process that only draws ids does without."""
-        raise NotImplementedError
+        found: Tools = import_module(f"allocator.database.{self.name}.doctor_queries").TOOLS
+        return found
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         """How numbers without gaps are drawn in a transaction of the application."""

@@ -30,20 +30,20 @@ from allocator.errors import (
     SchemaOutOfDate,
     ShardMisconfigured,
 )
-from allocator.rules.failover_of_nodes import NOTHING, Failover, begin_of_lease, moved, skipped
+from allocator.rules.failover import NOTHING, Failover, begin_of_lease, moved, skipped
 from allocator.rules.fleet_consistency import Shard
 from allocator.rules.fleet_growth_protocol import LEAD
-from allocator.rules.worker_number_spaces import Space, spaces_of
 from allocator.schemes.formats.bit_layout import Layout
-from allocator.schemes.snowflake import Lease, LeaseClaim
-from allocator.schemes.snowflake_workers import SnowflakeWorker, check_same, choose_worker
+from allocator.schemes.snowflake import Lease, LeaseClaim, SnowflakeWorker, check_same, choose_worker
 from allocator.schemes.worker_number_lease import (
     NumberClaim,
     NumberLease,
+    Space,
     check_clock,
     check_moved,
     choose,
     lost,
+    spaces_of,
 )
 
 ATTEMPTS = 20

@@ -14,8 +14,7 @@ from allocator.database.registry import Registry
 from allocator.database.verbs import claims, failover_row, segments, servers, shard_row
 from allocator.database.verbs.start import Start
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
-from allocator.rules.failover import Crossing, cross, repaired
-from allocator.rules.failover_of_nodes import beginning
+from allocator.rules.failover import Crossing, beginning, cross, repaired
 from allocator.rules.fleet_consistency import Shard
 from allocator.rules.hosts import Hosts, is_named
 from allocator.schemes.shared.residues import ALL, Residue, Seen, is_outgrown, mark

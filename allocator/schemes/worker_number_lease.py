@@ -25,7 +25,7 @@ wall clock of a holder may be ahead of the database's, and the rest for two serv
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
@@ -296,3 +296,25 @@ class Tenure:
     def due(self, now: Clocks) -> float:
         """The seconds until the next renewal."""
         return self.left(now) - self.length_ms / 1000 * (1 - 1 / RENEWALS)
+
+
+class Space(NamedTuple):
+    """`held` are the numbers that no other process may take yet; the settings are those of the newest lease."""
+
+    name: str
+    bits: int
+    length_ms: int
+    held: list[NumberRow]
+
+    @property
+    def free(self) -> int:
+        return (1 << self.bits) - sum(row.number < 1 << self.bits for row in self.held)
+
+
+def spaces_of(rows: Mapping[str, Sequence[NumberRow]], at_ms: int) -> list[Space]:
+    """`at_ms` is the database's clock; each space has at least one row."""
+    newest = {name: max(found, key=lambda row: row.until_ms) for name, found in rows.items()}
+    return [
+        Space(name, one.bits, one.length_ms, [row for row in rows[name] if not is_over(row, at_ms)])
+        for name, one in newest.items()
+    ]

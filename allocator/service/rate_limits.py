@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TypeVar
 
-from allocator.rules.rate_bucket import pause, used
 from allocator.service.error_responses import Busy
 
 T = TypeVar("T")
@@ -20,8 +19,21 @@ MAX_PAUSE = 0.2
 """Seconds. Long work mostly waits for a database and uses no core."""
 
 
+def pause(full_at: float, now: float, burst: float) -> float:
+    """Seconds until the next request is admitted; 0 for now."""
+    return max(0.0, full_at - now - burst)
+
+
+def used(full_at: float, now: float, rate: float) -> float:
+    """The new `full_at` after a request."""
+    return max(full_at, now) + 1 / rate
+
+
 class Rate:
-    """A rate limit per second, without a lock; `burst` seconds of it may be used at once."""
+    """A rate limit per second, without a lock; `burst` seconds of it may be used at once.
+
+    By the generic cell rate algorithm: its whole state is the time when the allowance will be full again.
+    """
 
     __slots__ = ("_burst", "_full_at", "_rate")
 

@@ -17,7 +17,7 @@ from allocator.database.schema.tables import lease as table
 from allocator.database.store import Database
 from allocator.database.verbs import worker_number_rows
 from allocator.errors import DatabaseUnavailable, InvalidSetting, LeaseLost, NodeIdsExhausted
-from allocator.rules.failover_of_nodes import Failover
+from allocator.rules.failover import Failover
 from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
 

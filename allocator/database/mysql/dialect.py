@@ -34,7 +34,6 @@ from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import MAX_SHARDS, ShardNumbering
 
 if TYPE_CHECKING:
-    from allocator.database.operator_tools import Tools
     from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 REPLACE = f"REPLACE INTO allocator_ticket (type) SELECT :type {FENCE} {{lock}}"
@@ -65,13 +64,6 @@ class MySQL(Dialect):
     )
     retired_triggers = frozenset({"allocator_guard_update", "allocator_guard_delete"})
     codes = CODES
-
-    def tools(self) -> Tools:
-        from allocator.database.mysql import doctor_queries as asked
-        from allocator.database.mysql import doctor_rules
-        from allocator.database.operator_tools import Tools
-
-        return Tools(asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, asked.fetch_column)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.mysql.gapless_draws import MariaDBNumbers, MySQLNumbers

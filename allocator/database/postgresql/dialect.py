@@ -29,7 +29,6 @@ from allocator.database.schema.tables import CLAIMED
 from allocator.database.verbs.tickets import COUNT, FENCE
 
 if TYPE_CHECKING:
-    from allocator.database.operator_tools import Tools
     from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 REPLACE = (
@@ -84,13 +83,6 @@ class PostgreSQL(Dialect):
         f"AND NOT EXISTS (SELECT 1 FROM pg_rewrite WHERE ev_class IN {CLAIMED_THERE})"
     )
     codes = CODES
-
-    def tools(self) -> Tools:
-        from allocator.database.operator_tools import Tools
-        from allocator.database.postgresql import doctor_queries as asked
-        from allocator.database.postgresql import doctor_rules
-
-        return Tools(asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, asked.fetch_column)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.verbs.gapless_number_rows import NumberDialect

@@ -20,7 +20,6 @@ from allocator.database.verbs.tickets import COUNT, FENCE, drawn
 from allocator.errors import DatabaseUnavailable, InvalidDatabase
 
 if TYPE_CHECKING:
-    from allocator.database.operator_tools import Tools
     from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 NEXT_TICKET = "max(:floor, 1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'), 0))"
@@ -95,13 +94,6 @@ class SQLite(Dialect):
     """Without this key AUTOINCREMENT is gone too, and each process would draw the first ticket."""
     pool_size = 1  # SQLite allows one writer; a database in memory is one connection
     codes = CODES
-
-    def tools(self) -> Tools:
-        from allocator.database.operator_tools import Tools
-        from allocator.database.sqlite import doctor_queries as asked
-        from allocator.database.sqlite import doctor_rules
-
-        return Tools(asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, asked.fetch_column)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.sqlite.gapless_draws import SQLiteNumbers

@@ -29,10 +29,9 @@ from allocator.database.verbs.node_and_snowflake_rows import as_worker
 from allocator.database.verbs.segments import TAGS
 from allocator.database.verbs.shard_row import as_shard
 from allocator.errors import SchemaDamaged
-from allocator.rules.failover import Here
-from allocator.rules.failover_of_nodes import Failover
+from allocator.rules.failover import Failover, Here
 from allocator.rules.fleet_consistency import Shard
-from allocator.schemes.snowflake_workers import SnowflakeWorker
+from allocator.schemes.snowflake import SnowflakeWorker
 from allocator.schemes.tag import Tag, damaged
 from allocator.schemes.ticket import ShardNumbering
 

@@ -25,7 +25,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import failover, lease
 from allocator.database.verbs.readable_rows import Reader
 from allocator.errors import SchemaDamaged
-from allocator.rules.failover_of_nodes import Failover
+from allocator.rules.failover import Failover
 from allocator.schemes.shared.argument_checks import check_whole
 from allocator.schemes.worker_number_lease import MAX_BITS, NumberClaim, NumberLease, NumberRow
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.rules.rate_bucket import pause, used
+from allocator.service.rate_limits import pause, used
 
 BURST = 20.0
 
