@@ -11,16 +11,26 @@ from sqlalchemy import ColumnElement, Connection, Insert, Table, TextClause, fun
 from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import Dialect
+from allocator.database.driver_errors import DRAWN_MEANWHILE, GUARD_FIRED, NO_WRITES, ErrorCodes
 from allocator.database.schema.tables import CLAIMED
-from allocator.database.sqlite.error_codes import CODES
 from allocator.database.sqlite.file import alone, check_name, files_of, inode_of, is_alone, path_of
 from allocator.database.sqlite.fork_gate import GATE
 from allocator.database.verbs.claims import only_row, returned
 from allocator.database.verbs.tickets import COUNT, FENCE, drawn
-from allocator.errors import DatabaseUnavailable, InvalidDatabase
+from allocator.errors import (
+    DatabaseRefused,
+    DatabaseUnavailable,
+    Exhausted,
+    InvalidDatabase,
+    MaxValueWentBack,
+    NumberConflict,
+    SchemaDamaged,
+    SchemaOutOfDate,
+)
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
+
 
 NEXT_TICKET = "max(:floor, 1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'), 0))"
 REPLACE = (
@@ -69,6 +79,29 @@ def kept(connection: Connection, query: str, name: str, end: int) -> int:
             "another program undid it: give the ids a file of their own; or a trigger did: run allocator db check"
         )
     return end
+
+
+GUARDED = "SQLITE_CONSTRAINT_TRIGGER"
+"""SQLite's code for RAISE() in a trigger, as those of the guard do; a trigger cannot choose another."""
+OUT_OF_RANGE = frozenset({"SQLITE_CONSTRAINT_CHECK"})
+MOVED = "SQLITE_BUSY_SNAPSHOT"
+BUSY = frozenset({"SQLITE_BUSY", "SQLITE_BUSY_RECOVERY", "SQLITE_BUSY_TIMEOUT", MOVED})
+LOCKED = frozenset({"SQLITE_LOCKED", "SQLITE_LOCKED_SHAREDCACHE", "SQLITE_LOCKED_VTAB"})
+
+CODES = ErrorCodes(
+    errors={
+        **dict.fromkeys(("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE", GUARDED), MaxValueWentBack),
+        **dict.fromkeys(("SQLITE_CANTOPEN", "SQLITE_ERROR", "SQLITE_NOTADB", "SQLITE_READONLY"), DatabaseRefused),
+        **dict.fromkeys(("no such table", "no such column"), SchemaOutOfDate),
+        **dict.fromkeys(OUT_OF_RANGE, SchemaDamaged),
+        "SQLITE_MISMATCH": Exhausted,  # of a counter past 2**63, which became a REAL
+    },
+    advice={GUARDED: GUARD_FIRED},
+    of_draw={MOVED: (NumberConflict, DRAWN_MEANWHILE), "SQLITE_READONLY": (DatabaseRefused, NO_WRITES)},
+    locked=BUSY | LOCKED,
+    contended=BUSY,
+    out_of_range=OUT_OF_RANGE,
+)
 
 
 class SQLite(Dialect):
