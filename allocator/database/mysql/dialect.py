@@ -255,8 +255,6 @@ class MySQL(Dialect):
             if result.lastrowid <= 0:
                 raise triggered(str(parameters["type"]), "allocator_ticket%")
             return int(result.lastrowid)
-        if run_of(connection) != NOWHERE:  # the server of this session may be another one, or no longer durable
-            connection.exec_driver_sql(f"SET {in_session(connection.info)}")
         return None
 
     def see_the_newest(self, connection: Connection) -> None:
