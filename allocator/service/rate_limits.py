@@ -19,16 +19,6 @@ MAX_PAUSE = 0.2
 """Seconds. Long work mostly waits for a database and uses no core."""
 
 
-def pause(full_at: float, now: float, burst: float) -> float:
-    """Seconds until the next request is admitted; 0 for now."""
-    return max(0.0, full_at - now - burst)
-
-
-def used(full_at: float, now: float, rate: float) -> float:
-    """The new `full_at` after a request."""
-    return max(full_at, now) + 1 / rate
-
-
 class Rate:
     """A rate limit per second, without a lock; `burst` seconds of it may be used at once.
 
@@ -41,12 +31,12 @@ class Rate:
         self._rate, self._burst = rate, burst
         self._full_at = 0.0
 
-    def wait(self) -> float:
-        """Seconds to wait before the next use."""
-        return pause(self._full_at, monotonic(), self._burst)
+    def wait(self, now: float) -> float:
+        """Seconds to wait before the next use; 0 for now."""
+        return max(0.0, self._full_at - now - self._burst)
 
-    def use(self) -> None:
-        self._full_at = used(self._full_at, monotonic(), self._rate)
+    def use(self, now: float) -> None:
+        self._full_at = max(self._full_at, now) + 1 / self._rate
 
 
 class Gate:
