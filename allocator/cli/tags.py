@@ -13,8 +13,7 @@ from allocator.cli.options import fleet_options, only_one, open_allocator, open_
 from allocator.cli.output import cell, confirm, pasteable, show, show_rows, table, yes_option
 from allocator.database.columns import tag_columns
 from allocator.errors import AllocatorError, InvalidSetting, TagExists
-from allocator.fleet.tag_administration import Tags
-from allocator.fleet.tag_deletion import delete, last_claimed
+from allocator.fleet.tag_administration import Tags, delete, last_claimed
 from allocator.remote.wire import tag_to_json
 from allocator.rules.column_limit import max_step_for
 from allocator.rules.tag_column import beside, counter_of, held_at, holding

@@ -15,8 +15,7 @@ from allocator.cli.options import database_options, fleet_options, open_allocato
 from allocator.cli.output import Command, show, table
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.rules.command_deadline import OWN_FAILURE
-from allocator.rules.worker_number_spaces import Space
-from allocator.schemes.worker_number_lease import NumberRow
+from allocator.schemes.worker_number_lease import NumberRow, Space
 
 if TYPE_CHECKING:
     from allocator.generators.worker_numbers import WorkerLease

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, func, select, text
@@ -19,7 +20,7 @@ from allocator.rules.failover import Here, plain
 from allocator.schemes.ticket import ShardNumbering
 
 if TYPE_CHECKING:
-    from allocator.database.operator_tools import Tools
+    from allocator.database.doctor_queries.questions import Tools
     from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 MAX_CONNECT_SECONDS = 10.0
@@ -96,7 +97,8 @@ class Dialect:
 
     def tools(self) -> Tools:
         """Imported when they are first needed: a process that only draws ids does without."""
-        raise NotImplementedError
+        found: Tools = import_module(f"allocator.database.{self.name}.doctor_queries").TOOLS
+        return found
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         """How numbers without gaps are drawn in a transaction of the application."""
@@ -220,11 +222,6 @@ class Dialect:
     def server_here(self, connection: Connection) -> str:
         """An SQL expression that the claim compares with the known server when a row crosses to it."""
         return run_of(connection)
-
-    def fetch_run(self, connection: Connection, was: str) -> Here:
-        """The server run, compared with the one that wrote a row."""
-        run, at = connection.exec_driver_sql(f"SELECT {run_of(connection)}, {self.clock}").one()
-        return plain(was, str(run), int(at))
 
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
         return func.greatest(value, other)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ErrorCodes(NamedTuple):
-    """What a driver's error codes mean: each database has its own, in `error_codes.py` of its folder."""
+    """What a driver's error codes mean: each database has its own, in `dialect.py` of its folder."""
 
     errors: Mapping[str, type[AllocatorError]] = {}
     """Codes, or the first two characters of several. Any other code is `DatabaseUnavailable`: try again later."""

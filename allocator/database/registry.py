@@ -26,27 +26,24 @@ from allocator.database.verbs.start import Start, damage
 from allocator.errors import (
     DatabaseUnavailable,
     LeaseLost,
-    NodeIdsExhausted,
     SchemaDamaged,
     SchemaOutOfDate,
     ShardMisconfigured,
 )
-from allocator.rules.failover_of_nodes import NOTHING, Failover, begin_of_lease, moved, skipped
+from allocator.rules.failover import NOTHING, Failover, begin_of_lease, moved, skipped
 from allocator.rules.fleet_consistency import Shard
 from allocator.rules.fleet_growth_protocol import LEAD
-from allocator.rules.worker_number_spaces import Space, spaces_of
-from allocator.runtime.clocks import own_clock
 from allocator.schemes.formats.bit_layout import Layout
-from allocator.schemes.snowflake import Lease, LeaseClaim
-from allocator.schemes.snowflake_workers import SnowflakeWorker, check_same, choose_worker
+from allocator.schemes.snowflake import Lease, LeaseClaim, SnowflakeWorker, check_same, choose_worker
 from allocator.schemes.worker_number_lease import (
     NumberClaim,
     NumberLease,
-    Watch,
+    Space,
     check_clock,
     check_moved,
     choose,
     lost,
+    spaces_of,
 )
 
 ATTEMPTS = 20
@@ -73,7 +70,6 @@ class Registry(Runner):
         super().__init__(database, timeout)
         self._schema_seen = self._is_sound = False
         self._has_revision = True
-        self._watches: dict[str, Watch] = {}
 
     def check_schema(self) -> None:
         """Once: the tables have the revision that is needed, or `SchemaOutOfDate` is raised."""
@@ -204,7 +200,6 @@ class Registry(Runner):
 
     def lease_number(self, claim: NumberClaim) -> NumberLease:
         """Lease a free number of a space. Raises `NodeIdsExhausted`, and `InvalidSetting` by settings or clock."""
-        watch = self._watches.pop(claim.space, None) or Watch()
         for attempt in range(ATTEMPTS):
             start = self.start()
             self._check_numbers(start.shard)
@@ -212,12 +207,7 @@ class Registry(Runner):
             at, rows = self.run(worker_number_rows.fetch, claim.space)
             check_clock(claim, at)
             check_moved(state.moved_at_ms, claim, at)
-            unchanged = watch.unchanged(rows, state.moved_at_ms, own_clock())
-            try:
-                chosen = choose(rows, claim, at, unchanged, 1 << min(attempt, 10), randbelow(1 << 16))
-            except NodeIdsExhausted:
-                self._watches[claim.space] = watch
-                raise
+            chosen = choose(rows, claim, at, 1 << min(attempt, 10), randbelow(1 << 16))
             if self.run(worker_number_rows.take, chosen, claim, state):
                 number = chosen if isinstance(chosen, int) else chosen.number
                 return NumberLease(claim.space, number, claim.holder, claim.length_ms)

@@ -14,8 +14,7 @@ from allocator.database.registry import Registry
 from allocator.database.verbs import claims, failover_row, segments, servers, shard_row
 from allocator.database.verbs.start import Start
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
-from allocator.rules.failover import Crossing, cross, repaired
-from allocator.rules.failover_of_nodes import beginning
+from allocator.rules.failover import Crossing, beginning, cross, repaired
 from allocator.rules.fleet_consistency import Shard
 from allocator.rules.hosts import Hosts, is_named
 from allocator.schemes.shared.residues import ALL, Residue, Seen, is_outgrown, mark
@@ -90,20 +89,15 @@ class Database(Registry):
                     tell(name, crossing, found[0])
                 self._log_claim(name, found)
                 return found
-            tag = self.run(segments.fetch, name)
+            start = self.start(name)
+            tag, here = start.tag, start.here_of_tag
             if tag is not None:
                 self._residues[name] = tag.residue  # it changes when the fleet grows
-                tag, crossing = self._crossed(tag)
+                crossing = None if tag.server_run == here.run else cross(tag, here)
+                if crossing:
+                    tag = replace(tag, max_value=tag.max_value + crossing.skip)
             size = settle(tag, name, size, seen, exact)
         raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
-
-    def _crossed(self, tag: Tag) -> tuple[Tag, Crossing | None]:
-        """The tag as a claim will find it. If another server run wrote its row, also the ids to skip for that."""
-        here = self.run(servers.fetch_run, tag.server_run)
-        if tag.server_run == here.run:
-            return tag, None
-        crossing = cross(tag, here)
-        return replace(tag, max_value=tag.max_value + crossing.skip), crossing
 
     def repair_segment(self, tag: Tag, above: int | None) -> None:
         """Raise a tag, and mark its row as written on the current server run."""

@@ -14,7 +14,7 @@ from allocator.database.verbs import node_and_snowflake_rows, segments, servers,
 from allocator.errors import AllocatorError
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, judge, unchecked
 from allocator.rules.fleet_consistency import Shard
-from allocator.schemes.snowflake_workers import SnowflakeWorker
+from allocator.schemes.snowflake import SnowflakeWorker
 from allocator.schemes.tag import REFUSE, Tag
 
 if TYPE_CHECKING:

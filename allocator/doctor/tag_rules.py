@@ -12,8 +12,7 @@ from allocator.schemes.formats.bit_layout import Layout, moment
 from allocator.schemes.meteor import METEOR, WARN_FROM, MeteorSettings
 from allocator.schemes.shared.argument_checks import MAX_ID, TAG
 from allocator.schemes.shared.residues import ALL, Residue
-from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeSettings
-from allocator.schemes.snowflake_workers import SnowflakeWorker
+from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeSettings, SnowflakeWorker
 from allocator.schemes.tag import REFUSE, Tag
 
 SOON = timedelta(days=730)

@@ -229,3 +229,28 @@ def merged(rows: Sequence[Tag]) -> Tag:
     claimed_at = max(row.claimed_at for row in rows)
     residue = Residue() if rows[1:] else rows[0].residue
     return replace(rows[0], max_value=highest, limit=limit, claimed_at=claimed_at, residue=residue)
+
+
+def last_claimed(databases: Iterable[Database], name: str) -> int:
+    """The greatest id claimed from a tag; 0 if none was. Raises `UnknownTag`."""
+    rows = [row for _, row in rows_of(databases, name)]
+    if not rows:
+        raise unknown(name)
+    return max(map(last_of, rows))
+
+
+def delete(databases: Sequence[Database], name: str, last: int) -> None:
+    """Delete a tag that gave no id above `last`, the result of `last_claimed`: made again, it begins at 1."""
+    with complete(databases):
+        for database, row in rows_of(databases, name):
+            if last_of(row) > last or not database.remove_tag(row):
+                raise InvalidSetting(f"tag {name!r} is in use: ids were claimed meanwhile, and it was not deleted")
+
+
+def rows_of(databases: Iterable[Database], name: str) -> list[tuple[Database, Tag]]:
+    found = [(database, database.fetch_tag(check_tag(name))) for database in databases]
+    return [(database, row) for database, row in found if row is not None]
+
+
+def last_of(row: Tag) -> int:
+    return row.max_value if row.max_value > row.skipped else 0

@@ -3,16 +3,52 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from allocator.database.columns.migration_database import MigrationDatabase
-from allocator.errors import InvalidSetting, TagExists
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from allocator.database.dialect import Dialect
+from allocator.database.driver_errors import translate
+from allocator.database.store import Database
+from allocator.errors import InvalidSetting, SchemaOutOfDate, TagExists
 from allocator.fleet.tag_administration import Tags, whole
 from allocator.schemes.shared.argument_checks import split_column
 from allocator.schemes.tag import Tag
 
 log = logging.getLogger("allocator")
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class MigrationDatabase(Database):
+    """A database reached by a connection that somebody else opened, commits and closes.
+
+    On PostgreSQL a verb is a savepoint of the transaction, so that one that fails does not end it; in autocommit it has
+    a transaction of its own.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        url = connection.engine.url
+        # Nothing connects by this URL. Without the driver, since the library refuses those for asyncio.
+        super().__init__(url.set(drivername=url.get_backend_name()) if connection.dialect.is_async else url)
+        self._connection = connection
+        autocommit = getattr(connection.connection.dbapi_connection, "autocommit", False)
+        self._is_nested = self.dialect.transactional_ddl and not self.dialect.embedded and not autocommit
+
+    def run(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            with self._connection.begin_nested() if self._is_nested else nullcontext():
+                return verb(self._connection, self.dialect, *args, **kwargs)
+        except SQLAlchemyError as error:
+            raise translate(error, self.dialect, self.address.shown, self.timeout) from error
+
+    def upgrade_schema(self) -> None:
+        raise SchemaOutOfDate(f"{self.address.shown} lacks tables of the allocator; run: allocator db upgrade")
 
 
 def create_tag(connection: Any, tag: str, start_after: int, column: str | None, settings: Mapping[str, Any]) -> None:

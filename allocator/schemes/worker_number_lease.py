@@ -7,10 +7,10 @@ A number that was never leased is added as a row. Any other may be taken when it
 
     released        its holder gave it back
     ended           one more length has passed since its end, by the database's clock and the claimant's wall clock
-    unchanged       the claimant has watched it, by a clock of its own, for a whole length without a renewal
 
-and in each case only if the claimant's wall clock is past the second of the row's `used_until_ms`, the last millisecond
-in which the holder may have used it. The row must still have the holder and the count of renewals that were read.
+and in both cases only if the claimant's wall clock is past the second of the row's `used_until_ms`, the last
+millisecond in which the holder may have used it. The row must still have the holder and the count of renewals that
+were read.
 
 The holder stops by itself, one length after it *sent* its last request that was granted, by two clocks: its own, which
 runs on while the machine sleeps, and the wall clock, which is all that a paused virtual machine sees. It also stops
@@ -25,8 +25,7 @@ wall clock of a holder may be ahead of the database's, and the rest for two serv
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
@@ -110,80 +109,52 @@ def lost(lease: NumberLease) -> LeaseLost:
     )
 
 
-def is_over(row: NumberRow, at_ms: int, unchanged: AbstractSet[int] = frozenset()) -> bool:
+def is_over(row: NumberRow, at_ms: int) -> bool:
     """Whether the number is free. `at_ms` is the database's clock."""
-    return not row.holder or at_ms > row.until_ms + row.length_ms or row.number in unchanged
+    return not row.holder or at_ms > row.until_ms + row.length_ms
 
 
-def is_free(row: NumberRow, wall_ms: int, at_ms: int, unchanged: AbstractSet[int]) -> bool:
-    return wall_ms // TICK_MS > free_after(row, unchanged) // TICK_MS and is_over(row, at_ms, unchanged)
+def is_free(row: NumberRow, wall_ms: int, at_ms: int) -> bool:
+    return wall_ms // TICK_MS > free_after(row) // TICK_MS and is_over(row, at_ms)
 
 
-def free_after(row: NumberRow, unchanged: AbstractSet[int] = frozenset()) -> int:
+def free_after(row: NumberRow) -> int:
     """The last millisecond of a claimant's wall clock in which it may not take the number.
 
     Of an end that only the database's clock tells, the wall clock must tell too: one clock may be wrong.
     """
-    return row.used_until_ms + (row.length_ms if row.holder and row.number not in unchanged else 0)
+    return row.used_until_ms + (row.length_ms if row.holder else 0)
 
 
-def free_numbers(
-    rows: Mapping[int, NumberRow], claim: NumberClaim, at_ms: int, unchanged: AbstractSet[int]
-) -> Iterator[int]:
+def free_numbers(rows: Mapping[int, NumberRow], claim: NumberClaim, at_ms: int) -> Iterator[int]:
     """The numbers that this claimant may take, the smallest first."""
     for number in range(1 << claim.bits):
         row = rows.get(number)
-        if row is None or is_free(row, claim.wall_ms, at_ms, unchanged):
+        if row is None or is_free(row, claim.wall_ms, at_ms):
             yield number
 
 
-def choose(
-    rows: Collection[NumberRow], claim: NumberClaim, at_ms: int, unchanged: AbstractSet[int], spread: int, pick: int
-) -> NumberRow | int:
+def choose(rows: Collection[NumberRow], claim: NumberClaim, at_ms: int, spread: int, pick: int) -> NumberRow | int:
     """The number to take: its row, or the number itself if it has none.
 
-    unchanged: the numbers that the claimant's `Watch` found so.
     spread: how many of the smallest free numbers to choose from; `pick` is a random number. The first attempt takes the
         smallest, later ones spread, so that many processes which start together do not meet again and again.
 
     Raises `InvalidSetting` where the space is held with other settings, and `NodeIdsExhausted`.
     """
-    check_alike(rows, claim, at_ms, unchanged)
+    check_alike(rows, claim, at_ms)
     by_number = {row.number: row for row in rows}
-    free = list(islice(free_numbers(by_number, claim, at_ms, unchanged), spread))
+    free = list(islice(free_numbers(by_number, claim, at_ms), spread))
     if not free:
         raise exhausted(rows, claim, at_ms)
     number = free[pick % len(free)]
     return by_number.get(number, number)
 
 
-class Watch:
-    """The leases of a space as a claimant saw them, to find those that are not renewed."""
-
-    def __init__(self) -> None:
-        self._moved_at_ms = 0
-        self._seen: dict[int, tuple[str, int, float]] = {}
-
-    def unchanged(self, rows: Collection[NumberRow], moved_at_ms: int, now: float) -> set[int]:
-        """The numbers whose rows stayed as they are for a whole length.
-
-        moved_at_ms: the last failover. What was seen before it does not count: renewals may be counted again.
-        now: the claimant's own clock, read after the rows.
-        """
-        before = self._seen if moved_at_ms == self._moved_at_ms else {}
-        self._moved_at_ms, self._seen = moved_at_ms, {}
-        for row in rows:
-            holder, renewals, since = before.get(row.number, ("", 0, now))
-            if (holder, renewals) != (row.holder, row.renewals):
-                since = now
-            self._seen[row.number] = (row.holder, row.renewals, since)
-        return {row.number for row in rows if now - self._seen[row.number][2] >= row.length_ms / 1000}
-
-
-def check_alike(rows: Iterable[NumberRow], claim: NumberClaim, at_ms: int, unchanged: AbstractSet[int]) -> None:
+def check_alike(rows: Iterable[NumberRow], claim: NumberClaim, at_ms: int) -> None:
     """Raise `InvalidSetting` where a number of the space is held with other settings."""
     for row in rows:
-        if (row.bits, row.length_ms) != (claim.bits, claim.length_ms) and not is_over(row, at_ms, unchanged):
+        if (row.bits, row.length_ms) != (claim.bits, claim.length_ms) and not is_over(row, at_ms):
             raise InvalidSetting(
                 f"space {claim.space!r} is leased with bits={row.bits} and seconds={row.length_ms / 1000:g}, by "
                 f"{row.who}, but this process asks for bits={claim.bits} and seconds={claim.length_ms / 1000:g}; all "
@@ -325,3 +296,25 @@ class Tenure:
     def due(self, now: Clocks) -> float:
         """The seconds until the next renewal."""
         return self.left(now) - self.length_ms / 1000 * (1 - 1 / RENEWALS)
+
+
+class Space(NamedTuple):
+    """`held` are the numbers that no other process may take yet; the settings are those of the newest lease."""
+
+    name: str
+    bits: int
+    length_ms: int
+    held: list[NumberRow]
+
+    @property
+    def free(self) -> int:
+        return (1 << self.bits) - sum(row.number < 1 << self.bits for row in self.held)
+
+
+def spaces_of(rows: Mapping[str, Sequence[NumberRow]], at_ms: int) -> list[Space]:
+    """`at_ms` is the database's clock; each space has at least one row."""
+    newest = {name: max(found, key=lambda row: row.until_ms) for name, found in rows.items()}
+    return [
+        Space(name, one.bits, one.length_ms, [row for row in rows[name] if not is_over(row, at_ms)])
+        for name, one in newest.items()
+    ]

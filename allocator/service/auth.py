@@ -92,11 +92,11 @@ class Grant:
 
     def admit_rare(self) -> None:
         """Count a request for a node or worker, whose numbers are scarce. Each process limits every token."""
-        if wait := self._rare.wait():
+        if wait := self._rare.wait(monotonic()):
             raise TooManyRequests(
                 f"this token has used its rate of node and worker numbers; retry in {wait:.1f} seconds", wait
             )
-        self._rare.use()
+        self._rare.use(monotonic())
 
 
 class Book:

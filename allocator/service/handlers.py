@@ -19,7 +19,7 @@ from allocator.remote.wire import (
     tag_to_json,
     whole,
 )
-from allocator.rules.failover_of_nodes import most_ahead
+from allocator.rules.failover import most_ahead
 from allocator.rules.token import DRAW, READ
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from math import inf
@@ -13,17 +13,17 @@ from time import monotonic, time
 from allocator.database.columns.integer_keys import read_keys
 from allocator.database.store import Database
 from allocator.database.verbs import node_and_snowflake_rows
-from allocator.errors import AllocatorError, SchemaOutOfDate
+from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaOutOfDate
 from allocator.rules.days_left import DAY, Horizon
 from allocator.rules.key_columns import KeyColumn
-from allocator.rules.worker_number_spaces import Space
 from allocator.runtime.thread_pool import Background, result_async
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
+from allocator.schemes.worker_number_lease import Space
 from allocator.service.auth import Book
 from allocator.service.handlers import Ids
+from allocator.service.id_sources import TagSource
 from allocator.service.metrics import MAX_TAGS, OF_KEY, OF_TAG, Figures
-from allocator.service.readiness import trouble_of
 from allocator.service.served_tags import page_of
 from allocator.service_allocator import ServiceAllocator
 
@@ -187,3 +187,30 @@ def logged() -> Iterator[None]:
         log.info("cannot update all metrics: %s", error)
     except Exception:
         log.exception("cannot update all metrics")
+
+
+ENOUGH = 3.0
+"""Seconds that the ids in memory must last for readiness without a database."""
+
+
+def trouble_of(tags: Iterable[TagSource], book: Book) -> str | None:
+    """The reason why the worker cannot serve ids for the next seconds, or None.
+
+    The reason names no tag, since /readyz needs no token. The metrics do."""
+    sources = [source for source in tags if source.given]
+    for source in sources:
+        if is_failing(source) and not lasts(source):
+            return f"the database does not answer, and the ids of a tag last less than {ENOUGH:g} seconds"
+    if book.failure is not None and (not book.loaded or not any(map(lasts, sources))):
+        return "the database does not answer, and no ids are in memory"
+    return None
+
+
+def is_failing(source: TagSource) -> bool:
+    """Tell whether the last claim failed with a temporary error."""
+    return isinstance(source.buffer.trouble(), DatabaseUnavailable)
+
+
+def lasts(source: TagSource) -> bool:
+    """Tell whether the ids in memory last long enough at the current rate."""
+    return source.buffer.count() > ENOUGH * source.rate

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TypeVar
 
-from allocator.rules.rate_bucket import pause, used
 from allocator.service.error_responses import Busy
 
 T = TypeVar("T")
@@ -21,7 +20,10 @@ MAX_PAUSE = 0.2
 
 
 class Rate:
-    """A rate limit per second, without a lock; `burst` seconds of it may be used at once."""
+    """A rate limit per second, without a lock; `burst` seconds of it may be used at once.
+
+    By the generic cell rate algorithm: its whole state is the time when the allowance will be full again.
+    """
 
     __slots__ = ("_burst", "_full_at", "_rate")
 
@@ -29,12 +31,12 @@ class Rate:
         self._rate, self._burst = rate, burst
         self._full_at = 0.0
 
-    def wait(self) -> float:
-        """Seconds to wait before the next use."""
-        return pause(self._full_at, monotonic(), self._burst)
+    def wait(self, now: float) -> float:
+        """Seconds to wait before the next use; 0 for now."""
+        return max(0.0, self._full_at - now - self._burst)
 
-    def use(self) -> None:
-        self._full_at = used(self._full_at, monotonic(), self._rate)
+    def use(self, now: float) -> None:
+        self._full_at = max(self._full_at, now) + 1 / self._rate
 
 
 class Gate:

@@ -109,7 +109,7 @@ class MemoryBackend:
     def lease_number(self, claim: NumberClaim) -> NumberLease:
         with self._table():
             space = self._spaces[claim.space]
-            chosen = choose(list(space.values()), claim, claim.wall_ms, frozenset(), 1, 0)
+            chosen = choose(list(space.values()), claim, claim.wall_ms, 1, 0)
             row = leased(chosen, claim, claim.wall_ms)
             space[row.number] = row
             return NumberLease(claim.space, row.number, claim.holder, claim.length_ms)

@@ -16,7 +16,7 @@ from allocator import Allocator
 from allocator.cli import main
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting, MaxValueWentBack, UnknownTag
-from allocator.fleet.tag_deletion import delete, last_claimed
+from allocator.fleet.tag_administration import delete, last_claimed
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 

@@ -25,8 +25,7 @@ from allocator.database.verbs import shard_row
 from allocator.database.verbs import tickets as ticket_rows
 from allocator.doctor import DANGER, OUTAGE, examine, is_healthy
 from allocator.errors import AllocatorError
-from allocator.rules.failover import FLOOR
-from allocator.rules.failover_of_nodes import TICKETS_SKIPPED
+from allocator.rules.failover import FLOOR, TICKETS_SKIPPED
 
 TABLES = ("segment", "shard", "node", "worker", "failover", "token", "ticket_counter", "schema_version")
 PASSWORD = "Secret-1"

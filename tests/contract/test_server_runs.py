@@ -32,8 +32,7 @@ from allocator.errors import (
     UnknownTag,
 )
 from allocator.fleet.grow import Growth
-from allocator.rules.failover import Crossing
-from allocator.rules.failover_of_nodes import LEASES_SKIPPED_MS, NODES_SKIPPED, SECONDS, TICKETS_SKIPPED, Skipped
+from allocator.rules.failover import LEASES_SKIPPED_MS, NODES_SKIPPED, SECONDS, TICKETS_SKIPPED, Crossing, Skipped
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.residues import ALL
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE

@@ -17,7 +17,7 @@ from allocator.database.schema.tables import lease as table
 from allocator.database.store import Database
 from allocator.database.verbs import worker_number_rows
 from allocator.errors import DatabaseUnavailable, InvalidSetting, LeaseLost, NodeIdsExhausted
-from allocator.rules.failover_of_nodes import Failover
+from allocator.rules.failover import Failover
 from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
 
@@ -185,37 +185,6 @@ def test_the_number_of_a_killed_process_is_taken_when_its_lease_is_over(database
     assert database.lease_number(claim("e")).number == 0
     with pytest.raises(LeaseLost):
         database.renew_number(LEASE, now_ms())
-
-
-@once
-def test_what_nobody_renews_is_taken_after_a_length_of_the_own_clock(database, monkeypatch):
-    """Though the database's clock was set back: by it nothing ends for a year."""
-    for holder in "abcd":
-        database.lease_number(claim(holder))
-    database.run(change, until_ms=clock(database) + 10**10, used_until_ms=now_ms() - 2000)
-    now = 100.0
-    monkeypatch.setattr("allocator.database.registry.own_clock", lambda: now)
-    with pytest.raises(NodeIdsExhausted):
-        database.lease_number(claim("e"))
-    now = 159.0
-    with pytest.raises(NodeIdsExhausted):
-        database.lease_number(claim("e"))
-    now = 160.0
-
-    assert database.lease_number(claim("e")).number == 0
-
-
-@once
-def test_what_is_renewed_is_not_taken_by_who_watches(database, monkeypatch):
-    held = [database.lease_number(claim(holder)) for holder in "abcd"]
-    now = 100.0
-    monkeypatch.setattr("allocator.database.registry.own_clock", lambda: now)
-    for _ in range(3):
-        with pytest.raises(NodeIdsExhausted):
-            database.lease_number(claim("e"))
-        for lease in held:
-            database.renew_number(lease, now_ms())
-        now += 100.0
 
 
 def test_after_a_failover_leases_are_renewed_and_no_number_is_given(database):

@@ -10,11 +10,10 @@ from typing import Any
 
 from allocator.database.driver_errors import ErrorCodes
 from allocator.database.verbs.start import Start
-from allocator.rules.failover import Crossing, Here, plain
-from allocator.rules.failover_of_nodes import NOTHING, Failover, Skipped
+from allocator.rules.failover import NOTHING, Crossing, Failover, Here, Skipped, plain
 from allocator.rules.fleet_consistency import Shard
 from allocator.schemes.shared.residues import Residue
-from allocator.schemes.snowflake_workers import SnowflakeWorker
+from allocator.schemes.snowflake import SnowflakeWorker
 from allocator.schemes.tag import Tag
 from simulation.fates import Fate
 from simulation.network import CONTENDED, Connection, Failure
@@ -109,6 +108,7 @@ class SegmentVerbs:
             view.get(SHARD, 1),
             state,
             self._here(connection, state.server_run if state else "", view.here),
+            self._here(connection, row.server_run if row else "", view.here),
             connection.place.name,
             None,
             view.get(NODE, "last") or 0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from allocator.rules.failover_of_nodes import Failover
+from allocator.rules.failover import Failover
 from allocator.rules.fleet_consistency import Member, Shard
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.ticket import ShardNumbering

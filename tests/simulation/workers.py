@@ -27,7 +27,7 @@ from unittest.mock import patch
 from allocator.errors import DatabaseUnavailable, InvalidSetting, NodeIdsExhausted
 from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.shared.retry_pace import Wait
-from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, NumberRow, Tenure, Watch
+from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, NumberRow, Tenure
 
 BEGIN = 1_800_000_000_000
 LENGTH = 10_000
@@ -157,7 +157,7 @@ class Pod:
 
     def life(self) -> Generator[int, None, None]:
         world, dice = self.world, self.world.random
-        watch, latency, server = Watch(), world.latency, world.server
+        latency, server = world.latency, world.server
         for attempt in range(30):
             asked = self.clocks()
             claim = NumberClaim(SPACE, BITS, LENGTH, asked.wall_ms, f"{self.name}.{attempt}")
@@ -167,8 +167,7 @@ class Pod:
             try:
                 rule.check_clock(claim, at)
                 rule.check_moved(known[1], claim, at)
-                unchanged = watch.unchanged(rows, known[1], (world.now + self._boot) / 1000)
-                chosen = rule.choose(rows, claim, at, unchanged, 1 << attempt, dice.getrandbits(16))
+                chosen = rule.choose(rows, claim, at, 1 << attempt, dice.getrandbits(16))
             except (DatabaseUnavailable, InvalidSetting, NodeIdsExhausted) as error:
                 world.counts[type(error).__name__] += 1
                 yield LENGTH // 10 + world.below(LENGTH // 2 - LENGTH // 10)

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple, NoReturn
 
 from sqlalchemy import Connection, text
 
+from allocator.database.columns.integer_keys import KeyQueries
+from allocator.database.columns.tag_columns import Found
 from allocator.database.dialect import Dialect
 from allocator.database.store import Database
 from allocator.errors import AllocatorError, DatabaseRefused
-from allocator.rules.findings import Finding, few, unchecked
+from allocator.rules.findings import Finding, Rules, few, unchecked
 
 Facts = dict[str, Any]
 
@@ -36,6 +38,15 @@ class Question(NamedTuple):
     mend: str = ANOTHER
     of_tables: bool = False
     """The question needs all tables: it is left out where one is missing, since it would only fail."""
+
+
+class Tools(NamedTuple):
+    """What a database has for these; no draw of ids needs it."""
+
+    questions: Sequence[Question]
+    rules: Rules
+    keys: KeyQueries
+    fetch_column: Callable[[Connection, str, str, str], Found | None]
 
 
 def ask(connection: Connection, dialect: Dialect, question: Question, facts: Facts) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from sqlalchemy import CheckConstraint, Connection, Table, inspect
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema import inspection
-from allocator.database.schema.guard import strangers
+from allocator.database.schema.inspection import strangers
 from allocator.database.schema.tables import metadata
 from allocator.errors import AllocatorError
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few

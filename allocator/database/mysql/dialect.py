@@ -12,30 +12,47 @@ from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import ASLEEP, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
-from allocator.database.mysql.error_codes import CODES, NO_COUNTER, UNSAID
+from allocator.database.driver_errors import (
+    DEADLOCK,
+    DRAWN_MEANWHILE,
+    NO_WRITES,
+    ROLLED_BACK,
+    ErrorCodes,
+)
 from allocator.database.mysql.identity import (
     CLOCK,
     FACTS,
     IDENTITY,
+    IN_CLEAR,
+    SESSION,
+    InClear,
     cluster_in,
     cluster_of,
     in_session,
     is_merely_like_it,
     run_in,
     settings_in,
+    version_of,
 )
-from allocator.database.mysql.session import IN_CLEAR, SESSION, InClear, version_of
 from allocator.database.schema.tables import segment
 from allocator.database.verbs.tickets import FENCE, FLOOR
-from allocator.errors import DatabaseUnavailable, Exhausted, SchemaDamaged
+from allocator.errors import (
+    DatabaseRefused,
+    DatabaseUnavailable,
+    Exhausted,
+    MaxValueWentBack,
+    NumberConflict,
+    SchemaDamaged,
+    SchemaOutOfDate,
+)
 from allocator.rules.failover import Here, one_of_several, plain
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import MAX_SHARDS, ShardNumbering
 
 if TYPE_CHECKING:
-    from allocator.database.operator_tools import Tools
     from allocator.database.verbs.gapless_number_rows import NumberDialect
+
 
 REPLACE = f"REPLACE INTO allocator_ticket (type) SELECT :type {FENCE} {{lock}}"
 COUNT = (
@@ -48,6 +65,38 @@ COUNT = (
 SCHEMA_LOCK = "allocator_schema_change"
 IN_TRANSACTION = 1
 """SERVER_STATUS_IN_TRANS: each OK packet has it in its status flags, so no query is needed."""
+
+
+UNSAID = frozenset({"1064", "1142", "1143", "1193", "1227", "1235", "1305", "1370"})
+"""A server or proxy refuses a variable or function, or lacks it: connect without the identity of the server."""
+NO_COUNTER = "1467"
+"""MariaDB cannot read the counter while another session has locked a row; MySQL also says so after the last number."""
+OUT_OF_RANGE = frozenset({"1264", "1690", "3819", "4025"})
+
+CODES = ErrorCodes(
+    errors={
+        "1062": MaxValueWentBack,
+        **dict.fromkeys(("1044", "1045", "1049", "1698", *UNSAID), DatabaseRefused),
+        **dict.fromkeys(("1054", "1146"), SchemaOutOfDate),
+        **dict.fromkeys(OUT_OF_RANGE, SchemaDamaged),
+        "167": Exhausted,
+    },
+    advice={NO_COUNTER: "{where}: the lock of the counter of tickets, or of nodes, was not free: {words}; try again"},
+    of_draw={
+        "1206": (NumberConflict, ROLLED_BACK),  # no memory for locks
+        "1213": (NumberConflict, DEADLOCK),
+        "1180": (NumberConflict, DEADLOCK),  # where Group Replication's applier takes the row
+        **dict.fromkeys(("1020", "3101"), (NumberConflict, DRAWN_MEANWHILE)),
+        **dict.fromkeys(("1290", "1792", "1836"), (DatabaseRefused, NO_WRITES)),
+    },
+    locked=frozenset({"1205"}),
+    rolled_back=frozenset({"1020", "1206", "1213"}),
+    timed_out=frozenset({"1205"}),
+    out_of_range=OUT_OF_RANGE,
+    contended=frozenset({"1213", "1205", "1020", "3101"}),
+    misplaced=frozenset({"1047", "1180", "1290", "1792", "1836", "3100"}),
+    forbidden=frozenset({"1142", "1143"}),
+)
 
 
 class MySQL(Dialect):
@@ -65,13 +114,6 @@ class MySQL(Dialect):
     )
     retired_triggers = frozenset({"allocator_guard_update", "allocator_guard_delete"})
     codes = CODES
-
-    def tools(self) -> Tools:
-        from allocator.database.mysql import doctor_queries as asked
-        from allocator.database.mysql import doctor_rules
-        from allocator.database.operator_tools import Tools
-
-        return Tools(asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, asked.fetch_column)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.mysql.gapless_draws import MariaDBNumbers, MySQLNumbers
@@ -145,14 +187,6 @@ class MySQL(Dialect):
     def server_here(self, connection: Connection) -> str:
         return NOWHERE if run_of(connection) == NOWHERE else "@allocator_server"
 
-    def fetch_run(self, connection: Connection, was: str) -> Here:
-        if run_of(connection) == NOWHERE:
-            return plain(was, "")
-        connection.exec_driver_sql(f"SET {in_session(connection.info)}")  # a proxy may have changed the server
-        facts = {**FACTS, "run": "@allocator_run"}
-        asked = ", ".join(f"{facts[name]} AS {name}" for name in ("run", "at", "uptime", "cluster"))
-        return self.here(connection, connection.exec_driver_sql(f"SELECT {asked}").one(), was)
-
     def facts(self, connection: Connection) -> Mapping[str, str]:
         if run_of(connection) == NOWHERE:
             return super().facts(connection)
@@ -161,6 +195,8 @@ class MySQL(Dialect):
     def here(self, connection: Connection, facts: Any, was: str) -> Here:
         if run_of(connection) == NOWHERE:
             return plain(was, "")
+        if facts.run != facts.session_run:  # a proxy may have changed the server, or it is no longer durable
+            connection.exec_driver_sql(f"SET {in_session(connection.info)}")
         at, several = int(facts.at), cluster_in(settings_in(facts.cluster)) is not None
         return one_of_several(was, facts.run, at // 1000 - int(facts.uptime), several, at)
 
@@ -219,8 +255,6 @@ class MySQL(Dialect):
             if result.lastrowid <= 0:
                 raise triggered(str(parameters["type"]), "allocator_ticket%")
             return int(result.lastrowid)
-        if run_of(connection) != NOWHERE:  # the server of this session may be another one, or no longer durable
-            connection.exec_driver_sql(f"SET {in_session(connection.info)}")
         return None
 
     def see_the_newest(self, connection: Connection) -> None:

@@ -12,6 +12,7 @@ from allocator.database.columns.tag_columns import Found
 from allocator.database.doctor_queries.questions import (
     Facts,
     Question,
+    Tools,
     ahead,
     by_pairs,
     by_row,
@@ -21,7 +22,7 @@ from allocator.database.doctor_queries.questions import (
     rows,
 )
 from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
-from allocator.database.mysql.doctor_rules import is_cluster
+from allocator.database.mysql.doctor_rules import RULES, is_cluster
 from allocator.database.mysql.identity import IS_DURABLE
 from allocator.rules.tag_column import Generator, may_write
 
@@ -240,3 +241,6 @@ def fetch_column(connection: Connection, schema: str, table: str, column: str) -
         drop = f"{altered} ALTER {quoted(row.col)} DROP DEFAULT"
         writing.append(Generator(f"DEFAULT {row.default_words}", drop))
     return Found(row.db, row.tbl, row.col, row.type, row.is_whole, row.is_indexed, tuple(writing))
+
+
+TOOLS = Tools(QUESTIONS, RULES, KEYS, fetch_column)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from allocator.database.doctor_queries.server_rules import NOT_DURABLE, NUMBERS_SHARDS, makes_tokens
-from allocator.rules.findings import DANGER, NOTE, OUTAGE, Rule
+from allocator.rules.findings import DANGER, NOT_DURABLE, NOTE, NUMBERS_SHARDS, OUTAGE, Rule, makes_tokens
 
 Known = Mapping[str, Any]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from allocator.database.doctor_queries.server_rules import NOT_DURABLE, NUMBERS_SHARDS, makes_tokens
-from allocator.rules.findings import DANGER, OUTAGE, Rule
+from allocator.rules.findings import DANGER, NOT_DURABLE, NUMBERS_SHARDS, OUTAGE, Rule, makes_tokens
 
 DANGERS = {
     "not-durable": NOT_DURABLE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -19,12 +20,12 @@ from sqlalchemy import (
     inspect,
     select,
     table,
+    text,
 )
 from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.engine.reflection import ObjectKind, ObjectScope
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.guard import strangers
 from allocator.database.schema.tables import (
     BEFORE,
     BESIDE,
@@ -33,6 +34,7 @@ from allocator.database.schema.tables import (
     REVISIONS,
     VERSION_TABLE,
     metadata,
+    segment,
 )
 from allocator.errors import AllocatorError, SchemaDamaged, SchemaOutOfDate
 
@@ -231,3 +233,19 @@ def damage(expected: Column[Any], present: ReflectedColumn | None, dialect: SQLD
     if present["nullable"] and not expected.nullable:
         return f"column {expected} must be NOT NULL"
     return ""
+
+
+def strangers(connection: Connection, dialect: Dialect, table_name: str) -> dict[str, str]:
+    """Triggers and rules on a table that are not the guard's, or were changed, with the statements that drop them."""
+    found = dialect.triggers(connection, table_name)
+    if not found or not dialect.guard_query or table_name != segment.name:
+        return found
+    guard = squeezed(files(f"allocator.database.{dialect.name}").joinpath("guard.sql").read_text())
+    rows = connection.execute(text(dialect.guard_query))
+    ours = {name for name, *parts in rows if all(squeezed(part) in guard for part in parts)}
+    return {name: drop for name, drop in found.items() if name not in ours}
+
+
+def squeezed(words: str) -> str:
+    """A client may have changed the white space."""
+    return " ".join(words.split())

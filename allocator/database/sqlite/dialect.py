@@ -12,17 +12,26 @@ from sqlalchemy import ColumnElement, Connection, Insert, Table, TextClause, fun
 from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import Dialect
+from allocator.database.driver_errors import DRAWN_MEANWHILE, GUARD_FIRED, NO_WRITES, ErrorCodes
 from allocator.database.schema.tables import CLAIMED
-from allocator.database.sqlite.error_codes import CODES
 from allocator.database.sqlite.file import alone, check_name, is_alone, path_of
 from allocator.database.sqlite.fork_gate import GATE
 from allocator.database.verbs.claims import only_row, returned
 from allocator.database.verbs.tickets import COUNT, FENCE, drawn
-from allocator.errors import DatabaseUnavailable, InvalidDatabase
+from allocator.errors import (
+    DatabaseRefused,
+    DatabaseUnavailable,
+    Exhausted,
+    InvalidDatabase,
+    MaxValueWentBack,
+    NumberConflict,
+    SchemaDamaged,
+    SchemaOutOfDate,
+)
 
 if TYPE_CHECKING:
-    from allocator.database.operator_tools import Tools
     from allocator.database.verbs.gapless_number_rows import NumberDialect
+
 
 NEXT_TICKET = "max(:floor, 1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'), 0))"
 REPLACE = (
@@ -73,6 +82,29 @@ def kept(connection: Connection, query: str, name: str, end: int) -> int:
     return end
 
 
+GUARDED = "SQLITE_CONSTRAINT_TRIGGER"
+"""SQLite's code for RAISE() in a trigger, as those of the guard do; a trigger cannot choose another."""
+OUT_OF_RANGE = frozenset({"SQLITE_CONSTRAINT_CHECK"})
+MOVED = "SQLITE_BUSY_SNAPSHOT"
+BUSY = frozenset({"SQLITE_BUSY", "SQLITE_BUSY_RECOVERY", "SQLITE_BUSY_TIMEOUT", MOVED})
+LOCKED = frozenset({"SQLITE_LOCKED", "SQLITE_LOCKED_SHAREDCACHE", "SQLITE_LOCKED_VTAB"})
+
+CODES = ErrorCodes(
+    errors={
+        **dict.fromkeys(("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE", GUARDED), MaxValueWentBack),
+        **dict.fromkeys(("SQLITE_CANTOPEN", "SQLITE_ERROR", "SQLITE_NOTADB", "SQLITE_READONLY"), DatabaseRefused),
+        **dict.fromkeys(("no such table", "no such column"), SchemaOutOfDate),
+        **dict.fromkeys(OUT_OF_RANGE, SchemaDamaged),
+        "SQLITE_MISMATCH": Exhausted,  # of a counter past 2**63, which became a REAL
+    },
+    advice={GUARDED: GUARD_FIRED},
+    of_draw={MOVED: (NumberConflict, DRAWN_MEANWHILE), "SQLITE_READONLY": (DatabaseRefused, NO_WRITES)},
+    locked=BUSY | LOCKED,
+    contended=BUSY,
+    out_of_range=OUT_OF_RANGE,
+)
+
+
 class SQLite(Dialect):
     name = "sqlite"
     default_driver = "pysqlite"
@@ -96,13 +128,6 @@ class SQLite(Dialect):
     """Without this key AUTOINCREMENT is gone too, and each process would draw the first ticket."""
     pool_size = 1  # SQLite allows one writer; a database in memory is one connection
     codes = CODES
-
-    def tools(self) -> Tools:
-        from allocator.database.operator_tools import Tools
-        from allocator.database.sqlite import doctor_queries as asked
-        from allocator.database.sqlite import doctor_rules
-
-        return Tools(asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, asked.fetch_column)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.sqlite.gapless_draws import SQLiteNumbers

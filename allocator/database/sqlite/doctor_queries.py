@@ -10,9 +10,10 @@ from sqlalchemy.exc import DBAPIError
 
 from allocator.database.columns.integer_keys import KeyQueries
 from allocator.database.columns.tag_columns import Found
-from allocator.database.doctor_queries.questions import Facts, Question, listed, named, rows
+from allocator.database.doctor_queries.questions import Facts, Question, Tools, listed, named, rows
 from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
 from allocator.database.schema.tables import metadata
+from allocator.database.sqlite.doctor_rules import RULES
 from allocator.rules.tag_column import Generator
 
 
@@ -101,3 +102,6 @@ def fetch_column(connection: Connection, schema: str, table: str, column: str) -
     """
     row = connection.execute(text(COLUMN), {"table": table, "column": column}).first()
     return None if row is None else Found._make((*row[:6], (Generator("AUTOINCREMENT"),) * row.counts))
+
+
+TOOLS = Tools(QUESTIONS, RULES, KEYS, fetch_column)

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, update
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import counter, failover, segment, shard
-from allocator.rules.failover_of_nodes import NOTHING, Failover, Skipped
+from allocator.rules.failover import NOTHING, Failover, Skipped
 
 RESTORED = "restored"
 """Written as the server run after a restore; no server has it."""

@@ -12,7 +12,7 @@ from allocator.database.schema.tables import node, worker
 from allocator.database.verbs.readable_rows import Reader
 from allocator.errors import MaxValueWentBack, SchemaDamaged
 from allocator.schemes.meteor import Node
-from allocator.schemes.snowflake_workers import SnowflakeWorker
+from allocator.schemes.snowflake import SnowflakeWorker
 
 
 def register(connection: Connection, dialect: Dialect, host: str, process: int, version: str, at: datetime) -> int:

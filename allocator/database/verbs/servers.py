@@ -23,7 +23,8 @@ def fetch_place(connection: Connection, dialect: Dialect) -> str:
 
 def fetch_run(connection: Connection, dialect: Dialect, was: str) -> Here:
     """The server run, compared with the one that wrote a row."""
-    return dialect.fetch_run(connection, was)
+    asked = ", ".join(f"{words} AS {name}" for name, words in dialect.facts(connection).items())
+    return dialect.here(connection, connection.exec_driver_sql(f"SELECT {asked}").one(), was)
 
 
 def fetch_blind(connection: Connection, dialect: Dialect) -> Blind | None:

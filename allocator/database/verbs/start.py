@@ -29,10 +29,9 @@ from allocator.database.verbs.node_and_snowflake_rows import as_worker
 from allocator.database.verbs.segments import TAGS
 from allocator.database.verbs.shard_row import as_shard
 from allocator.errors import SchemaDamaged
-from allocator.rules.failover import Here
-from allocator.rules.failover_of_nodes import Failover
+from allocator.rules.failover import Failover, Here
 from allocator.rules.fleet_consistency import Shard
-from allocator.schemes.snowflake_workers import SnowflakeWorker
+from allocator.schemes.snowflake import SnowflakeWorker
 from allocator.schemes.tag import Tag, damaged
 from allocator.schemes.ticket import ShardNumbering
 
@@ -41,6 +40,7 @@ class Start(NamedTuple):
     """The rows at one moment.
 
     here: the server run, compared with the one in `failover`.
+    here_of_tag: the server run, compared with the one in `tag`.
     server: the identity that fences the tickets of several shards; None where a query must fetch it, as for an engine
         without runs.
     numbering: the server's configured auto-increment offset and step, as one of several without a cluster.
@@ -51,6 +51,7 @@ class Start(NamedTuple):
     shard: Shard | None
     failover: Failover | None
     here: Here
+    here_of_tag: Here
     server: str | None
     numbering: ShardNumbering | None
     last_node: int
@@ -83,6 +84,7 @@ def fetch(
         as_shard(own) if own else None,
         state,
         dialect.here(connection, first, state.server_run if state else ""),
+        dialect.here(connection, first, tag.server_run if tag else ""),
         dialect.identity(connection, first),
         dialect.server_numbering(first),
         first.last_node or 0,

@@ -25,7 +25,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import failover, lease
 from allocator.database.verbs.readable_rows import Reader
 from allocator.errors import SchemaDamaged
-from allocator.rules.failover_of_nodes import Failover
+from allocator.rules.failover import Failover
 from allocator.schemes.shared.argument_checks import check_whole
 from allocator.schemes.worker_number_lease import MAX_BITS, NumberClaim, NumberLease, NumberRow
 
@@ -69,10 +69,7 @@ def take(
         as_it_was = (lease.c[name] == getattr(chosen, name) for name in READ)
         is_known = select(failover.c.id).where(failover.c.id == 1, *on_this_server).exists()
         statement = of(claim.space, chosen.number).where(*as_it_was, is_known).values(values)
-    if connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount == 1:
-        return True
-    dialect.fetch_run(connection, state.server_run)  # on MySQL the run of this session may be out of date
-    return False
+    return connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount == 1
 
 
 def fence(connection: Connection, dialect: Dialect, state: Failover) -> list[ColumnElement[Any] | TextClause]:

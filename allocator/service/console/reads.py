@@ -12,9 +12,9 @@ from allocator.database.verbs.number_columns import Counter
 from allocator.errors import AllocatorError
 from allocator.fleet.discovery import Discovery, Found
 from allocator.rules.fleet_growth_protocol import LEAD
-from allocator.rules.worker_number_spaces import Space
 from allocator.schemes.meteor import Node
-from allocator.schemes.snowflake_workers import SnowflakeWorker
+from allocator.schemes.snowflake import SnowflakeWorker
+from allocator.schemes.worker_number_lease import Space
 from allocator.service.console.rows import PAGE, Page, Query, page_number
 from allocator.service.metric_updates import spaces_in
 from allocator.service.settings import ServeSettings

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable
-from allocator.rules.failover_of_nodes import Failover
+from allocator.rules.failover import Failover
 from allocator.rules.fleet_consistency import BEGUN, Shard
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import Tag

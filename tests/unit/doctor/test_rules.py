@@ -17,8 +17,7 @@ from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import METEOR, MeteorSettings
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.shared.residues import ALL, Residue
-from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, SnowflakeSettings
-from allocator.schemes.snowflake_workers import SnowflakeWorker
+from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, SnowflakeSettings, SnowflakeWorker
 from allocator.schemes.tag import REFUSE, Tag
 
 NOW = 1_790_000_000.0

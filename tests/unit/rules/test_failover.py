@@ -10,21 +10,19 @@ from allocator import Tag
 from allocator.errors import InvalidSetting, ServerReplaced
 from allocator.rules.failover import (
     FLOOR,
+    LEASES_SKIPPED_MS,
+    NODES_SKIPPED,
     PERIOD_MS,
+    TICKETS_SKIPPED,
+    Failover,
     Here,
+    begin_of_lease,
+    beginning,
     cross,
+    moved,
     one_of_several,
     plain,
     repaired,
-)
-from allocator.rules.failover_of_nodes import (
-    LEASES_SKIPPED_MS,
-    NODES_SKIPPED,
-    TICKETS_SKIPPED,
-    Failover,
-    begin_of_lease,
-    beginning,
-    moved,
     skipped,
 )
 from allocator.schemes.shared.residues import Residue

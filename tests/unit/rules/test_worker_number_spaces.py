@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from allocator.rules.worker_number_spaces import spaces_of
-from allocator.schemes.worker_number_lease import NumberRow
+from allocator.schemes.worker_number_lease import NumberRow, spaces_of
 
 AT, L = 1_800_000_000_000, 10_000
 HELD = NumberRow(0, 2, L, "a", 3, AT + L, AT + L, "there", 5)

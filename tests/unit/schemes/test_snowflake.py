@@ -24,8 +24,16 @@ from allocator.errors import (
 from allocator.schemes.formats.bit_layout import Format
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.retry_pace import Wait
-from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim, LeasedSnowflake, SnowflakeBlocks
-from allocator.schemes.snowflake_workers import SnowflakeWorker, choose_worker
+from allocator.schemes.snowflake import (
+    EPOCH,
+    SNOWFLAKE,
+    Lease,
+    LeaseClaim,
+    LeasedSnowflake,
+    SnowflakeBlocks,
+    SnowflakeWorker,
+    choose_worker,
+)
 
 
 def alone(clock: Clock, **settings) -> Snowflake:

@@ -15,7 +15,6 @@ from allocator.schemes.worker_number_lease import (
     NumberRow,
     Renewal,
     Tenure,
-    Watch,
     check_alike,
     check_clock,
     check_moved,
@@ -31,15 +30,14 @@ AT = 1_800_000_000_000
 CLAIM = NumberClaim("billing", 2, L, AT, "me", "here", 7)
 LEASE = NumberLease("billing", 0, "them", L)
 HELD = NumberRow(0, 2, L, "them", 3, AT + L, AT + L, "there", 5)
-NOBODY: frozenset[int] = frozenset()
 
 
 def number(found: NumberRow | int) -> int:
     return found if isinstance(found, int) else found.number
 
 
-def chosen(*rows: NumberRow, claim: NumberClaim = CLAIM, at: int = AT, unchanged=NOBODY, spread=1, pick=0) -> int:
-    return number(choose(rows, claim, at, unchanged, spread, pick))
+def chosen(*rows: NumberRow, claim: NumberClaim = CLAIM, at: int = AT, spread=1, pick=0) -> int:
+    return number(choose(rows, claim, at, spread, pick))
 
 
 def test_the_smallest_number_that_nobody_holds_comes_first():
@@ -81,15 +79,12 @@ def test_not_where_only_the_database_says_that_it_is_over():
 
 def test_but_never_in_a_second_that_its_holder_may_have_used(subtests):
     """Some generators count seconds: each would begin with the first id of the second."""
-    for free in [{"holder": ""}, {}]:
-        for later in [0, 1, 999]:
-            with subtests.test(free=free, later=later):
-                row = replace(HELD, **free, used_until_ms=AT)
-                unchanged = NOBODY if free else {0}
+    row = replace(HELD, holder="", used_until_ms=AT)
+    for later in [0, 1, 999]:
+        with subtests.test(later=later), pytest.raises(NodeIdsExhausted):
+            chosen(row, *FULL, claim=replace(CLAIM, wall_ms=AT + later))
 
-                with pytest.raises(NodeIdsExhausted):
-                    chosen(row, *FULL, unchanged=unchanged, claim=replace(CLAIM, wall_ms=AT + later))
-                assert chosen(row, *FULL, unchanged=unchanged, claim=replace(CLAIM, wall_ms=AT + 1000)) == 0
+    assert chosen(row, *FULL, claim=replace(CLAIM, wall_ms=AT + 1000)) == 0
 
 
 def test_when_all_are_held_it_says_by_whom_and_until_when():
@@ -121,35 +116,6 @@ def test_a_clock_that_is_behind_is_named():
         chosen(*free, claim=replace(CLAIM, wall_ms=AT - 9 * L))
 
 
-# -- watching
-
-
-def test_what_nobody_renews_for_a_length_is_over():
-    watch = Watch()
-
-    assert watch.unchanged([HELD], 0, 100.0) == set()
-    assert watch.unchanged([HELD], 0, 109.9) == set()
-    assert watch.unchanged([HELD], 0, 110.0) == {0}
-
-
-def test_a_renewal_or_another_holder_begins_the_watch_anew():
-    for change in [{"renewals": 4}, {"holder": "another"}]:
-        watch = Watch()
-        watch.unchanged([HELD], 0, 100.0)
-
-        assert watch.unchanged([replace(HELD, **change)], 0, 110.0) == set(), change
-        assert watch.unchanged([replace(HELD, **change)], 0, 120.0) == {0}, change
-
-
-def test_what_was_seen_before_a_failover_does_not_count():
-    """The new server counts the renewals again that the old one had."""
-    watch = Watch()
-    watch.unchanged([HELD], 0, 100.0)
-
-    assert watch.unchanged([HELD], AT, 110.0) == set()
-    assert watch.unchanged([HELD], AT, 120.0) == {0}
-
-
 # -- settings and clocks
 
 
@@ -157,10 +123,9 @@ def test_a_space_that_is_held_with_other_settings_is_refused(subtests):
     for other in [{"bits": 3}, {"length_ms": L + 1}]:
         with subtests.test(other=other):
             with pytest.raises(InvalidSetting, match=r"space 'billing' is leased with bits=2 and seconds=10, by there"):
-                check_alike([HELD], replace(CLAIM, **other), AT, NOBODY)
+                check_alike([HELD], replace(CLAIM, **other), AT)
 
-            check_alike([replace(HELD, holder="")], replace(CLAIM, **other), AT, NOBODY)
-            check_alike([HELD], replace(CLAIM, **other), AT, {0})
+            check_alike([replace(HELD, holder="")], replace(CLAIM, **other), AT)
 
 
 def test_settings_that_are_none_are_refused(subtests):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from allocator.errors import DatabaseUnavailable, UnknownTag
-from allocator.service.readiness import trouble_of
+from allocator.service.metric_updates import trouble_of
 
 AWAY = DatabaseUnavailable("it does not answer")
 

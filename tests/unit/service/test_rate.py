@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.rules.rate_bucket import pause, used
+from allocator.service.rate_limits import Rate
 
 BURST = 20.0
 
 
 def served(requests: list[float], rate: float) -> int:
     """How many of them are admitted."""
-    full_at, admitted = 0.0, 0
+    limit, admitted = Rate(rate, BURST), 0
     for now in requests:
-        if pause(full_at, now, BURST) == 0:
-            full_at = used(full_at, now, rate)
+        if limit.wait(now) == 0:
+            limit.use(now)
             admitted += 1
     return admitted
 
@@ -26,11 +26,13 @@ def test_a_burst_is_admitted_at_once():
 
 
 def test_the_pause_is_exactly_what_is_needed():
-    full_at = used(used(0.0, 100.0, 0.1), 100.0, 0.05)
+    limit = Rate(1 / 15, BURST)
+    limit.use(100.0)
+    limit.use(100.0)
 
-    assert pause(full_at, 100.0, BURST) == pytest.approx(10.0)
-    assert pause(full_at, 109.999, BURST) == pytest.approx(0.001)
-    assert pause(full_at, 110.0, BURST) == 0
+    assert limit.wait(100.0) == pytest.approx(10.0)
+    assert limit.wait(109.999) == pytest.approx(0.001)
+    assert limit.wait(110.001) == 0
 
 
 def test_an_unused_rate_is_not_saved_beyond_the_burst():
