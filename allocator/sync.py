@@ -249,20 +249,20 @@ class Allocator(Uncopyable):
             with ids.use(MemoryAllocator()):
                 session.add(Order())        # its default is ids.sequence("order"), and its id is 1
 
-        Existing `Sequence` objects, as in the defaults of columns, follow. When the block ends, each resumes where it
-        was, except for the piece of a segment that was being served. No other thread may draw an id while the block
-        begins or ends.
+        Existing `Sequence` objects, as in the defaults of columns, follow. Ids in memory are dropped where the block
+        begins and ends: the next ones are claimed. No other thread may draw an id at these moments.
         """
         before = self._backend
-        cores = self._change(other._backend, {})
+        self._change(other._backend)
         try:
             yield
         finally:
-            self._change(before, cores)
+            self._change(before)
 
-    def _change(self, backend: Backend, cores: Mapping[Supply, Any]) -> dict[Supply, Any]:
+    def _change(self, backend: Backend) -> None:
         self._backend = self._workers.backend = backend
-        return {supply: supply._change(backend, cores.get(supply)) for supply in self._supplies()}
+        for supply in self._supplies():
+            supply._change(backend)
 
     def close(self) -> None:
         """Drop the ids in memory and close every connection. Further calls raise `AllocatorClosed`."""

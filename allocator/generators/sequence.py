@@ -53,7 +53,6 @@ class Sequence(Supply):
         self.tag = template.name
         self._template = template
         self._sequences = sequences
-        self._opened = False
         self._column = Column()
         super().__init__(backend, background, terms, owner)
 
@@ -238,20 +237,13 @@ class Sequence(Supply):
         with self._lock:
             return length_hint(self._values) + self._core.held
 
-    def _retire(self) -> None:
-        self._sequences.serving.pop(self.tag, None)
-        super()._retire()
-
-    def _change(self, backend: Backend, core: Any = None) -> Any:
-        self._sequences.serving.pop(self.tag, None)
+    def _reset(self) -> None:
         self._opened = False
-        return super()._change(backend, core)
+        super()._reset()
 
     def _renew(self) -> None:
         """Reset in a forked child, and keep only the greatest ids seen."""
         seen = self._core.seen
-        self._opened = False
-        self._sequences.serving.pop(self.tag, None)
         super()._renew()
         self._core.seen = seen
 

@@ -90,10 +90,10 @@ class Supply(Uncopyable):
         self._owner = owner
         self._values = iter(())
         self._serves = self._forked_unseen = False
-        self._core = self._new_core()
         self._reset()
 
     def _reset(self) -> None:
+        self._core = self._new_core()
         self._lock = threading.RLock()
         self._failing = False
         self._under_way = self._background.idle
@@ -306,19 +306,13 @@ class Supply(Uncopyable):
         with suppress(InvalidStateError):
             ended.set_result(AllocatorClosed())
 
-    def _change(self, backend: Backend, core: Any = None) -> Any:
-        """Switch to another backend, with `core` or a new one.
-
-        Returns the former core with the ids in memory, except the piece that was being served.
-        """
+    def _change(self, backend: Backend) -> None:
+        """Switch to another backend, and drop the ids in memory."""
         with self._lock:
-            before, self._backend = self._core, backend
-            self._core = core or self._new_core()
+            self._backend = backend
             self._reset()
-        return before
 
     def _renew(self) -> None:
         """Reset in a forked child: the ids in memory belong to the parent."""
         self._forked_unseen = self._forked_unseen or (forks.unseen and self._serves)
-        self._core = self._new_core()
         self._reset()
