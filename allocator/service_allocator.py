@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 from allocator.aio import AsyncAllocator
-from allocator.errors import AllocatorError, InvalidSetting
+from allocator.errors import AllocatorError
 from allocator.fleet.fleet_backend import Fleet
 from allocator.generators import sequence as generator
 from allocator.generators.backend_protocol import Backend
@@ -48,22 +48,6 @@ class TagBuffer:
             return self._supply._pace.trouble(monotonic())
 
 
-class Hosted(Allocator):
-    """An allocator whose backend is wrapped by `observe`."""
-
-    databases: Fleet
-
-    def __init__(self, observe: Callable[[Backend], Backend], **databases: Any) -> None:
-        self._observe = observe
-        super().__init__(create_missing=False, **databases)
-
-    def _observed(self, backend: Backend) -> Backend:
-        if not isinstance(backend, Fleet):
-            raise InvalidSetting("expected the URLs of databases, got the address of a service")
-        self.databases = backend
-        return self._observe(backend)
-
-
 class ServiceAllocator(AsyncAllocator):
     """An `AsyncAllocator` with its own databases. Only `open_tag` creates tags.
 
@@ -75,11 +59,12 @@ class ServiceAllocator(AsyncAllocator):
     def __init__(
         self, urls: Sequence[str], shard_hosts: Hosts, timeout: float, observe: Callable[[Backend], Backend]
     ) -> None:
-        databases: dict[str, Any] = {"shards": urls} if len(urls) > 1 else {"database": urls[0]}
-        self._hosted = Hosted(observe, **databases, shard_hosts=shard_hosts, timeout=timeout)
+        self._hosted = Allocator(shards=urls, shard_hosts=shard_hosts, timeout=timeout, create_missing=False)
         super().__init__(self._hosted)
         self._owned = True
-        self.backend, self.databases = self._hosted._backend, self._hosted.databases
+        self.databases = cast(Fleet, self._hosted._backend)
+        self.backend = observe(self.databases)
+        self._hosted._change(self.backend)
         self._meteors, self._snowflakes = self._hosted._meteor, self._hosted._snowflake
 
     def deadline(self) -> float:
@@ -88,15 +73,15 @@ class ServiceAllocator(AsyncAllocator):
 
     async def ids_of(self, tag: str, count: int, end: float) -> list[int]:
         """The next `count` ids of a tag, before `end`."""
-        return await wait_for_async(self._hosted.sequence(tag)._several(count, end))
+        return await wait_for_async(self._hosted.sequence(tag)._completed([], count, end))
 
     async def meteors(self, count: int) -> list[int]:
         """The next `count` meteors."""
-        return await wait_for_async(self._meteors._several(count))
+        return await wait_for_async(self._meteors._completed([], count))
 
     async def snowflakes(self, count: int) -> list[int]:
         """The next `count` snowflakes."""
-        return await wait_for_async(self._snowflakes._several(count))
+        return await wait_for_async(self._snowflakes._completed([], count))
 
     def buffered_meteor(self) -> int | None:
         """The next meteor, without waiting; None when none is in memory."""

@@ -113,8 +113,7 @@ class Allocator(Uncopyable):
         self._template = Tag("template", 0, step, max_step, limit, failover_gap=gap_of(failover_gap)).checked()
         self._background = self._background_type()
         timeout, hosts = self._terms.timeout, hosts_from(shard_hosts)
-        found = backend_of(database, shards, fleet, tickets, token, headers, self._background, timeout, hosts)
-        self._backend = self._observed(found)
+        self._backend = backend_of(database, shards, fleet, tickets, token, headers, self._background, timeout, hosts)
         self._workers = Workers(self._backend, self._background, timeout, self._overdue)
         self._sequences = Sequences(self._new_sequence)
         self._serving = self._sequences.serving
@@ -122,10 +121,6 @@ class Allocator(Uncopyable):
         self._meteor = MeteorSupply(*shared, settings_of(meteor, MeteorSettings).checked(), owner=self)
         self._snowflake = SnowflakeSupply(*shared, settings_of(snowflake, SnowflakeSettings).checked(), owner=self)
         forks.register(self)
-
-    def _observed(self, backend: Backend) -> Backend:
-        """Hook for a subclass that wraps the backend, to count its calls."""
-        return backend
 
     def next_id(self, tag: str) -> int:
         """The next id of `tag`, from memory or within `timeout` seconds from the database.

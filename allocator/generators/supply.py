@@ -256,10 +256,6 @@ class Supply(Uncopyable):
         """The next id, once `_values` is used up: from memory, or within the timeout from the database."""
         return wait_for(self._attempts())
 
-    def _several(self, count: int, end: float | None = None) -> Waits[list[int]]:
-        """Wait for `count` ids, until `end` or for the timeout."""
-        return self._completed([], count, end)
-
     def _completed(self, ids: list[int], count: int, end: float | None = None) -> Waits[list[int]]:
         """Fill `ids` up to `count`; all until `end`, or within one timeout."""
         end = monotonic() + self._terms.timeout if end is None else end

@@ -204,7 +204,7 @@ def test_a_list_of_ids_takes_no_longer_than_the_timeout(monkeypatch: pytest.Monk
         source.gate.clear()
         now = 0.0
         with pytest.raises(DatabaseUnavailable, match=r"within 1 seconds; 9\d\d ids are still missing"):
-            for answer, left in supply._several(1000):
+            for answer, left in supply._completed([], 1000):
                 assert left <= 1.0 - now
                 source.gate.set()
                 answer.result(10)
