@@ -203,46 +203,31 @@ class Supply(Uncopyable):
             raise forks.forked_unseen(self._name())
 
     def _submit(self, claim: Any, in_advance: bool) -> Ended:
-        """Under the lock: queue a claim. `in_advance`: no caller waits for it, since ids are left in memory.
-
-        It is ended also where its thread does not get as far as `_run`, or out of it.
-        """
+        """Under the lock: queue a claim. `in_advance`: no caller waits for it, since ids are left in memory."""
         ended: Ended = Future()
         self._under_way = ended
-        work = self._background.submit(self._run, claim, ended, in_advance)
-        work.add_done_callback(partial(self._end_unless_ended, claim, ended, in_advance))
+        self._background.submit(self._work, claim).add_done_callback(partial(self._end, claim, ended, in_advance))
         return ended
 
-    def _end_unless_ended(self, claim: Any, ended: Ended, in_advance: bool, work: Future[None]) -> None:
-        error = None if ended.done() else work.exception()
-        if error is not None and not isinstance(error, AllocatorClosed):  # `_retire` ends what a close dropped
-            self._end(claim, ended, in_advance, error)
-
-    def _run(self, claim: Any, ended: Ended, in_advance: bool) -> None:
+    def _end(self, claim: Any, ended: Ended, in_advance: bool, work: Future[Any]) -> None:
+        """Finish a claim. Logs the first failure of a series if no caller waits; waiting callers get the error."""
+        error: AllocatorError | None = None
         try:
-            result = self._work(claim)
+            result = work.result()
             with self._lock:
                 self._granted(claim, result, monotonic())
-        except BaseException as error:
-            self._end(claim, ended, in_advance, error)
-            if not isinstance(error, Exception):
-                raise
-        else:
-            self._end(claim, ended, in_advance, None)
-
-    def _end(self, claim: Any, ended: Ended, in_advance: bool, cause: BaseException | None) -> None:
-        """Finish a claim. Logs the first failure of a series if no caller waits; waiting callers get the error."""
-        error = cause if cause is None or isinstance(cause, AllocatorError) else unexpected(cause)
-        with self._lock:
-            if error is not None:
+        except BaseException as cause:
+            error = cause if isinstance(cause, AllocatorError) else unexpected(cause)
+            with self._lock:
                 self._refused(claim, error, monotonic())
+        finally:
             if self._under_way is ended:
                 self._under_way = self._background.idle  # futures are large, and most tags are idle
-        with suppress(Exception):  # a failing logging filter of the user must not block the claim
-            self._log(error, in_advance)
-        self._failing = error is not None and (in_advance or self._failing)
-        with suppress(InvalidStateError):  # a close has ended it meanwhile
-            ended.set_result(error)
+            with suppress(Exception):  # a failing logging filter of the user must not block the claim
+                self._log(error, in_advance)
+            self._failing = error is not None and (in_advance or self._failing)
+            with suppress(InvalidStateError):  # a close has ended it meanwhile
+                ended.set_result(error)
 
     def _log(self, error: AllocatorError | None, in_advance: bool) -> None:
         if error is None and self._failing:

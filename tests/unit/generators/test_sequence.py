@@ -99,12 +99,13 @@ def test_a_name_that_failed_is_not_asked_for_again_before_its_retry_unless_many_
 ):
     monkeypatch.setattr(module, "NEWEST", 2)
     source = MemorySource()
-    source.failure = DatabaseRefused("no")
     sequences = Sequences(partial(sequence, source))
 
     def fail() -> None:
+        source.failure = DatabaseRefused("no")
         with pytest.raises(DatabaseRefused):
             sequences["order"].next_id()
+        source.failure = None  # its traceback holds the frames of the call
         gc.collect()
 
     monkeypatch.setattr("allocator.generators.supply.monotonic", lambda: 100.0)
@@ -116,7 +117,6 @@ def test_a_name_that_failed_is_not_asked_for_again_before_its_retry_unless_many_
     assert source.attempts == 1
     forgotten = weakref.ref(sequences["order"])
 
-    source.failure = None  # its traceback holds the frames of the calls
     assert sequences["another"]
     gc.collect()
     assert forgotten() is None

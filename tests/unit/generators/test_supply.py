@@ -41,7 +41,7 @@ from allocator.generators.supply import Terms
 from allocator.runtime import iterators
 from allocator.runtime.forks import exhaust
 from allocator.runtime.iterators import LockedIterator
-from allocator.runtime.thread_pool import THREADS, Background, wait_for
+from allocator.runtime.thread_pool import THREADS, Background, Work, wait_for
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.residues import ALL
@@ -169,15 +169,15 @@ def test_a_database_that_never_answers_ends_in_a_timeout():
 
 
 def test_a_claim_that_its_thread_could_not_begin_or_end_fails(monkeypatch: pytest.MonkeyPatch):
-    for where in ("_run", "_granted"):
+    for owner, where, first in ((Work, "take", 1), (Sequence, "_work", 1), (Sequence, "_granted", 1001)):
         ids = sequence(MemorySource(), timeout=60.0)
         with monkeypatch.context() as interrupted, pytest.raises(DatabaseUnavailable, match="failed with SystemExit"):
-            interrupted.setattr(type(ids), where, leave)
+            interrupted.setattr(owner, where, leave)
             wait = ids._advance()
             raise wait.result(10)
         ids._core.pace.clear()
 
-        assert ids.next_id() == (1 if where == "_run" else 1001)
+        assert ids.next_id() == first
 
 
 def leave(*_: object) -> None:
