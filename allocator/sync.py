@@ -67,19 +67,6 @@ class Allocator(Uncopyable):
     The scheme is the segment mode of Leaf, also known as MaxValue: a row per tag, claimed a segment at a time.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_backend",
-        "_background",
-        "_meteor",
-        "_sequences",
-        "_serving",
-        "_snowflake",
-        "_template",
-        "_terms",
-        "_workers",
-    )
-
     _background_type: ClassVar[type[Background]] = Background
     _sequence_type: ClassVar[type[Sequence]] = Sequence
     _worker_type: ClassVar[type[WorkerLease]] = WorkerLease

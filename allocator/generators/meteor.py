@@ -83,8 +83,6 @@ class Meteor(forks.Unforkable):
 class MeteorSupply(Supply):
     """The meteors of an allocator. Registers a node for the first id, and when a node has used its last second."""
 
-    __slots__ = ("_settings",)
-
     _core: RegisteredMeteor
 
     def __init__(

@@ -36,8 +36,6 @@ class Sequence(Supply):
     Safe to use from several threads; the ids that one thread draws increase.
     """
 
-    __slots__ = ("__weakref__", "_column", "_opened", "_sequences", "_template", "tag")
-
     _core: Segments
     _owner: Any
 

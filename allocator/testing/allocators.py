@@ -77,8 +77,6 @@ class FailingIterator(LockedIterator[int]):
 class Immediate(Supply):
     """Mixin of the supplies of a `MemoryAllocator`: no waiting, no retry pause."""
 
-    __slots__ = ()
-
     _backend: MemoryBackend
 
     def _serve(self, values: Iterable[int]) -> int | None:
@@ -101,8 +99,6 @@ class Immediate(Supply):
 
 
 class MemorySequence(Immediate, Sequence):
-    __slots__ = ()
-
     def _start_claim(self, size: int | None, seen: Seen, exact: bool) -> Future[range]:
         self._backend.check()
         future = super()._start_claim(size, seen, exact)
@@ -130,8 +126,6 @@ class AsyncMemoryWorkerLease(Unending, AsyncWorkerLease):
 
 
 class MemoryMeteors(Immediate, MeteorSupply):
-    __slots__ = ()
-
     def _work(self, claim: NodeClaim) -> MeteorBlocks:
         layout, epoch = self._settings.layout, self._settings.epoch
         node = self._backend.register_node()
@@ -141,8 +135,6 @@ class MemoryMeteors(Immediate, MeteorSupply):
 
 class SteadySnowflake(LeasedSnowflake):
     """A snowflake whose time advances to the next millisecond only when the ids of one are used up."""
-
-    __slots__ = ()
 
     @property
     def _start(self) -> int:
@@ -163,8 +155,6 @@ class SteadySnowflake(LeasedSnowflake):
 
 
 class MemorySnowflakes(Immediate, SnowflakeSupply):
-    __slots__ = ()
-
     def _new_core(self) -> LeasedSnowflake:
         return SteadySnowflake(self._settings.lease, self._settings.epoch, self._settings.layout)
 
@@ -181,8 +171,6 @@ class MemoryAllocator(Allocator):
 
     Raises `InvalidDatabase` for a URL or engine, and `InvalidSetting`.
     """
-
-    __slots__ = ("_memory",)
 
     _background_type = SynchronousBackground
     _sequence_type = MemorySequence

@@ -52,8 +52,6 @@ def acting() -> Process:
 
 
 class ObservedAllocator(Allocator):
-    __slots__ = ()
-
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._change(cast(Any, Watched(self._backend)))
