@@ -45,7 +45,7 @@ class TagBuffer:
     def trouble(self) -> AllocatorError | None:
         """The error of the last claim; None if it succeeded."""
         with self._supply._lock:
-            return self._supply._pace.trouble(monotonic())
+            return self._supply._core.pace.trouble(monotonic())
 
 
 class ServiceAllocator(AsyncAllocator):

@@ -132,14 +132,13 @@ class Sequence(Supply):
         return first
 
     def _more(self, now: float) -> int | None:
+        if self._core.stopped:
+            raise self._core.stopped.again()
         piece = self._core.take()
         return self._publish(piece) if piece else None
 
     def _want(self, now: float, missing: int) -> Claim | Wait | None:
         return self._core.want(now, missing)
-
-    def _stopped(self) -> AllocatorError | None:
-        return self._core.stopped
 
     def _work(self, claim: Claim) -> range:
         self._open()

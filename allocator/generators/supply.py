@@ -97,11 +97,6 @@ class Supply(Uncopyable):
     @abstractmethod
     def _new_core(self) -> Any: ...
 
-    @property
-    def _pace(self) -> Pace[Any]:
-        pace: Pace[Any] = self._core.pace
-        return pace
-
     @abstractmethod
     def _name(self) -> str:
         """The beginning of messages."""
@@ -120,7 +115,10 @@ class Supply(Uncopyable):
 
     @abstractmethod
     def _more(self, now: float) -> int | None:
-        """Under the lock: serve the next ids in memory once nothing is at hand, and return the first; None without."""
+        """Under the lock: serve the next ids in memory once nothing is at hand, and return the first; None without.
+
+        Raises an error if no more ids will ever come.
+        """
 
     def _want(self, now: float, missing: int) -> Any:
         """Under the lock: a claim to make, a `Wait`, or None. `missing`: how many ids the caller still needs."""
@@ -128,10 +126,6 @@ class Supply(Uncopyable):
 
     def _passing(self, now: float) -> Wait | None:
         """Under the lock: how long to wait if only time is needed, no claim."""
-        return None
-
-    def _stopped(self) -> AllocatorError | None:
-        """Under the lock: the error if no more ids will ever come."""
         return None
 
     @abstractmethod
@@ -156,7 +150,7 @@ class Supply(Uncopyable):
                 raise
             except BaseException:
                 # Perhaps before the claim was queued, and then nobody would end it. If it is made, its ids are burnt.
-                self._pace.withdraw()
+                self._core.pace.withdraw()
                 raise
 
     def _check_entry(self) -> None:
@@ -172,8 +166,6 @@ class Supply(Uncopyable):
             ended = self._submit(want, in_advance=value is not None)
         if value is not None:
             return value
-        if stopped := self._stopped():
-            raise stopped.again()
         if passing := self._passing(now):
             return passing
         if isinstance(want, Wait):
@@ -258,8 +250,9 @@ class Supply(Uncopyable):
     def _overdue(self, step: Ended | Wait | None = None, missing: int = 1) -> AllocatorError:
         """The error of a call that reached its timeout: that of the last failed request, if it is recent."""
         recent = self._terms.timeout + RETRY_PAUSE
+        pace: Pace[Any] = self._core.pace
         with self._lock:
-            error = step.error if isinstance(step, Wait) else self._pace.trouble(monotonic(), recent)
+            error = step.error if isinstance(step, Wait) else pace.trouble(monotonic(), recent)
         if error is not None:
             return error.again()
         late = f"{self._name()}: the database did not answer within {self._terms.timeout:g} seconds"

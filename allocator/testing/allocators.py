@@ -94,8 +94,8 @@ class Immediate(Supply):
 
     def _allow_retry(self) -> None:
         """Skip the pause after a failure, since a test must not wait."""
-        if self._pace.under_way is None:
-            self._pace.clear()
+        if self._core.pace.under_way is None:
+            self._core.pace.clear()
 
 
 class MemorySequence(Immediate, Sequence):
