@@ -69,8 +69,6 @@ class Allocator(Uncopyable):
 
     _background_type: ClassVar[type[Background]] = Background
     _sequence_type: ClassVar[type[Sequence]] = Sequence
-    _worker_type: ClassVar[type[WorkerLease]] = WorkerLease
-    """`allocator.testing` puts one here that is never renewed, so that tests start no thread."""
 
     def __init__(
         self,
@@ -181,7 +179,7 @@ class Allocator(Uncopyable):
         in the background each third of `seconds`. `on_lost` is called once, on a thread of its own, even while the
         database hangs. Raises the errors of `next_id`, and `NodeIdsExhausted` when all numbers are held.
         """
-        return self._worker_type(self._workers, space, bits, seconds, on_lost)
+        return WorkerLease(self._workers, space, bits, seconds, on_lost)
 
     def ticket(self, kind: str) -> int:
         """The next ticket of a type: one row's auto-increment value, drawn from the database by this call.

@@ -20,7 +20,7 @@ from allocator.generators.meteor import MeteorSupply
 from allocator.generators.sequence import Sequence
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply
-from allocator.generators.worker_numbers import AsyncWorkerLease, HeldNumber, WorkerLease
+from allocator.generators.worker_numbers import Workers
 from allocator.runtime.iterators import LockedIterator
 from allocator.runtime.thread_pool import Background, Work
 from allocator.schemes.meteor import MeteorBlocks, NodeClaim, check_node
@@ -28,6 +28,7 @@ from allocator.schemes.shared.argument_checks import quoted
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.snowflake import NOTHING, LeaseClaim, LeasedSnowflake
+from allocator.schemes.worker_number_lease import Clocks
 from allocator.sync import Allocator
 from allocator.testing.memory_backend import MemoryBackend
 
@@ -36,6 +37,8 @@ T = TypeVar("T")
 
 START = 1_767_225_600
 """2026-01-01T00:00:00Z, the start of a test, in seconds since 1970."""
+STILL = Clocks(0.0, START * 1000)
+"""The clocks of worker numbers: no lease ends before its block."""
 SEED = 1
 DATABASE_SETTINGS = ("token", "headers", "shards", "shard_hosts", "fleet")
 
@@ -107,24 +110,6 @@ class MemorySequence(Immediate, Sequence):
         return future
 
 
-class Unending(HeldNumber):
-    """Mixin of the worker leases of a `MemoryAllocator`: no thread, and no end before that of the block."""
-
-    def _keep(self, *_: object) -> None:
-        """Do nothing: it is never renewed."""
-
-    def left(self) -> float:
-        return self._length_ms / 1000 if self in self._workers.held else 0.0
-
-
-class MemoryWorkerLease(Unending, WorkerLease):
-    pass
-
-
-class AsyncMemoryWorkerLease(Unending, AsyncWorkerLease):
-    pass
-
-
 class MemoryMeteors(Immediate, MeteorSupply):
     def _work(self, claim: NodeClaim) -> MeteorBlocks:
         layout, epoch = self._settings.layout, self._settings.epoch
@@ -174,7 +159,6 @@ class MemoryAllocator(Allocator):
 
     _background_type = SynchronousBackground
     _sequence_type = MemorySequence
-    _worker_type = MemoryWorkerLease
 
     def __init__(self, database: None = None, **settings: Unpack[Settings]) -> None:
         if database is not None:
@@ -185,6 +169,9 @@ class MemoryAllocator(Allocator):
         rest: Any = {name: value for name, value in settings.items() if name not in (*DATABASE_SETTINGS, "tickets")}
         super().__init__(cast(Any, self._memory), **rest)
         self._terms = replace(self._terms, runway=0.0)
+        self._workers = Workers(
+            self._memory, self._background, self._terms.timeout, self._overdue, clocks=lambda: STILL, renews=False
+        )
         shared = (self._memory, self._background, self._terms)
         self._meteor = MemoryMeteors(*shared, self._meteor._settings, owner=self)
         self._snowflake = MemorySnowflakes(*shared, self._snowflake._settings, owner=self)
@@ -229,8 +216,6 @@ class AsyncMemoryAllocator(AsyncAllocator):
 
     Its `memory` is the `MemoryAllocator`, for `fail`, `go_away` and `recover`. Not bound to an event loop.
     """
-
-    _worker_type = AsyncMemoryWorkerLease
 
     def __init__(self, memory: MemoryAllocator | None = None, **settings: Unpack[Settings]) -> None:
         if memory is not None and not isinstance(memory, MemoryAllocator):
