@@ -15,6 +15,7 @@ from allocator.errors import AllocatorError
 from allocator.fleet.fleet_backend import Fleet
 from allocator.generators import sequence as generator
 from allocator.generators.backend_protocol import Backend
+from allocator.generators.supply import Supply
 from allocator.rules.hosts import Hosts
 from allocator.runtime.thread_pool import wait_for_async
 from allocator.schemes.shared.residues import Seen
@@ -26,26 +27,33 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class TagBuffer:
-    """Ids of one tag in memory."""
+class Buffer:
+    """Ids of one tag or scheme in memory, and those that come after them."""
 
-    __slots__ = ("_supply",)
-
-    def __init__(self, supply: generator.Sequence) -> None:
+    def __init__(self, supply: Supply) -> None:
         self._supply = supply
 
     def next(self) -> int | None:
-        """The next id, without waiting; None when none is in memory."""
-        return next(self._supply._values, None)
+        """The next id, without waiting; None when none is in memory, as for a snowflake in this millisecond."""
+        return self._supply._at_hand(monotonic())
 
-    def count(self) -> int:
-        """How many ids can be served without the database."""
-        return self._supply._in_memory()
+    async def several(self, count: int, end: float | None = None) -> list[int]:
+        """The next `count` ids, before `end` or within the timeout."""
+        return await wait_for_async(self._supply._completed([], count, end))
 
     def trouble(self) -> AllocatorError | None:
         """The error of the last claim; None if it succeeded."""
         with self._supply._lock:
-            return self._supply._core.pace.trouble(monotonic())
+            error: AllocatorError | None = self._supply._core.pace.trouble(monotonic())
+            return error
+
+
+class TagBuffer(Buffer):
+    _supply: generator.Sequence
+
+    def count(self) -> int:
+        """How many ids can be served without the database."""
+        return self._supply._in_memory()
 
 
 class ServiceAllocator(AsyncAllocator):
@@ -65,31 +73,11 @@ class ServiceAllocator(AsyncAllocator):
         self.databases = cast(Fleet, self._hosted._backend)
         self.backend = observe(self.databases)
         self._hosted._change(self.backend)
-        self._meteors, self._snowflakes = self._hosted._meteor, self._hosted._snowflake
+        self.meteors, self.snowflakes = Buffer(self._hosted._meteor), Buffer(self._hosted._snowflake)
 
     def deadline(self) -> float:
         """When a call that begins now must end."""
         return monotonic() + self._hosted._terms.timeout
-
-    async def ids_of(self, tag: str, count: int, end: float) -> list[int]:
-        """The next `count` ids of a tag, before `end`."""
-        return await wait_for_async(self._hosted.sequence(tag)._completed([], count, end))
-
-    async def meteors(self, count: int) -> list[int]:
-        """The next `count` meteors."""
-        return await wait_for_async(self._meteors._completed([], count))
-
-    async def snowflakes(self, count: int) -> list[int]:
-        """The next `count` snowflakes."""
-        return await wait_for_async(self._snowflakes._completed([], count))
-
-    def buffered_meteor(self) -> int | None:
-        """The next meteor, without waiting; None when none is in memory."""
-        return next(self._meteors._values, None)
-
-    def buffered_snowflake(self) -> int | None:
-        """The next snowflake of this millisecond, without waiting; None when none is in memory."""
-        return self._snowflakes._at_hand(monotonic())
 
     def buffer(self, tag: str) -> TagBuffer:
         """The ids of a tag in memory."""
