@@ -73,6 +73,7 @@ class Meteor(forks.Unforkable):
         forks.catch_up()
         check_entry(self._lock, "this meteor")
         with self._lock:
+            self._check_process()
             try:
                 return next(self._values)  # another thread refilled first
             except StopIteration:
