@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from contextlib import AbstractContextManager
 from functools import wraps
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from allocator.errors import InvalidSetting, Uncopyable
 from allocator.fleet.tag_administration import Tags
@@ -127,9 +127,6 @@ class AsyncAllocator(Uncopyable):
     Not bound to an event loop. `close` leaves a shared `Allocator` open.
     """
 
-    _worker_type: ClassVar[type[AsyncWorkerLease]] = AsyncWorkerLease
-    """`allocator.testing` puts one here that is never renewed, so that tests start no thread."""
-
     def __init__(
         self, database: str | URL | Engine | Iterable[str] | Allocator | None = None, **settings: Unpack[Settings]
     ) -> None:
@@ -180,7 +177,7 @@ class AsyncAllocator(Uncopyable):
         self, space: str, bits: int = 10, seconds: float = 60.0, on_lost: Callable[[], object] | None = None
     ) -> AsyncWorkerLease:
         """As `Allocator.worker`, for `async with`."""
-        return self._worker_type(self._allocator._workers, space, bits, seconds, on_lost)
+        return AsyncWorkerLease(self._allocator._workers, space, bits, seconds, on_lost)
 
     async def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run blocking `work` on a thread; discard its result after `timeout`."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 from allocator.aio import AsyncAllocator
-from allocator.errors import AllocatorError, InvalidSetting
+from allocator.errors import AllocatorError
 from allocator.fleet.fleet_backend import Fleet
 from allocator.generators import sequence as generator
 from allocator.generators.backend_protocol import Backend
+from allocator.generators.supply import Supply
 from allocator.rules.hosts import Hosts
 from allocator.runtime.thread_pool import wait_for_async
 from allocator.schemes.shared.residues import Seen
@@ -26,42 +27,33 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class TagBuffer:
-    """Ids of one tag in memory."""
+class Buffer:
+    """Ids of one tag or scheme in memory, and those that come after them."""
 
-    __slots__ = ("_supply",)
-
-    def __init__(self, supply: generator.Sequence) -> None:
+    def __init__(self, supply: Supply) -> None:
         self._supply = supply
 
     def next(self) -> int | None:
-        """The next id, without waiting; None when none is in memory."""
-        return next(self._supply._values, None)
+        """The next id, without waiting; None when none is in memory, as for a snowflake in this millisecond."""
+        return self._supply._at_hand(monotonic())
 
-    def count(self) -> int:
-        """How many ids can be served without the database."""
-        return self._supply._in_memory()
+    async def several(self, count: int, end: float | None = None) -> list[int]:
+        """The next `count` ids, before `end` or within the timeout."""
+        return await wait_for_async(self._supply._completed([], count, end))
 
     def trouble(self) -> AllocatorError | None:
         """The error of the last claim; None if it succeeded."""
         with self._supply._lock:
-            return self._supply._pace.trouble(monotonic())
+            error: AllocatorError | None = self._supply._core.pace.trouble(monotonic())
+            return error
 
 
-class Hosted(Allocator):
-    """An allocator whose backend is wrapped by `observe`."""
+class TagBuffer(Buffer):
+    _supply: generator.Sequence
 
-    databases: Fleet
-
-    def __init__(self, observe: Callable[[Backend], Backend], **databases: Any) -> None:
-        self._observe = observe
-        super().__init__(create_missing=False, **databases)
-
-    def _observed(self, backend: Backend) -> Backend:
-        if not isinstance(backend, Fleet):
-            raise InvalidSetting("expected the URLs of databases, got the address of a service")
-        self.databases = backend
-        return self._observe(backend)
+    def count(self) -> int:
+        """How many ids can be served without the database."""
+        return self._supply._in_memory()
 
 
 class ServiceAllocator(AsyncAllocator):
@@ -75,36 +67,17 @@ class ServiceAllocator(AsyncAllocator):
     def __init__(
         self, urls: Sequence[str], shard_hosts: Hosts, timeout: float, observe: Callable[[Backend], Backend]
     ) -> None:
-        databases: dict[str, Any] = {"shards": urls} if len(urls) > 1 else {"database": urls[0]}
-        self._hosted = Hosted(observe, **databases, shard_hosts=shard_hosts, timeout=timeout)
+        self._hosted = Allocator(shards=urls, shard_hosts=shard_hosts, timeout=timeout, create_missing=False)
         super().__init__(self._hosted)
         self._owned = True
-        self.backend, self.databases = self._hosted._backend, self._hosted.databases
-        self._meteors, self._snowflakes = self._hosted._meteor, self._hosted._snowflake
+        self.databases = cast(Fleet, self._hosted._backend)
+        self.backend = observe(self.databases)
+        self._hosted._change(self.backend)
+        self.meteors, self.snowflakes = Buffer(self._hosted._meteor), Buffer(self._hosted._snowflake)
 
     def deadline(self) -> float:
         """When a call that begins now must end."""
         return monotonic() + self._hosted._terms.timeout
-
-    async def ids_of(self, tag: str, count: int, end: float) -> list[int]:
-        """The next `count` ids of a tag, before `end`."""
-        return await wait_for_async(self._hosted.sequence(tag)._several(count, end))
-
-    async def meteors(self, count: int) -> list[int]:
-        """The next `count` meteors."""
-        return await wait_for_async(self._meteors._several(count))
-
-    async def snowflakes(self, count: int) -> list[int]:
-        """The next `count` snowflakes."""
-        return await wait_for_async(self._snowflakes._several(count))
-
-    def buffered_meteor(self) -> int | None:
-        """The next meteor, without waiting; None when none is in memory."""
-        return next(self._meteors._values, None)
-
-    def buffered_snowflake(self) -> int | None:
-        """The next snowflake of this millisecond, without waiting; None when none is in memory."""
-        return self._snowflakes._at_hand(monotonic())
 
     def buffer(self, tag: str) -> TagBuffer:
         """The ids of a tag in memory."""

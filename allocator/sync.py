@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, ParamSpec, Self, TypeVar
 
 from allocator.backend import backend_of, overdue, settings_of
 from allocator.errors import DatabaseUnavailable, InvalidTag, Uncopyable
@@ -71,23 +71,8 @@ class Allocator(Uncopyable):
     The scheme is the segment mode of Leaf, also known as MaxValue: a row per tag, claimed a segment at a time.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_backend",
-        "_background",
-        "_meteor",
-        "_sequences",
-        "_serving",
-        "_snowflake",
-        "_template",
-        "_terms",
-        "_workers",
-    )
-
     _background_type: ClassVar[type[Background]] = Background
     _sequence_type: ClassVar[type[Sequence]] = Sequence
-    _worker_type: ClassVar[type[WorkerLease]] = WorkerLease
-    """`allocator.testing` puts one here that is never renewed, so that tests start no thread."""
 
     def __init__(
         self,
@@ -117,8 +102,7 @@ class Allocator(Uncopyable):
         self._template = Tag("template", 0, step, max_step, limit, failover_gap=gap_of(failover_gap)).checked()
         self._background = self._background_type()
         timeout, hosts = self._terms.timeout, hosts_from(shard_hosts)
-        found = backend_of(database, shards, fleet, tickets, token, headers, self._background, timeout, hosts)
-        self._backend = self._observed(found)
+        self._backend = backend_of(database, shards, fleet, tickets, token, headers, self._background, timeout, hosts)
         self._workers = Workers(self._backend, self._background, timeout, self._overdue)
         self._sequences = Sequences(self._new_sequence)
         self._serving = self._sequences.serving
@@ -126,10 +110,6 @@ class Allocator(Uncopyable):
         self._meteor = MeteorSupply(*shared, settings_of(meteor, MeteorSettings).checked(), owner=self)
         self._snowflake = SnowflakeSupply(*shared, settings_of(snowflake, SnowflakeSettings).checked(), owner=self)
         forks.register(self)
-
-    def _observed(self, backend: Backend) -> Backend:
-        """Hook for a subclass that wraps the backend, to count its calls."""
-        return backend
 
     def next_id(self, tag: str) -> int:
         """The next id of `tag`, from memory or within `timeout` seconds from the database.
@@ -196,7 +176,7 @@ class Allocator(Uncopyable):
         in the background each third of `seconds`. `on_lost` is called once, on a thread of its own, even while the
         database hangs. Raises the errors of `next_id`, and `NodeIdsExhausted` when all numbers are held.
         """
-        return self._worker_type(self._workers, space, bits, seconds, on_lost)
+        return WorkerLease(self._workers, space, bits, seconds, on_lost)
 
     def ticket(self, kind: str) -> int:
         """The next ticket of a type: one row's auto-increment value, drawn from the database by this call.
@@ -246,20 +226,20 @@ class Allocator(Uncopyable):
             with ids.use(MemoryAllocator()):
                 session.add(Order())        # its default is ids.sequence("order"), and its id is 1
 
-        Existing `Sequence` objects, as in the defaults of columns, follow. When the block ends, each resumes where it
-        was, except for the piece of a segment that was being served. No other thread may draw an id while the block
-        begins or ends.
+        Existing `Sequence` objects, as in the defaults of columns, follow. Ids in memory are dropped where the block
+        begins and ends: the next ones are claimed. No other thread may draw an id at these moments.
         """
         before = self._backend
-        cores = self._change(other._backend, {})
+        self._change(other._backend)
         try:
             yield
         finally:
-            self._change(before, cores)
+            self._change(before)
 
-    def _change(self, backend: Backend, cores: Mapping[Supply, Any]) -> dict[Supply, Any]:
+    def _change(self, backend: Backend) -> None:
         self._backend = self._workers.backend = backend
-        return {supply: supply._change(backend, cores.get(supply)) for supply in self._supplies()}
+        for supply in self._supplies():
+            supply._change(backend)
 
     def close(self) -> None:
         """Drop the ids in memory and close every connection. Further calls raise `AllocatorClosed`."""

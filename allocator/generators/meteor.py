@@ -73,6 +73,7 @@ class Meteor(forks.Unforkable):
         forks.catch_up()
         check_entry(self._lock, "this meteor")
         with self._lock:
+            self._check_process()
             try:
                 return next(self._values)  # another thread refilled first
             except StopIteration:
@@ -82,8 +83,6 @@ class Meteor(forks.Unforkable):
 
 class MeteorSupply(Supply):
     """The meteors of an allocator. Registers a node for the first id, and when a node has used its last second."""
-
-    __slots__ = ("_settings",)
 
     _core: RegisteredMeteor
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from functools import partial
 from operator import length_hint
 from shlex import quote
 from time import monotonic
-from typing import Any, NoReturn
+from typing import NoReturn
 from weakref import WeakValueDictionary
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
@@ -19,12 +18,15 @@ from allocator.generators.supply import LOST_AFTER, Supply, Terms, log
 from allocator.rules.column_limit import Column, narrowed
 from allocator.runtime import forks
 from allocator.runtime.iterators import take
-from allocator.runtime.thread_pool import Background, Waits, Work, check_not_ending, reentrant_call, result_of, wait_for
+from allocator.runtime.thread_pool import Background, Waits, Work, check_entry, result_of, wait_for
 from allocator.schemes.segment_refill import Claim, Segments
 from allocator.schemes.shared.argument_checks import check_count, check_reserve, check_tag
 from allocator.schemes.shared.residues import Seen, merged
-from allocator.schemes.shared.retry_pace import RETRY_PAUSE, Wait
+from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.tag import Tag
+
+NEWEST = 1000
+"""Sequences that are kept before they issue ids."""
 
 
 class Sequence(Supply):
@@ -32,8 +34,6 @@ class Sequence(Supply):
 
     Safe to use from several threads; the ids that one thread draws increase.
     """
-
-    __slots__ = ("__weakref__", "_column", "_opened", "_sequences", "_template", "tag")
 
     _core: Segments
 
@@ -49,7 +49,6 @@ class Sequence(Supply):
         self.tag = template.name
         self._template = template
         self._sequences = sequences
-        self._opened = False
         self._column = Column()
         super().__init__(backend, background, terms, owner)
 
@@ -106,14 +105,13 @@ class Sequence(Supply):
         return first
 
     def _more(self, now: float) -> int | None:
+        if self._core.stopped:
+            raise self._core.stopped.again()
         piece = self._core.take()
         return self._publish(piece) if piece else None
 
     def _want(self, now: float, missing: int) -> Claim | Wait | None:
         return self._core.want(now, missing)
-
-    def _stopped(self) -> AllocatorError | None:
-        return self._core.stopped
 
     def _work(self, claim: Claim) -> range:
         self._open()
@@ -158,7 +156,6 @@ class Sequence(Supply):
         super()._refused(claim, error, now)
         if isinstance(error, UnknownTag):
             self._opened = False
-        self._sequences.keep_until_retry(self, now)
         self._clear_if_stopped()
 
     def _clear_if_stopped(self) -> None:
@@ -197,9 +194,7 @@ class Sequence(Supply):
             if isinstance(error, MaxValueWentBack) and others:
                 raise  # the lost ids are a client's; if ours are lost too, our next claim finds out
             with self._lock:
-                now = monotonic()
-                self._core.refused(error, now)
-                self._sequences.keep_until_retry(self, now)
+                self._core.refused(error, monotonic())
                 self._clear_if_stopped()
             raise
         self._sequences.keep(self)
@@ -212,20 +207,13 @@ class Sequence(Supply):
         with self._lock:
             return length_hint(self._values) + self._core.held
 
-    def _retire(self) -> None:
-        self._sequences.serving.pop(self.tag, None)
-        super()._retire()
-
-    def _change(self, backend: Backend, core: Any = None) -> Any:
-        self._sequences.serving.pop(self.tag, None)
+    def _reset(self) -> None:
         self._opened = False
-        return super()._change(backend, core)
+        super()._reset()
 
     def _renew(self) -> None:
         """Reset in a forked child, and keep only the greatest ids seen."""
         seen = self._core.seen
-        self._opened = False
-        self._sequences.serving.pop(self.tag, None)
         super()._renew()
         self._core.seen = seen
 
@@ -233,57 +221,38 @@ class Sequence(Supply):
 class Sequences(dict[str, Sequence]):
     """The sequences of an allocator, by tag. It keeps those that have issued ids.
 
-    Others stay only while a caller holds them, or until their retry is due, so that invalid names use no memory.
-    `serving` holds the iterator of each tag, the fast path to an id.
+    Of the others it keeps those that a caller holds, and the newest, which know when a failed claim may be made again:
+    so invalid names use little memory. `serving` holds the iterator of each tag, the fast path to an id.
     """
 
     def __init__(self, make: Callable[[str], Sequence]) -> None:
         super().__init__()
         self.serving: dict[str, Iterator[int]] = {}
         self._make = make
-        self._others: WeakValueDictionary[str, Sequence] = WeakValueDictionary()
+        self._alive: WeakValueDictionary[str, Sequence] = WeakValueDictionary()
+        self._newest: deque[Sequence] = deque(maxlen=NEWEST)
         self.renew()
 
     def renew(self) -> None:
         self._lock = threading.RLock()
-        self._making: set[str] = set()
-        self._failing: deque[tuple[float, Sequence]] = deque()
 
     def __missing__(self, tag: str) -> Sequence:
         name = check_tag(tag)
         # Before the lock: a thread of the parent may have held it during a fork, and the reset replaces it.
         forks.catch_up()
-        check_not_ending()
+        check_entry(self._lock, f"tag {name!r}")  # a handler's second object would be missed by `close` and by forks
         with self._lock:
-            if name in self._making:
-                raise reentrant_call(f"tag {name!r}")  # a second object would be missed by `close` and by forks
-            try:
-                self._making.add(name)
-                self._forget_due(monotonic())
-                found = self.get(name) or self._others.get(name)
-                if found is None:
-                    found = self._others[name] = self._make(name)
-                return found
-            finally:
-                self._making.discard(name)
+            found = self._alive.get(name)
+            if found is None:
+                found = self._alive[name] = self._make(name)
+                self._newest.append(found)
+            return found
 
     def keep(self, sequence: Sequence) -> None:
         self.setdefault(sequence.tag, sequence)
 
-    def keep_until_retry(self, sequence: Sequence, now: float) -> None:
-        """Keep a failing sequence until its retry is due: a new object would not know that it must wait."""
-        self._forget_due(now)
-        if sequence._core.pace.failing and sequence.tag not in self:
-            self._failing.append((now + RETRY_PAUSE, sequence))
-
-    def _forget_due(self, now: float) -> None:
-        with suppress(IndexError):  # another thread may take the last one
-            while self._failing[0][0] <= now:
-                self._failing.popleft()
-
     def all(self) -> list[Sequence]:
-        others = (reference() for reference in self._others.valuerefs())
-        return list(dict.fromkeys([*list(self.values()), *(sequence for sequence in others if sequence is not None)]))
+        return [found for reference in self._alive.valuerefs() if (found := reference()) is not None]
 
 
 def url_options(backend: Backend) -> str:

@@ -104,8 +104,6 @@ class Snowflake(forks.Unforkable):
 class SnowflakeSupply(Supply):
     """The snowflakes of an allocator, under a leased worker. `_values` may be used until `end` (monotonic seconds)."""
 
-    __slots__ = ("_settings", "end")
-
     _core: LeasedSnowflake
 
     def __init__(

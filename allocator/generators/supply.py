@@ -64,20 +64,6 @@ class Supply(Uncopyable):
     carries out the claim. It holds a reference to `owner`, whose at-fork hook resets this supply.
     """
 
-    __slots__ = (
-        "_backend",
-        "_background",
-        "_core",
-        "_failing",
-        "_forked_unseen",
-        "_lock",
-        "_owner",
-        "_serves",
-        "_terms",
-        "_under_way",
-        "_values",
-    )
-
     _core: Any
     _values: Iterator[int]
     _under_way: Ended
@@ -89,10 +75,10 @@ class Supply(Uncopyable):
         self._owner = owner
         self._values = iter(())
         self._serves = self._forked_unseen = False
-        self._core = self._new_core()
         self._reset()
 
     def _reset(self) -> None:
+        self._core = self._new_core()
         self._lock = threading.RLock()
         self._failing = False
         self._under_way = self._background.idle
@@ -109,11 +95,6 @@ class Supply(Uncopyable):
 
     @abstractmethod
     def _new_core(self) -> Any: ...
-
-    @property
-    def _pace(self) -> Pace[Any]:
-        pace: Pace[Any] = self._core.pace
-        return pace
 
     @abstractmethod
     def _name(self) -> str:
@@ -133,7 +114,10 @@ class Supply(Uncopyable):
 
     @abstractmethod
     def _more(self, now: float) -> int | None:
-        """Under the lock: serve the next ids in memory once nothing is at hand, and return the first; None without."""
+        """Under the lock: serve the next ids in memory once nothing is at hand, and return the first; None without.
+
+        Raises an error if no more ids will ever come.
+        """
 
     def _want(self, now: float, missing: int) -> Any:
         """Under the lock: a claim to make, a `Wait`, or None. `missing`: how many ids the caller still needs."""
@@ -141,10 +125,6 @@ class Supply(Uncopyable):
 
     def _passing(self, now: float) -> Wait | None:
         """Under the lock: how long to wait if only time is needed, no claim."""
-        return None
-
-    def _stopped(self) -> AllocatorError | None:
-        """Under the lock: the error if no more ids will ever come."""
         return None
 
     @abstractmethod
@@ -169,7 +149,7 @@ class Supply(Uncopyable):
                 raise
             except BaseException:
                 # Perhaps before the claim was queued, and then nobody would end it. If it is made, its ids are burnt.
-                self._pace.withdraw()
+                self._core.pace.withdraw()
                 raise
 
     def _check_entry(self) -> None:
@@ -185,8 +165,6 @@ class Supply(Uncopyable):
             ended = self._submit(want, in_advance=value is not None)
         if value is not None:
             return value
-        if stopped := self._stopped():
-            raise stopped.again()
         if passing := self._passing(now):
             return passing
         if isinstance(want, Wait):
@@ -202,45 +180,31 @@ class Supply(Uncopyable):
             raise forks.forked_unseen(self._name())
 
     def _submit(self, claim: Any, in_advance: bool) -> Ended:
-        """Under the lock: queue a claim. `in_advance`: no caller waits for it, since ids are left in memory.
-
-        It is ended also where its thread does not get as far as `_run`, or out of it.
-        """
+        """Under the lock: queue a claim. `in_advance`: no caller waits for it, since ids are left in memory."""
         ended: Ended = Outcome()
         self._under_way = ended
-        work = self._background.submit(self._run, claim, ended, in_advance)
-        work.when_done(partial(self._end_unless_ended, claim, ended, in_advance, work))
+        work = self._background.submit(self._work, claim)
+        work.when_done(partial(self._end, claim, ended, in_advance, work))
         return ended
 
-    def _end_unless_ended(self, claim: Any, ended: Ended, in_advance: bool, work: Work[None]) -> None:
-        error = None if ended.done() else work.error()
-        if error is not None and not isinstance(error, AllocatorClosed):  # `_retire` ends what a close dropped
-            self._end(claim, ended, in_advance, error)
-
-    def _run(self, claim: Any, ended: Ended, in_advance: bool) -> None:
+    def _end(self, claim: Any, ended: Ended, in_advance: bool, work: Work[Any]) -> None:
+        """Finish a claim. Logs the first failure of a series if no caller waits; waiting callers get the error."""
+        error: AllocatorError | None = None
         try:
-            result = self._work(claim)
+            result = work.result()
             with self._lock:
                 self._granted(claim, result, monotonic())
-        except BaseException as error:
-            self._end(claim, ended, in_advance, error)
-            if not isinstance(error, Exception):
-                raise
-        else:
-            self._end(claim, ended, in_advance, None)
-
-    def _end(self, claim: Any, ended: Ended, in_advance: bool, cause: BaseException | None) -> None:
-        """Finish a claim. Logs the first failure of a series if no caller waits; waiting callers get the error."""
-        error = cause if cause is None or isinstance(cause, AllocatorError) else unexpected(cause)
-        with self._lock:
-            if error is not None:
+        except BaseException as cause:
+            error = cause if isinstance(cause, AllocatorError) else unexpected(cause)
+            with self._lock:
                 self._refused(claim, error, monotonic())
+        finally:
             if self._under_way is ended:
                 self._under_way = self._background.idle  # most tags are idle
-        with suppress(Exception):  # a failing logging filter of the user must not block the claim
-            self._log(error, in_advance)
-        self._failing = error is not None and (in_advance or self._failing)
-        ended.end(error)
+            with suppress(Exception):  # a failing logging filter of the user must not block the claim
+                self._log(error, in_advance)
+            self._failing = error is not None and (in_advance or self._failing)
+            ended.end(error)
 
     def _log(self, error: AllocatorError | None, in_advance: bool) -> None:
         if error is None and self._failing:
@@ -253,10 +217,6 @@ class Supply(Uncopyable):
     def _next(self) -> int:
         """The next id, once `_values` is used up: from memory, or within the timeout from the database."""
         return wait_for(self._attempts())
-
-    def _several(self, count: int, end: float | None = None) -> Waits[list[int]]:
-        """Wait for `count` ids, until `end` or for the timeout."""
-        return self._completed([], count, end)
 
     def _completed(self, ids: list[int], count: int, end: float | None = None) -> Waits[list[int]]:
         """Fill `ids` up to `count`; all until `end`, or within one timeout."""
@@ -289,8 +249,9 @@ class Supply(Uncopyable):
     def _overdue(self, step: Ended | Wait | None = None, missing: int = 1) -> AllocatorError:
         """The error of a call that reached its timeout: that of the last failed request, if it is recent."""
         recent = self._terms.timeout + RETRY_PAUSE
+        pace: Pace[Any] = self._core.pace
         with self._lock:
-            error = step.error if isinstance(step, Wait) else self._pace.trouble(monotonic(), recent)
+            error = step.error if isinstance(step, Wait) else pace.trouble(monotonic(), recent)
         if error is not None:
             return error.again()
         late = f"{self._name()}: the database did not answer within {self._terms.timeout:g} seconds"
@@ -303,19 +264,13 @@ class Supply(Uncopyable):
             ended = self._under_way
         ended.end(AllocatorClosed())
 
-    def _change(self, backend: Backend, core: Any = None) -> Any:
-        """Switch to another backend, with `core` or a new one.
-
-        Returns the former core with the ids in memory, except the piece that was being served.
-        """
+    def _change(self, backend: Backend) -> None:
+        """Switch to another backend, and drop the ids in memory."""
         with self._lock:
-            before, self._backend = self._core, backend
-            self._core = core or self._new_core()
+            self._backend = backend
             self._reset()
-        return before
 
     def _renew(self) -> None:
         """Reset in a forked child: the ids in memory belong to the parent."""
         self._forked_unseen = self._forked_unseen or (forks.unseen and self._serves)
-        self._core = self._new_core()
         self._reset()

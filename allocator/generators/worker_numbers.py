@@ -43,7 +43,10 @@ def random_holder() -> str:
 
 
 class Workers:
-    """What the worker leases of an allocator share, and those that hold a number."""
+    """What the worker leases of an allocator share, and those that hold a number.
+
+    renews: False where clocks stand still, as in `allocator.testing`: its leases start no thread.
+    """
 
     def __init__(
         self,
@@ -53,9 +56,10 @@ class Workers:
         overdue: Callable[[], AllocatorError],
         clocks: Callable[[], Clocks] = read_clocks,
         new_holder: Callable[[], str] = random_holder,
+        renews: bool = True,
     ) -> None:
         self.backend, self.background, self.timeout, self.overdue = backend, background, timeout, overdue
-        self.clocks, self.new_holder = clocks, new_holder
+        self.clocks, self.new_holder, self.renews = clocks, new_holder, renews
         self.held: set[HeldNumber] = set()
 
     def close(self) -> None:
@@ -163,7 +167,8 @@ class HeldNumber(Uncopyable):
         tenure.check_answered(self._workers.clocks())
         self._lease, self._tenure, self._process = lease, tenure, process  # a signal handler may have forked since
         self._workers.held.add(self)
-        self._keep(lease, tenure)
+        if self._workers.renews:
+            self._keep(lease, tenure)
         self._work = None  # the lease is ours now: a late cancellation must not give it back
 
     def _keep(self, lease: NumberLease, tenure: Tenure) -> None:

@@ -76,7 +76,7 @@ class TagSource(Source):
         """Both the check and the draw within one timeout."""
         end = self._ids.deadline()
         await self._check_remaining(count)
-        return await self._ids.ids_of(self.tag, count, end)
+        return await self.buffer.several(count, end)
 
     async def _check_remaining(self, count: int) -> None:
         """Raise an error if fewer ids remain, before any of them is drawn and lost.
@@ -94,8 +94,8 @@ class Sources:
     """All sources of one worker: one per scheme, and one per tag in use."""
 
     def __init__(self, ids: ServiceAllocator) -> None:
-        self.meteor = Source(METEOR, ids.meteors, ids.buffered_meteor)
-        self.snowflake = Source(SNOWFLAKE, ids.snowflakes, ids.buffered_snowflake)
+        self.meteor = Source(METEOR, ids.meteors.several, ids.meteors.next)
+        self.snowflake = Source(SNOWFLAKE, ids.snowflakes.several, ids.snowflakes.next)
         self.objectid = Source(OBJECTID, object_ids)
         self.tags: dict[str, TagSource] = {}
 

@@ -19,7 +19,7 @@ from allocator.generators.meteor import MeteorSupply
 from allocator.generators.sequence import Sequence
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply
-from allocator.generators.worker_numbers import AsyncWorkerLease, HeldNumber, WorkerLease
+from allocator.generators.worker_numbers import Workers
 from allocator.runtime.iterators import LockedIterator
 from allocator.runtime.thread_pool import Background, Work
 from allocator.schemes.meteor import MeteorBlocks, NodeClaim, check_node
@@ -27,6 +27,7 @@ from allocator.schemes.shared.argument_checks import quoted
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.snowflake import NOTHING, LeaseClaim, LeasedSnowflake
+from allocator.schemes.worker_number_lease import Clocks
 from allocator.sync import Allocator
 from allocator.testing.memory_backend import MemoryBackend
 
@@ -35,6 +36,8 @@ T = TypeVar("T")
 
 START = 1_767_225_600
 """2026-01-01T00:00:00Z, the start of a test, in seconds since 1970."""
+STILL = Clocks(0.0, START * 1000)
+"""The clocks of worker numbers: no lease ends before its block."""
 SEED = 1
 DATABASE_SETTINGS = ("token", "headers", "shards", "shard_hosts", "fleet")
 
@@ -76,8 +79,6 @@ class FailingIterator(LockedIterator[int]):
 class Immediate(Supply):
     """Mixin of the supplies of a `MemoryAllocator`: no waiting, no retry pause."""
 
-    __slots__ = ()
-
     _backend: MemoryBackend
 
     def _serve(self, values: Iterable[int]) -> int | None:
@@ -95,13 +96,11 @@ class Immediate(Supply):
 
     def _allow_retry(self) -> None:
         """Skip the pause after a failure, since a test must not wait."""
-        if self._pace.under_way is None:
-            self._pace.clear()
+        if self._core.pace.under_way is None:
+            self._core.pace.clear()
 
 
 class MemorySequence(Immediate, Sequence):
-    __slots__ = ()
-
     def _start_claim(self, size: int | None, seen: Seen, exact: bool) -> Work[range]:
         self._backend.check()
         work = super()._start_claim(size, seen, exact)
@@ -110,27 +109,7 @@ class MemorySequence(Immediate, Sequence):
         return work
 
 
-class Unending(HeldNumber):
-    """Mixin of the worker leases of a `MemoryAllocator`: no thread, and no end before that of the block."""
-
-    def _keep(self, *_: object) -> None:
-        """Do nothing: it is never renewed."""
-
-    def left(self) -> float:
-        return self._length_ms / 1000 if self in self._workers.held else 0.0
-
-
-class MemoryWorkerLease(Unending, WorkerLease):
-    pass
-
-
-class AsyncMemoryWorkerLease(Unending, AsyncWorkerLease):
-    pass
-
-
 class MemoryMeteors(Immediate, MeteorSupply):
-    __slots__ = ()
-
     def _work(self, claim: NodeClaim) -> MeteorBlocks:
         layout, epoch = self._settings.layout, self._settings.epoch
         node = self._backend.register_node()
@@ -140,8 +119,6 @@ class MemoryMeteors(Immediate, MeteorSupply):
 
 class SteadySnowflake(LeasedSnowflake):
     """A snowflake whose time advances to the next millisecond only when the ids of one are used up."""
-
-    __slots__ = ()
 
     @property
     def _start(self) -> int:
@@ -162,8 +139,6 @@ class SteadySnowflake(LeasedSnowflake):
 
 
 class MemorySnowflakes(Immediate, SnowflakeSupply):
-    __slots__ = ()
-
     def _new_core(self) -> LeasedSnowflake:
         return SteadySnowflake(self._settings.lease, self._settings.epoch, self._settings.layout)
 
@@ -181,11 +156,8 @@ class MemoryAllocator(Allocator):
     Raises `InvalidDatabase` for a URL or engine, and `InvalidSetting`.
     """
 
-    __slots__ = ("_memory",)
-
     _background_type = SynchronousBackground
     _sequence_type = MemorySequence
-    _worker_type = MemoryWorkerLease
 
     def __init__(self, database: None = None, **settings: Unpack[Settings]) -> None:
         if database is not None:
@@ -196,6 +168,9 @@ class MemoryAllocator(Allocator):
         rest: Any = {name: value for name, value in settings.items() if name not in (*DATABASE_SETTINGS, "tickets")}
         super().__init__(cast(Any, self._memory), **rest)
         self._terms = replace(self._terms, runway=0.0)
+        self._workers = Workers(
+            self._memory, self._background, self._terms.timeout, self._overdue, clocks=lambda: STILL, renews=False
+        )
         shared = (self._memory, self._background, self._terms)
         self._meteor = MemoryMeteors(*shared, self._meteor._settings, owner=self)
         self._snowflake = MemorySnowflakes(*shared, self._snowflake._settings, owner=self)
@@ -240,8 +215,6 @@ class AsyncMemoryAllocator(AsyncAllocator):
 
     Its `memory` is the `MemoryAllocator`, for `fail`, `go_away` and `recover`. Not bound to an event loop.
     """
-
-    _worker_type = AsyncMemoryWorkerLease
 
     def __init__(self, memory: MemoryAllocator | None = None, **settings: Unpack[Settings]) -> None:
         if memory is not None and not isinstance(memory, MemoryAllocator):

@@ -201,13 +201,17 @@ class Slow:
             importing.set()
             goes_on.wait(30)
 
-class Changed(threading.Condition):
-    def wait(self, timeout=None):
-        goes_on.set()
-        return super().wait(timeout)
+class Asked:
+    lock = threading.RLock()
+    release = lock.release
+
+    def acquire(self, timeout):
+        if importing.is_set():
+            goes_on.set()
+        return self.lock.acquire(timeout=timeout)
 
 sys.meta_path.insert(0, Slow())
-GATE._changed = Changed(GATE._lock)
+GATE._lock = Asked()
 first = threading.Thread(target=Allocator, args=[URL])
 first.start()
 importing.wait(30)

@@ -49,12 +49,10 @@ class Actor:
 
 def copied(thing: Segments) -> Segments:
     made = Segments.__new__(Segments)
-    for name in Segments.__slots__:
-        setattr(made, name, getattr(thing, name))
+    vars(made).update(vars(thing))
     made.seen = dict(thing.seen)
     made.pace = type(thing.pace).__new__(type(thing.pace))
-    for name in type(thing.pace).__slots__:
-        setattr(made.pace, name, getattr(thing.pace, name))
+    vars(made.pace).update(vars(thing.pace))
     return made
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from allocator import Allocator
 from allocator.generators.backend_protocol import Backend
@@ -52,10 +52,9 @@ def acting() -> Process:
 
 
 class ObservedAllocator(Allocator):
-    __slots__ = ()
-
-    def _observed(self, backend: Any) -> Any:
-        return Watched(backend)
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._change(cast(Any, Watched(self._backend)))
 
 
 granted = Sequence._granted

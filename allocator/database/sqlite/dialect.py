@@ -164,7 +164,8 @@ class SQLite(Dialect):
 
     @contextmanager
     def alone(self, path: str, end: float) -> Iterator[None]:
-        with GATE.statement(), alone(path, end):  # a child that is forked in a statement would find the file locked
+        # The gate comes last, so that waiting for another process delays neither forks nor other files.
+        with alone(path, end), GATE.statement():
             yield
 
     def before(self, connection: Connection) -> bool:

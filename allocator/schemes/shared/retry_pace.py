@@ -41,8 +41,6 @@ def found_by(
 class Pace(Generic[R]):
     """Retry pace of one tag or generator. `now` is the caller's monotonic clock, in seconds. Callers hold a lock."""
 
-    __slots__ = ("_begun_at", "_failed_at", "_failure", "_lost_after", "_retry_at", "under_way")
-
     def __init__(self, lost_after: float) -> None:
         self._lost_after = lost_after
         self.under_way: R | None = None

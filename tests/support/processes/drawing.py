@@ -15,7 +15,7 @@ import threading
 import time
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from allocator import Allocator, AsyncAllocator
 from allocator.errors import DatabaseUnavailable, MaxValueWentBack
@@ -57,11 +57,8 @@ class Accounted:
 
 class AccountedAllocator(Allocator):
     def __init__(self, url: str, account: Account, **settings: Any) -> None:
-        self._account = account
         super().__init__(url, **settings)
-
-    def _observed(self, backend: Any) -> Any:
-        return Accounted(backend, self._account)
+        self._change(cast(Any, Accounted(self._backend, account)))
 
 
 class Drawing:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
 
 import pytest
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from allocator.database.sqlite import fork_gate
+from allocator.database.sqlite import dialect, fork_gate
 from allocator.database.sqlite.fork_gate import Gate
 
 
@@ -50,7 +55,7 @@ def test_a_fork_waits_for_what_is_under_way(gate):
     statement = Statement(gate)
     statement.is_under_way.wait(5)
     forked = threading.Event()
-    fork = begun(lambda: (gate.before_fork(), forked.set()))
+    fork = begun(lambda: (gate.enter(), forked.set()))
 
     assert not forked.wait(0.02)
     statement.end()
@@ -59,11 +64,11 @@ def test_a_fork_waits_for_what_is_under_way(gate):
 
 
 def test_what_comes_next_waits_for_the_fork(gate):
-    gate.before_fork()
+    gate.enter()
     statement = Statement(gate)
 
     assert not statement.is_under_way.wait(0.02)
-    gate.after_fork()
+    gate.leave()
     assert statement.is_under_way.wait(5)
     statement.end()
 
@@ -71,7 +76,7 @@ def test_what_comes_next_waits_for_the_fork(gate):
 def test_neither_waits_for_ever(impatient):
     statement = Statement(impatient)
     statement.is_under_way.wait(5)
-    impatient.before_fork()
+    impatient.enter()
     other = Statement(impatient)
 
     assert other.is_under_way.wait(5)
@@ -80,10 +85,10 @@ def test_neither_waits_for_ever(impatient):
 
 def test_a_thread_does_not_wait_for_itself(gate):
     with gate.statement():
-        gate.before_fork()
+        gate.enter()
         with gate.statement():  # another database, in the middle of the first
-            gate.after_fork()
-        other = begun(gate.before_fork)
+            gate.leave()
+        other = begun(gate.enter)
         other.join(0.02)
         assert other.is_alive()  # the inner one has not ended the outer one
     other.join(5)
@@ -94,16 +99,16 @@ def test_a_thread_does_not_wait_for_itself(gate):
 def test_a_statement_that_fails_is_not_waited_for(gate):
     with pytest.raises(ZeroDivisionError), gate.statement():
         _ = 1 / 0
-    gate.before_fork()
+    gate.enter()
 
 
-def test_a_fork_that_was_interrupted_before_it_was_counted_leaves_nothing_behind(gate):
-    gate.after_fork()
-    gate.before_fork()
+def test_a_fork_that_was_interrupted_before_it_took_the_lock_leaves_nothing_behind(gate):
+    gate.leave()
+    gate.enter()
     statement = Statement(gate)
 
     assert not statement.is_under_way.wait(0.02)
-    gate.after_fork()
+    gate.leave()
     assert statement.is_under_way.wait(5)
     statement.end()
 
@@ -112,6 +117,24 @@ def test_in_the_child_nothing_is_under_way(gate):
     statement = Statement(gate)
     statement.is_under_way.wait(5)
     gate.renew()
-    gate.before_fork()
-    gate.after_fork()
+    gate.enter()
+    gate.leave()
     statement.end()
+
+
+def test_who_waits_for_the_file_of_another_process_does_not_hold_the_gate(gate, monkeypatch, tmp_path):
+    monkeypatch.setattr(dialect, "GATE", gate)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+
+    def wait() -> None:
+        with suppress(PoolTimeout), dialect.SQLite().alone(f"{tmp_path}/ids.db", monotonic() + 0.3):
+            pass
+
+    waiting, before = begun(wait), monotonic()
+    waiting.join(0.05)
+    gate.enter()
+    assert monotonic() - before < 0.25
+    assert waiting.is_alive()
+    waiting.join()
+    os.close(folder)

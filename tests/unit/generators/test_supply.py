@@ -169,15 +169,15 @@ def test_a_database_that_never_answers_ends_in_a_timeout():
 
 
 def test_a_claim_that_its_thread_could_not_begin_or_end_fails(monkeypatch: pytest.MonkeyPatch):
-    for where in ("_run", "_granted"):
+    for owner, where, first in ((Work, "take", 1), (Sequence, "_work", 1), (Sequence, "_granted", 1001)):
         ids = sequence(MemorySource(), timeout=60.0)
         with monkeypatch.context() as interrupted, pytest.raises(DatabaseUnavailable, match="failed with SystemExit"):
-            interrupted.setattr(type(ids), where, leave)
+            interrupted.setattr(owner, where, leave)
             wait = ids._advance()
             raise wait.result(10)
         ids._core.pace.clear()
 
-        assert ids.next_id() == (1 if where == "_run" else 1001)
+        assert ids.next_id() == first
 
 
 def leave(*_: object) -> None:
@@ -204,7 +204,7 @@ def test_a_list_of_ids_takes_no_longer_than_the_timeout(monkeypatch: pytest.Monk
         source.gate.clear()
         now = 0.0
         with pytest.raises(DatabaseUnavailable, match=r"within 1 seconds; 9\d\d ids are still missing"):
-            for answer, left in supply._several(1000):
+            for answer, left in supply._completed([], 1000):
                 assert left <= 1.0 - now
                 source.gate.set()
                 answer.result(10)

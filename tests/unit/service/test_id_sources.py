@@ -17,15 +17,14 @@ def test_the_look_at_what_remains_and_the_draw_share_one_timeout():
         now += 4.0
         return SimpleNamespace(remaining=1000)
 
-    async def draw(tag: str, count: int, end: float) -> list[int]:
+    async def draw(count: int, end: float) -> list[int]:
         left.append(end - now)
         return list(range(count))
 
     ids: Any = SimpleNamespace(
-        buffer=lambda tag: SimpleNamespace(next=None, count=lambda: 0),
+        buffer=lambda tag: SimpleNamespace(next=None, several=draw, count=lambda: 0),
         deadline=lambda: now + 5.0,
         tags=SimpleNamespace(get=look),
-        ids_of=draw,
     )
     assert asyncio.run(TagSource(ids, "order").take(100)) == list(range(100))
     assert left == [1.0]

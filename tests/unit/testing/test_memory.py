@@ -345,7 +345,6 @@ def test_worker_numbers_are_awaited_and_fail_too():
 class AtOnceAllocator(Allocator):
     """On a database, with its claims made where they are asked for: when they are made is no accident then."""
 
-    __slots__ = ()
     _background_type = SynchronousBackground
 
 

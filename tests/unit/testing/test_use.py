@@ -37,7 +37,7 @@ def test_ids_of_every_kind_come_from_there():
     assert {tag.name for tag in memory.tags.list()} == {"block", "order"}
 
 
-def test_afterwards_it_goes_on_where_it_was(tmp_path):
+def test_afterwards_it_claims_from_its_own_database_again(tmp_path):
     with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
         handle = ids.sequence("order")
         before = [ids.next_id("order"), handle.next_id()]
