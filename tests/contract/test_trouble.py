@@ -161,7 +161,7 @@ def test_a_second_row_that_a_running_process_meets_is_refused(sync, fresh, tag):
     row = f"INSERT INTO allocator_segment ({columns}) SELECT '{tag}', 5, 10, 10, 1000, {run}"
     execute(fresh, row, row)
 
-    with pytest.raises(SchemaDamaged, match="there are 2 rows; no id was issued; see: allocator db check"):
+    with pytest.raises(SchemaDamaged, match="see: allocator db check"):
         ids.reserve(tag, 1)
 
 
@@ -184,7 +184,7 @@ def test_a_row_without_a_server_run_is_damaged(sync, fresh, tag):
     columns = "tag, max_value, step, max_step, id_limit, server_run"
     execute(fresh, f"INSERT INTO allocator_segment ({columns}) VALUES ('{tag}', 5000, 10, 10, 10000, NULL)")
 
-    with pytest.raises(SchemaDamaged, match="server_run is None; no id was issued; see: allocator db check"):
+    with pytest.raises(SchemaDamaged, match="see: allocator db check"):
         ids.reserve(tag, 1)
 
 
