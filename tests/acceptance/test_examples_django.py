@@ -258,7 +258,7 @@ def test_ids_come_from_a_file_of_their_own_since_a_transaction_would_hold_them_u
 
 
 def test_the_readme_goes_on_where_startapp_ends(tmp_path):
-    """`startapp` of Django before 6 writes a line into `apps.py` that overrides the setting of the project."""
+    """`startapp` of Django before 6 writes a line into `apps.py` that overrides the setting: a check names it."""
     admin = [sys.executable, "-m", "django"]
     here = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{TESTS.parent}"}
     for words in (["startproject", "site1", "."], ["startapp", "shop"]):
@@ -268,8 +268,26 @@ def test_the_readme_goes_on_where_startapp_ends(tmp_path):
     recipe = README.partition("Django: add two settings.")[2].partition("```python\n")[2].partition("```")[0]
     recipe = recipe.replace("[", "INSTALLED_APPS + [").replace("...", '"shop"')
     settings.write_text(re.sub("DEFAULT_AUTO_FIELD = .*", "", settings.read_text()) + recipe)
+    here["DJANGO_SETTINGS_MODULE"] = "site1.settings"
+
+    def checked() -> str:
+        return subprocess.run(
+            [*admin, "check"], check=False, env=here, capture_output=True, text=True, timeout=120
+        ).stderr
+
     assert "delete the line `default_auto_field` from the `apps.py`" in README
+    apps.write_text(apps.read_text() + "    default_auto_field = 'django.db.models.BigAutoField'\n")
+    said = checked()
+    assert said.count("allocator.W00") == 1
+    assert "(allocator.W002) The models of 'shop' without a key of their own get django.db.models.BigAutoField" in said
+    assert "Delete the line default_auto_field from shop.apps" in said
+
     apps.write_text(re.sub(" +default_auto_field = .*\n", "", apps.read_text()))
     code = "from shop.models import Order; print(type(Order._meta.pk).__name__)"
+    assert run(code, here) == "AllocatedBigAutoField\n"
+    assert "allocator" not in checked()
 
-    assert run(code, here | {"DJANGO_SETTINGS_MODULE": "site1.settings"}) == "AllocatedBigAutoField\n"
+    settings.write_text(settings.read_text() + "INSTALLED_APPS.remove('allocator.integrations.django')\n")
+    said = checked()
+    assert said.count("allocator.W00") == 1
+    assert "(allocator.W003) 'allocator.integrations.django' is not in INSTALLED_APPS" in said

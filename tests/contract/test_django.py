@@ -61,7 +61,7 @@ def test_objects_are_saved_by_the_statements_of_keys_that_are_given_by_hand(stor
     saving, bulk, queries = story["saving"], story["bulk"], story["queries"]
 
     assert (saving["before"], saving["saved"], saving["again"]) == (None, ["INSERT"], ["UPDATE"])
-    assert (saving["clash"], saving["given"]) == ("refused", 77)
+    assert (saving["revert"], saving["given"]) == ([["UPDATE"], "reverted"], 77)
     assert distinct(bulk["ids"]) == bulk["stored"] == 600
     assert bulk["ids"] == sorted(bulk["ids"])
     assert bulk["statements"].count("INSERT") == 6
@@ -70,6 +70,23 @@ def test_objects_are_saved_by_the_statements_of_keys_that_are_given_by_hand(stor
     assert (queries["made"], queries["same"]) == ([True, False], True)
     assert queries["other"]
     assert queries["burnt"][1] > queries["burnt"][0]
+
+
+def test_an_upsert_leaves_no_id_that_no_row_has(story, kind):
+    """The row's key or none: with a key of the object's own the row that stays may have another."""
+    found = story["upserts"]
+
+    assert found["keys"] == [None] * 4
+    assert found["kept"] == [True] * (3 if kind in {"mysql", "mariadb"} else 4)
+
+
+def test_a_composite_key_has_an_id_of_ours(story):
+    assert story["composite"] == {
+        "checks": [],
+        "written": {"primary_key": False},
+        "statements": [["INSERT"], ["UPDATE"]],
+        "keys": [[1, 1], [1, 2], [2, 3], [2, 4]],
+    }
 
 
 def test_inheritance_many_to_many_and_tables_that_had_rows(story, kind):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
+from multiprocessing import parent_process
 from typing import Any
 
 from django.conf import settings  # type: ignore[import-untyped]
-from django.core.exceptions import ImproperlyConfigured  # type: ignore[import-untyped]
+from django.core.exceptions import ImproperlyConfigured, SynchronousOnlyOperation  # type: ignore[import-untyped]
 from django.core.signals import setting_changed  # type: ignore[import-untyped]
 from django.db import DEFAULT_DB_ALIAS, Error, connections, models, router, transaction  # type: ignore[import-untyped]
 
@@ -19,6 +21,7 @@ from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
 from allocator.integrations.one_per_process import Holder
 from allocator.remote.http import addresses
 from allocator.rules.column_limit import Column
+from allocator.runtime.forks import in_child
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.sync import Allocator
 
@@ -31,7 +34,15 @@ SOURCE_ARGUMENTS = {"database", "shards", "shard_hosts", "fleet", "token", "head
 """Arguments that name a source of ids: left out in tests, which draw from memory."""
 
 START_IN_TESTS = 1_000_000
-"""Ids in tests start above this, clear of fixtures, and higher by as much after each change of the setting."""
+"""Ids in tests start above this, clear of fixtures, and higher by as much after each change of the setting or fork."""
+
+LANES = 1000
+"""Starts in tests of child processes, which may share a test database."""
+
+IMPORTED_BY = os.getpid()
+
+FORBIDDEN = (AssertionError, RuntimeError, SynchronousOnlyOperation)
+"""What a query raises in a test that may not use the database: by Django, by pytest-django, and in async code."""
 
 
 def is_testing() -> bool:
@@ -92,13 +103,31 @@ use = holder.use
 """Draw from another allocator in all threads within a `with` block, for tests. The caller closes it."""
 
 
-def start_in_tests(ids: Any) -> int:
-    """The value above which ids start in tests; 0 for the allocator of the setting, or of the caller of `use`.
+def start_in_tests(ids: Any, limit: int) -> int:
+    """The value above which ids start in tests; 0 for an allocator that the application made itself.
 
-    It rises with each change of the setting, so that ids do not repeat.
+    It rises with each change of the setting, so that ids do not repeat, and differs between a process and its children.
+    A column up to `limit` that is too narrow for it keeps half of its range.
     """
-    is_own = holder.has_made(ids) and ids is not allocator_in_settings()
-    return START_IN_TESTS * (1 + holder.forgotten) if is_own else 0
+    if not is_own(ids) or ids is allocator_in_settings():
+        return 0
+    is_child = parent_process() is not None or os.getpid() != IMPORTED_BY
+    lane = os.getpid() % LANES if is_child else 0
+    return min(START_IN_TESTS * (1 + holder.forgotten + lane), limit // 2)
+
+
+def is_own(ids: Any) -> bool:
+    """Tell whether the allocator is that of the setting, and not one of `use`."""
+    return holder.has_made(ids)
+
+
+def on_fork() -> None:
+    """Begin anew in a child of a test process: the database in memory is the parent's."""
+    if is_testing():
+        holder.forget()
+
+
+in_child(on_fork)
 
 
 def on_setting(*, setting: str, **more: Any) -> None:
@@ -142,18 +171,40 @@ def empty_numbers(**signal: Any) -> None:
         empty_tables(connections[alias])
 
 
-def greatest_of(model: Any, column: str) -> int:
-    """The greatest id of the model in any database, since an object gets its id before its database is known.
+def look(model: Any, column: str, greatest: dict[str, int]) -> bool:
+    """Find the greatest id of the model in each database, since an object gets its id before its database is known.
 
-    Only the database of the router must answer. Errors of others are ignored.
+    Only the database of the router must answer. Errors of others are ignored. Returns whether all were asked: a test
+    may not be allowed to use some.
     """
-    chosen = router.db_for_write(model)
-    greatest = [greatest_in(chosen, model, column)]
-    for alias in connections:
-        if alias != chosen and router.allow_migrate_model(alias, model):
-            with suppress(Error, ImproperlyConfigured):
-                greatest.append(greatest_in(alias, model, column))
-    return max(greatest)
+    chosen, is_complete = router.db_for_write(model), True
+    for alias in dict.fromkeys((chosen, *connections)):
+        if alias in greatest or (alias != chosen and not router.allow_migrate_model(alias, model)):
+            continue
+        try:
+            greatest[alias] = greatest_in(alias, model, column)
+        except (Error, ImproperlyConfigured):
+            if alias == chosen:
+                raise
+            greatest[alias] = 0
+        except FORBIDDEN:
+            if not is_testing():
+                raise
+            is_complete = False
+    return is_complete
+
+
+@contextmanager
+def uncounted(connection: Any) -> Iterator[None]:
+    """Hide statements from `assertNumQueries`, since only the first test of a process would count them."""
+    count, wrappers = len(connection.queries_log), connection.execute_wrappers
+    connection.execute_wrappers = []
+    try:
+        yield
+    finally:
+        connection.execute_wrappers = wrappers
+        while len(connection.queries_log) > count:
+            connection.queries_log.pop()
 
 
 def column_of(field: Any) -> Column:
@@ -165,8 +216,9 @@ def column_of(field: Any) -> Column:
 
 def greatest_in(alias: str, model: Any, column: str) -> int:
     """The greatest id in one database; 0 without the table. A savepoint protects the caller's transaction."""
+    hidden = uncounted(connections[alias]) if is_testing() else nullcontext()
     try:
-        with transaction.atomic(using=alias):
+        with hidden, transaction.atomic(using=alias):
             rows = model._base_manager.using(alias)
             greatest = rows.aggregate(greatest=models.Max(column))["greatest"]
             return int(model._meta.get_field(column).get_prep_value(greatest) or 0)

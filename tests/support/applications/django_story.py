@@ -18,7 +18,7 @@ django.setup()
 
 from django.contrib.auth.models import User  # noqa: E402
 from django.core.management import call_command  # noqa: E402
-from django.db import IntegrityError, connection, models, transaction  # noqa: E402
+from django.db import connection, models, transaction  # noqa: E402
 from django.test import Client  # noqa: E402
 from django.test.utils import CaptureQueriesContext  # noqa: E402
 from shop.models import Order, OrderItem  # noqa: E402
@@ -121,6 +121,30 @@ class Older(models.Model):
         db_table = "older"
 
 
+class Bin(models.Model):
+    """Of which another column is unique too."""
+
+    id = AllocatedBigAutoField()
+    code = models.CharField(max_length=10, unique=True)
+
+    class Meta:
+        app_label = "story"
+        db_table = "bin"
+
+
+class Parcel(models.Model):
+    """Of which the key is an id of each tenant."""
+
+    pk = models.CompositePrimaryKey("tenant", "id")
+    tenant = models.BigIntegerField()
+    id = AllocatedBigAutoField(primary_key=False)
+    code = models.CharField(max_length=10)
+
+    class Meta:
+        app_label = "story"
+        db_table = "parcel"
+
+
 def statements(act) -> list[str]:
     with CaptureQueriesContext(connection) as seen:
         act()
@@ -165,15 +189,17 @@ def saving() -> dict:
     before = first.pk
     saved = statements(first.save)
     again = statements(first.save)
-    try:
-        with transaction.atomic():
-            Order(pk=first.pk).save()
-        clash = "overwritten"
-    except IntegrityError:
-        clash = "refused"
+    revert = statements(Order(pk=first.pk, customer="reverted", placed_at=first.placed_at).save)
+    first.refresh_from_db()
     given = Order(pk=77)
     given.save()
-    return {"before": before, "saved": saved, "again": again, "clash": clash, "given": given.pk}
+    return {
+        "before": before,
+        "saved": saved,
+        "again": again,
+        "revert": [revert, first.customer],
+        "given": given.pk,
+    }
 
 
 def bulk() -> dict:
@@ -190,6 +216,45 @@ def bulk() -> dict:
         "statements": seen,
         "stored": Order.objects.filter(pk__in=[one.pk for one in orders]).count(),
         "of_parents": [item.order_id for item in items] == [one.pk for one in both],
+    }
+
+
+def upserts() -> dict:
+    """Of objects without a key, with one, and with one that the caller has seen."""
+    with connection.schema_editor() as editor:
+        editor.create_model(Bin)
+    first = Bin.objects.create(code="a")
+    by_code = {"update_conflicts": True, "update_fields": ["code"]}
+    if connection.features.supports_update_conflicts_with_target:
+        by_code["unique_fields"] = ["code"]
+    updated = Bin.objects.bulk_create([Bin(code="a"), Bin(code="b")], **by_code)
+    ignored = Bin.objects.bulk_create([Bin(code="a"), Bin(code="c")], ignore_conflicts=True)
+    (same,) = Bin.objects.bulk_create([first], **by_code)
+    kept = [same.pk == first.pk == Bin.objects.get(code="a").pk]
+    for object_with_key in (Bin(pk=500, code="d"), give_ids([Bin(code="e")])[0]):
+        key = object_with_key.pk
+        Bin.objects.bulk_create([object_with_key], **by_code)
+        kept.append(object_with_key.pk == key == Bin.objects.get(code=object_with_key.code).pk)
+    if "unique_fields" in by_code:  # the key alone decides
+        (new,) = Bin.objects.bulk_create([Bin(code="f")], **(by_code | {"unique_fields": ["pk"]}))
+        kept.append(new.pk == Bin.objects.get(code="f").pk)
+    return {"keys": [one.pk for one in (*updated, *ignored)], "kept": kept}
+
+
+def composite() -> dict:
+    with connection.schema_editor() as editor:
+        editor.create_model(Parcel)
+    Parcel.objects.create(tenant=1)
+    parcel = Parcel(tenant=1)
+    saved = statements(parcel.save)
+    parcel.code = "changed"
+    again = statements(parcel.save)
+    Parcel.objects.bulk_create([Parcel(tenant=2), *give_ids([Parcel(tenant=2)])])
+    return {
+        "checks": [str(one) for one in Parcel.check()],
+        "written": Parcel._meta.get_field("id").deconstruct()[3],
+        "statements": [saved, again],
+        "keys": sorted(one.pk for one in Parcel.objects.all()),
     }
 
 
@@ -287,7 +352,7 @@ def awaited() -> dict:
 def main(folder: Path) -> None:
     settings.ALLOWED_HOSTS = ["*"]
     found = {"migrations": migrations(), "fixtures": fixtures(folder)}
-    for chapter in (saving, bulk, queries, inheritance, columns, admin, awaited):
+    for chapter in (saving, bulk, upserts, composite, queries, inheritance, columns, admin, awaited):
         found[chapter.__name__] = chapter()
     found["all"] = list(Order.objects.values_list("pk", flat=True))
     found["from"] = repr(allocator())
