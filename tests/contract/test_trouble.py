@@ -20,6 +20,7 @@ from support.servers.administrator import execute
 from allocator import Allocator
 from allocator.database.mysql import dialect as mysql
 from allocator.database.schema import inspection
+from allocator.database.sqlite.file import alone
 from allocator.database.store import Database
 from allocator.database.verbs import claims, segments
 from allocator.database.verbs.claims import only_row
@@ -717,6 +718,6 @@ def test_a_locked_file_is_called_locked(tmp_path):
 
 def test_a_call_behind_one_that_waits_for_the_lock_of_a_file_says_so_too(tmp_path):
     database = Database(f"sqlite:///{tmp_path}/ids.db", 0.3)
-    with database.engine.connect(), pytest.raises(DatabaseUnavailable, match=LOCKED):
+    with alone(f"{tmp_path}/ids.db", time.monotonic() + 5), pytest.raises(DatabaseUnavailable, match=LOCKED):
         database.run(segments.fetch_all)
     database.close()
