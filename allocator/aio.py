@@ -14,7 +14,7 @@ from allocator.fleet.tag_administration import Tags
 from allocator.generators.sequence import Sequence
 from allocator.generators.worker_numbers import AsyncWorkerLease
 from allocator.runtime.iterators import take
-from allocator.runtime.thread_pool import wait_for_async
+from allocator.runtime.waiting import wait_for_async
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.argument_checks import check_count
 from allocator.schemes.snowflake import SnowflakeSettings

@@ -17,7 +17,7 @@ from allocator.generators import sequence as generator
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import Supply
 from allocator.rules.hosts import Hosts
-from allocator.runtime.thread_pool import wait_for_async
+from allocator.runtime.waiting import wait_for_async
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import Lease
 from allocator.schemes.tag import Tag

@@ -26,7 +26,8 @@ from allocator.fleet.bootstrap import Located, Opening, server_of
 from allocator.rules.fleet_consistency import Shard, check_fleet, check_usable, lost, newer_place, superseded
 from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.rules.rotation import Rotation
-from allocator.runtime.thread_pool import Background, block
+from allocator.runtime.thread_pool import Background
+from allocator.runtime.waiting import block
 
 log = logging.getLogger("allocator")
 

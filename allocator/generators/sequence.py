@@ -18,7 +18,8 @@ from allocator.generators.supply import LOST_AFTER, Supply, Terms, log
 from allocator.rules.column_limit import Column, narrowed
 from allocator.runtime import forks
 from allocator.runtime.iterators import take
-from allocator.runtime.thread_pool import Background, Waits, Work, check_entry, result_of, wait_for
+from allocator.runtime.thread_pool import Background, Work, check_entry, result_of
+from allocator.runtime.waiting import Waits, wait_for
 from allocator.schemes.segment_refill import Claim, Segments
 from allocator.schemes.shared.argument_checks import check_count, check_reserve, check_tag
 from allocator.schemes.shared.residues import Seen, merged

@@ -28,7 +28,8 @@ from allocator.generators.backend_protocol import Backend
 from allocator.runtime import forks
 from allocator.runtime.forks import exhaust
 from allocator.runtime.iterators import iterator, take
-from allocator.runtime.thread_pool import Background, Outcome, Waits, Work, check_entry, wait_for
+from allocator.runtime.thread_pool import Background, Work, check_entry
+from allocator.runtime.waiting import Outcome, Waits, wait_for
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE, Pace, Wait
 
 log = logging.getLogger("allocator")

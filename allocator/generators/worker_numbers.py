@@ -22,7 +22,8 @@ from typing import Self
 from allocator.errors import AllocatorError, InvalidSetting, LeaseLost, Uncopyable
 from allocator.generators.backend_protocol import Backend
 from allocator.runtime.clocks import own_clock
-from allocator.runtime.thread_pool import Background, Waits, Work, result_of, wait_for, wait_for_async
+from allocator.runtime.thread_pool import Background, Work, result_of
+from allocator.runtime.waiting import Waits, wait_for, wait_for_async
 from allocator.schemes.shared.argument_checks import quoted
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, Renewal, Tenure, length_of

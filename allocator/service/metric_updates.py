@@ -16,7 +16,8 @@ from allocator.database.verbs import node_and_snowflake_rows
 from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaOutOfDate
 from allocator.rules.days_left import DAY, Horizon
 from allocator.rules.key_columns import KeyColumn
-from allocator.runtime.thread_pool import Background, result_async
+from allocator.runtime.thread_pool import Background
+from allocator.runtime.waiting import result_async
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.worker_number_lease import Space

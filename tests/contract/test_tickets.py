@@ -31,7 +31,8 @@ from allocator.errors import (
     SchemaDamaged,
     ShardMisconfigured,
 )
-from allocator.runtime.thread_pool import Work, result_of, wait_for
+from allocator.runtime.thread_pool import Work, result_of
+from allocator.runtime.waiting import wait_for
 
 on_each = pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
 on_mysql = pytest.mark.parametrize("fleet_kind", ["mysql", "mariadb"], indirect=True)

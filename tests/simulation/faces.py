@@ -22,6 +22,7 @@ import allocator.generators.snowflake
 import allocator.generators.supply
 import allocator.runtime.forks
 import allocator.runtime.thread_pool
+import allocator.runtime.waiting
 import allocator.sync
 from allocator.backend import fleet_of
 from allocator.database.connection import Runner
@@ -97,6 +98,10 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
             "queue": SimpleNamespace(SimpleQueue=threads.SimpleQueue),
             "threading": threads.Threading,
         },
+    ),
+    (
+        allocator.runtime.waiting,
+        {"monotonic": clocks.monotonic, "queue": SimpleNamespace(SimpleQueue=threads.SimpleQueue)},
     ),
     (allocator.database.connection, RUNNER),
     (Runner, {"run": run_imitation}),

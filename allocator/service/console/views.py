@@ -21,7 +21,8 @@ from allocator.generators.inspect_id import inspect_id
 from allocator.rules.findings import Finding
 from allocator.rules.key_columns import KeyColumn
 from allocator.rules.token import ADMINISTER, READ
-from allocator.runtime.thread_pool import Background, result_async
+from allocator.runtime.thread_pool import Background
+from allocator.runtime.waiting import result_async
 from allocator.schemes.formats.id_inspection import Inspection
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.service.auth import Book

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from allocator.runtime.thread_pool import Outcome
+from allocator.runtime.waiting import Outcome
 
 
 def until(

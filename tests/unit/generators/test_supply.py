@@ -41,7 +41,8 @@ from allocator.generators.supply import Terms
 from allocator.runtime import iterators
 from allocator.runtime.forks import exhaust
 from allocator.runtime.iterators import LockedIterator
-from allocator.runtime.thread_pool import THREADS, Background, Work, wait_for
+from allocator.runtime.thread_pool import THREADS, Background, Work
+from allocator.runtime.waiting import wait_for
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.residues import ALL

@@ -19,7 +19,8 @@ from support.processes.patience import error_of
 
 from allocator.errors import AllocatorClosed
 from allocator.runtime import forks, thread_pool
-from allocator.runtime.thread_pool import THREADS, Background, Work, result_of, wait_for, wait_for_async
+from allocator.runtime.thread_pool import THREADS, Background, Work, result_of
+from allocator.runtime.waiting import wait_for, wait_for_async
 
 
 def ours() -> list[threading.Thread]:
