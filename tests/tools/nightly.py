@@ -34,7 +34,7 @@ PYTEST = (sys.executable, "-m", "pytest", "--capture=no", "--verbose")
 FULL = (sys.executable, "-m", "tools.second_look", "--numprocesses", "4", "--dist", "loadfile", "--durations=40")
 """Without --quick: every database with every face, rare settings, the browser, containers, the wheel."""
 SOAKS = {
-    "processes": ("kills", "prefork", "restarts", "starts", "threads", "worker_run", "clock"),
+    "processes": ("kills", "interrupts", "prefork", "restarts", "starts", "threads", "worker_run", "clock"),
     "rows": ("key_columns", "numbers"),
     "service": ("service", "shards"),
 }
