@@ -129,8 +129,8 @@ class NumberFormat:
     def write(self, n: int, day: date, scope: str) -> str:
         if self.template == "{n}":
             return str(n)
-        of_year = {"year": day.year, "yy": day.year % 100, "end_yy": (day.year + 1) % 100, "quarter": (day.month + 2) // 3}
-        return self._written.format(n=n, **of_year, month=day.month, day=day.day, scope=scope)
+        short = {"yy": day.year % 100, "end_yy": (day.year + 1) % 100, "quarter": (day.month + 2) // 3}
+        return self._written.format(n=n, year=day.year, **short, month=day.month, day=day.day, scope=scope)
 
     def read(self, text: object) -> dict[str, str]:
         """The fields of a text, and its `year`. Raises `InvalidId` unless `write` makes exactly this text of them."""
