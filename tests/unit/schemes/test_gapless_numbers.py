@@ -156,8 +156,8 @@ SEPARATORS = ("", "-", "1", "a", ".7")
     n=st.integers(1, MAX_NUMBER),
     day=st.dates(),
     scope=st.text(LETTERS + "_.:-", min_size=1, max_size=5).map("0".__add__),
-    fields=st.permutations(["{n:04}", "{year}", "{month}", "{day}", "{scope}"]),
-    between=st.lists(st.sampled_from(SEPARATORS), min_size=5, max_size=5),
+    fields=st.permutations(["{n:04}", "{year}", "{yy}", "{quarter}", "{month}", "{day}", "{scope}"]),
+    between=st.lists(st.sampled_from(SEPARATORS), min_size=7, max_size=7),
 )
 def test_whatever_a_format_writes_it_reads_back_exactly(n, day, scope, fields, between):
     template = "".join(text + field for text, field in zip(between, fields, strict=True))
