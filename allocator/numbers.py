@@ -16,6 +16,7 @@ from allocator.database.verbs import gapless_number_rows as rows
 from allocator.database.verbs.gapless_number_rows import Row
 from allocator.errors import InvalidArgument, InvalidCount, InvalidId, InvalidSetting
 from allocator.schemes.gapless_numbers import (
+    CALENDAR,
     MAX_COUNT,
     MAX_NUMBER,
     MAX_REASON,
@@ -41,11 +42,15 @@ class Numbers:
 
     name: what is numbered, as "invoice": 1 to 64 of the characters A-Z a-z 0-9 _ . : -
     format: how a number is written: any text with `{n}`, or `{n:05}` for at least five digits, and with `{year}`,
-        `{month}`, `{day}` and `{scope}` if wanted. No two numbers of a scope may have the same text: the format must
-        hold the field that `reset` names, unless it is a bare `{n}`.
+        `{yy}` (for 2000 to 2099), `{quarter}`, `{month}`, `{day}` and `{scope}` if wanted. No two numbers of a scope
+        may have the same text: the format must hold the field that `reset` names, unless it is a bare `{n}`; `{yy}`
+        names a year too.
     reset: "never", "year", "month" or "day": in each of these the numbers restart at `start`.
+    year_starts: the first day of a fiscal year, as "04-01"; only with reset="year". `{year}`, `{yy}` and the period are
+        the year in which it begins, `{end_yy}` is the next. `{quarter}` counts from its first day.
     start: the first number, 1 to 2**63 - 1.
-    timezone: of the dates, as "Europe/Berlin" or a tzinfo; UTC by default.
+    timezone: of the dates, as "Europe/Berlin" or a tzinfo; UTC by default. If it is given, a datetime without a tzinfo
+        is local time of it, and else refused.
     clock: where the time in seconds since 1970 comes from.
 
     A number belongs to the caller's transaction: a ROLLBACK, also to a savepoint, returns it, and the next caller gets
@@ -60,12 +65,13 @@ class Numbers:
         *,
         format: str = "{n}",  # noqa: A002  the word that people know
         reset: Reset = "never",
+        year_starts: str = CALENDAR,
         start: int = 1,
-        timezone: str | tzinfo = "UTC",
+        timezone: str | tzinfo | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.rule = NumberRule(name, NumberFormat(format), reset, start)
-        self._zone = zone_of(timezone)
+        self.rule = NumberRule(name, NumberFormat(format), reset, start, year_starts)
+        self._zone = None if timezone is None else zone_of(timezone)
         self._clock = clock
         self._has_dates = self.rule.has_dates
 
@@ -82,7 +88,7 @@ class Numbers:
         session: a `Session` or `Connection` of SQLAlchemy; with asyncio, `await session.run_sync(numbers.next, scope)`;
             or `django.db.connection`, inside of `atomic`.
         scope: whose numbers these are: a tenant, a shop, a journal; text as of a tag, an int or a UUID.
-        at: the date of the number, or a datetime with a tzinfo; now by default.
+        at: the date of the number, or a datetime, with a tzinfo unless `timezone` was given; now by default.
         count: 1 to 10000.
 
         Raises `InvalidDatabase` outside of a transaction, `NumberBusy` or `NumberConflict` if the caller should retry
@@ -154,9 +160,10 @@ class Numbers:
         return NumberDefault(self, scope, at)
 
     def _day(self, at: At) -> date:
-        if at is not None:
-            return day_of(at, self._zone)
-        return datetime.fromtimestamp(self._clock(), self._zone).date() if self._has_dates else NO_DAY
+        if at is None and not self._has_dates:
+            return NO_DAY
+        now = datetime.fromtimestamp(self._clock(), UTC) if at is None else at
+        return self.rule.counted_day(day_of(now, self._zone))
 
     def _row(self, scope: Scope, day: date) -> Row:
         return {"name": self.rule.name, "scope": self.rule.check_scope(scope), "period": self.rule.period(day)}

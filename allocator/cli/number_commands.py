@@ -14,7 +14,7 @@ from allocator.cli.options import database_options, open_database, option, requi
 from allocator.cli.output import REFUSED, pasteable, show, show_rows, table, wants_json
 from allocator.errors import InvalidSetting
 from allocator.rules.gapless_audit import Found, Group, audit, is_period, read_row, reset_of, scopes_of
-from allocator.schemes.gapless_numbers import RESETS, NumberFormat, NumberRule, first_day, place
+from allocator.schemes.gapless_numbers import CALENDAR, RESETS, NumberFormat, NumberRule, first_day, place
 from allocator.schemes.shared.argument_checks import split_column
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def check_restart(name: str, period: str, counters: Sequence[Row]) -> None:
 @click.option("--name", required=True, help="Name of the numbers in the column.")
 @option("--format", "template", default="{n}", help="Format of the numbers.")
 @click.option("--reset", type=click.Choice(list(RESETS)), help="When the numbers restart; else as the counters do.")
+@option("--year-starts", default=CALENDAR, help="First day of a fiscal year, as 04-01.")
 @option("--start", type=int, default=1, help="First number of each scope and period.")
 @option("--timezone", default="UTC", help="Time zone of the dates in --period-column.")
 @option("--scope-column", default="", metavar="C", help="Column with the scope, unless the format holds it.")
@@ -113,6 +114,7 @@ def audit_column(
     name: str,
     template: str,
     reset: str | None,
+    year_starts: str,
     start: int,
     timezone: str,
     scope_column: str,
@@ -145,7 +147,9 @@ def audit_column(
     with open_database(url) as database:
         counters = [Group(one.scope, one.period) for one in database.run(fetch_counters, name)]
     try:
-        rule, zone = rule_of(name, template, reset, start, counters, scope_column, period_column), zone_of(timezone)
+        resets: Any = reset or reset_of(one.period for one in counters)
+        rule, zone = NumberRule(name, NumberFormat(template), resets, start, year_starts), zone_of(timezone)
+        check_groups(rule, counters, scope_column, period_column)
     except InvalidSetting as error:  # exit code 1 would say that something was found
         raise click.UsageError(str(error)) from error
     source = Source(*place, scope_column, period_column, order_column, is_text=not rule.format.is_bare)
@@ -159,23 +163,20 @@ def audit_column(
         sys.exit(REFUSED)
 
 
-def rule_of(
-    name: str, template: str, reset: str | None, start: int, counters: Collection[Group], scope: str, period: str
-) -> NumberRule:
-    """The rule of the numbers. Raises `InvalidSetting` if rows would be counted in the wrong group.
+def check_groups(rule: NumberRule, counters: Collection[Group], scope: str, period: str) -> None:
+    """Raise `InvalidSetting` if rows would be counted in the wrong group.
 
-    reset: by default as the counters do. scope, period: the columns that hold them; "" for none.
+    scope, period: the columns that hold them; "" for none.
     """
-    resets: Any = reset or reset_of(one.period for one in counters)
-    made = NumberRule(name, NumberFormat(template), resets, start)
-    if made.reset != "never" and made.format.is_bare and not period:
+    if rule.reset != "never" and rule.format.is_bare and not period:
         raise InvalidSetting(
-            f"the numbers of {name!r} restart each {made.reset}: give --period-column, or a --format that has the "
-            f"{made.reset}"
+            f"the numbers of {rule.name!r} restart each {rule.reset}: give --period-column, or a --format that has the "
+            f"{rule.reset}"
         )
-    if not scope and "scope" not in made.format.fields and any(one.scope for one in counters):
-        raise InvalidSetting(f"the numbers of {name!r} have scopes: give --scope-column, or a --format with {{scope}}")
-    return made
+    if not scope and "scope" not in rule.format.fields and any(one.scope for one in counters):
+        raise InvalidSetting(
+            f"the numbers of {rule.name!r} have scopes: give --scope-column, or a --format with {{scope}}"
+        )
 
 
 class Outcome(NamedTuple):

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 from uuid import UUID
 
-from allocator.errors import InvalidId
+from allocator.errors import InvalidArgument, InvalidId
 from allocator.schemes.gapless_numbers import LENGTHS, MAX_NUMBER, NumberRule, Reset, first_day
 from allocator.schemes.shared.argument_checks import quoted
 
@@ -167,7 +167,7 @@ def read_row(
         if n != value or not 1 <= n <= MAX_NUMBER:
             raise InvalidId(f"{quoted(value)} is no number from 1 to {MAX_NUMBER}")
         return group._replace(period=period), n
-    except InvalidId as error:
+    except InvalidArgument as error:
         return Found("unreadable", group, text=str(error))
 
 
@@ -179,6 +179,9 @@ def period_of(rule: NumberRule, zone: tzinfo, at: object) -> str:
     if isinstance(at, datetime) and at.tzinfo is not None:
         at = at.astimezone(zone)
     found = str(at)[:length]
+    if rule.is_fiscal and str(at) != found:
+        day = str(at)[:10]
+        found = rule.period(rule.counted_day(first_day(day))) if is_period(day) and len(day) == 10 else ""
     if not is_period(found) or len(found) != length:
         raise InvalidId(f"{quoted(at)} is no date that names a {rule.reset}")
     return found

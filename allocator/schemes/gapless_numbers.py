@@ -1,8 +1,8 @@
 """Numbers without gaps: how one is written and parsed, and when they restart.
 
-format   "INV-{year}-{n:05}": any text with {n}, and {year} {month} {day} {scope}, each once; {{ and }} are braces
+format   "INV-{year}-{n:05}": any text with {n} and other FIELDS, each once; {{ and }} are braces
 reset    never, year, month or day: in each period the numbers restart at `start`
-period   "", "2026", "2026-03" or "2026-03-14": the part of a date that `reset` names
+period   "", "2026", "2026-03" or "2026-03-14": what `reset` names of a date; of a fiscal year, that of its first day
 scope    "", or as a tag; each scope has numbers of its own
 n        1 to 2**63 - 1
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, tzinfo
+from datetime import MAXYEAR, UTC, date, datetime, tzinfo
 from functools import cached_property
 from typing import Literal
 from uuid import UUID
@@ -43,14 +43,19 @@ MAX_WIDTH = len(str(MAX_NUMBER))
 MAX_REASON = 255
 """The width of the column `reason` of `allocator_number_void`."""
 
-DIGITS = {"year": 4, "month": 2, "day": 2}
+DIGITS = {"year": 4, "yy": 2, "end_yy": 2, "quarter": 1, "month": 2, "day": 2}
 PADDED = {f"{{{name}}}": f"{{{name}:0{digits}}}" for name, digits in DIGITS.items()}
 """Padded with zeros for `str.format`: a year has 4 digits, month and day 2."""
-FIELDS = ("n", "year", "month", "day", "scope")
+FIELDS = ("n", *DIGITS, "scope")
+YEARS = frozenset({"year", "yy", "end_yy"})
+"""Fields that tell the year. Two digits are for 2000 to 2099: other years are refused, as their texts would repeat."""
+CALENDAR = "01-01"
+"""The first day of a year that is no fiscal year."""
 PATTERNS = {
     "n": "[0-9]{1,19}",
     "scope": TAG.pattern,
     **{name: f"[0-9]{{{digits}}}" for name, digits in DIGITS.items()},
+    "quarter": "[1-4]",
 }
 PIECE = re.compile(r"(?P<brace>\{\{|\}\})|\{(?P<field>\w+)(?::0(?P<width>[1-9][0-9]?))?\}|(?P<text>[^{}]+)", re.ASCII)
 
@@ -93,6 +98,7 @@ class NumberFormat:
         self.pieces = list(pieces_of(template))
         named = [piece.field for piece in self.pieces if piece.field]
         self.fields = frozenset(named)
+        self.two_digits = "year" not in self.fields and not self.fields.isdisjoint(YEARS)
         if "n" not in self.fields or len(named) != len(self.fields):
             raise InvalidSetting(f"a format holds {{n}} once, and no field twice, got {quoted(template)}")
         if "scope" in self.fields and not self._has_a_mark():
@@ -123,13 +129,17 @@ class NumberFormat:
     def write(self, n: int, day: date, scope: str) -> str:
         if self.template == "{n}":
             return str(n)
-        return self._written.format(n=n, year=day.year, month=day.month, day=day.day, scope=scope)
+        short = {"yy": day.year % 100, "end_yy": (day.year + 1) % 100, "quarter": (day.month + 2) // 3}
+        return self._written.format(n=n, year=day.year, **short, month=day.month, day=day.day, scope=scope)
 
     def read(self, text: object) -> dict[str, str]:
-        """The fields of a text. Raises `InvalidId` unless `write` makes exactly this text of them."""
+        """The fields of a text, and its `year`. Raises `InvalidId` unless `write` makes exactly this text of them."""
         match = self.pattern.fullmatch(text) if isinstance(text, str) else None
         if match:
             found = match.groupdict()
+            if self.two_digits:
+                short = int(found["yy"]) if "yy" in found else (int(found["end_yy"]) - 1) % 100
+                found["year"] = str(2000 + short)
             n = int(found["n"])
             if 1 <= n <= MAX_NUMBER and self.write(n, day_in(found), found.get("scope", "")) == text:
                 return found
@@ -144,8 +154,8 @@ def pieces_of(template: str) -> Iterator[Piece]:
         field = match["field"] if match else None
         if not match or (field and (field not in FIELDS or (match["width"] and field != "n"))):
             raise InvalidSetting(
-                f"the fields of a format are {{n}} or {{n:05}}, {{year}}, {{month}}, {{day}} and {{scope}}, and a "
-                f"brace is written twice, got {quoted(template[place:])}"
+                "the fields of a format are {n} or {n:05}, {year}, {yy}, {end_yy}, {quarter}, {month}, {day} and "
+                f"{{scope}}, and a brace is written twice, got {quoted(template[place:])}"
             )
         if field:
             if int(match["width"] or 0) > MAX_WIDTH:
@@ -158,10 +168,11 @@ def pieces_of(template: str) -> Iterator[Piece]:
 
 def day_in(fields: Mapping[str, str]) -> date:
     """A date with these fields. Raises `InvalidId` if there is none, as for 30 February."""
+    first_month = 3 * int(fields.get("quarter", 1)) - 2
     try:
-        return date(int(fields.get("year", 2000)), int(fields.get("month", 1)), int(fields.get("day", 1)))
+        return date(int(fields.get("year", 2000)), int(fields.get("month", first_month)), int(fields.get("day", 1)))
     except ValueError:
-        text = "-".join(fields[name] for name in DIGITS if name in fields)
+        text = "-".join(fields[name] for name in RESETS["day"] if name in fields)
         raise InvalidId(f"there is no date {text}") from None
 
 
@@ -170,25 +181,59 @@ class NumberRule:
     """How the numbers of a name are written and counted. Raises `InvalidTag` and `InvalidSetting`.
 
     start: the first number of each scope and period.
+    year_starts: month and day of the first day of a year.
     """
 
     name: str
     format: NumberFormat
     reset: Reset = "never"
     start: int = 1
+    year_starts: str = CALENDAR
 
     def __post_init__(self) -> None:
         check_tag(self.name)
         check_whole("start", self.start, 1, MAX_NUMBER)
         if self.reset not in RESETS:
             raise InvalidSetting(f"reset must be 'never', 'year', 'month' or 'day', got {quoted(self.reset, 40)}")
-        missing = [name for name in RESETS[self.reset] if name not in self.format.fields]
+        self._check_year()
+        told = self.format.fields | ({"year"} if self.format.two_digits else set())
+        missing = [name for name in RESETS[self.reset] if name not in told]
         if missing and not self.format.is_bare:
             raise InvalidSetting(
                 f"the numbers restart each {self.reset}, so the format must hold {{{missing[0]}}}, or the same text "
                 f"would repeat; got {self.format.template!r}. A bare '{{n}}' is for a table that has a column "
                 "for the date"
             )
+
+    def _check_year(self) -> None:
+        if not is_day_of_each_year(self.year_starts):
+            raise InvalidSetting(
+                f"year_starts must be a month and day that each year has, as '04-01', got {quoted(self.year_starts)}"
+            )
+        if self.is_fiscal and self.reset != "year":
+            raise InvalidSetting(f"year_starts={self.year_starts!r} needs reset='year', got reset={self.reset!r}")
+        if not self.format.fields.isdisjoint({"month", "day"} if self.is_fiscal else {"end_yy"}):
+            raise InvalidSetting(
+                "a format with {month} or {day} is for years that start on 01-01, and one with {end_yy} for those that "
+                f"do not, got {self.format.template!r} and year_starts={self.year_starts!r}"
+            )
+
+    @property
+    def is_fiscal(self) -> bool:
+        return self.year_starts != CALENDAR
+
+    def counted_day(self, day: date) -> date:
+        """The date for `period` and `number`: in a fiscal year, the months count from its first day.
+
+        Raises `InvalidArgument` for a year that the format cannot write.
+        """
+        month, first = (int(part) for part in self.year_starts.split("-"))
+        year, months = divmod(day.year * 12 + day.month - month - (day.day < first), 12)
+        least, most = (2000, 2099) if self.format.two_digits else (1, MAXYEAR)
+        if not least <= year <= most:
+            text = self.format.template
+            raise InvalidArgument(f"at={day} is in the year {year}, but {text!r} is for {least} to {most}")
+        return date(year, months + 1, 1) if self.is_fiscal else day
 
     def period(self, day: date) -> str:
         return "" if self.reset == "never" else day.isoformat()[: LENGTHS[self.reset]]
@@ -250,15 +295,25 @@ def first_day(period: str) -> date:
     return date.fromisoformat(period + "2000-01-01"[len(period) :])
 
 
-def day_of(at: object, zone: tzinfo) -> date:
-    """The date that decides the period of a number; a datetime is converted to the time zone.
+def is_day_of_each_year(text: object) -> bool:
+    """Whether it is a text as `04-01`, and not 29 February."""
+    try:
+        return date.fromisoformat(f"2001-{text}").isoformat() == f"2001-{text}"
+    except ValueError:
+        return False
 
-    Raises `InvalidArgument` for a datetime without a time zone.
+
+def day_of(at: object, zone: tzinfo | None) -> date:
+    """The date that decides the period of a number; a datetime is converted to the time zone, or else local time of it.
+
+    zone: None if nobody chose one: UTC, and a datetime without a time zone raises `InvalidArgument`.
     """
     if isinstance(at, datetime):
-        if at.tzinfo is None or at.utcoffset() is None:
-            raise InvalidArgument(f"at={quoted(at)} has no time zone; give a date, or a datetime with a tzinfo")
-        return at.astimezone(zone).date()
+        if at.utcoffset() is not None:
+            return at.astimezone(zone or UTC).date()
+        if zone is None:
+            raise InvalidArgument(f"at={quoted(at)} has no time zone; give it a tzinfo, or give Numbers() a timezone=")
+        return at.date()
     if not isinstance(at, date):
         raise InvalidArgument(f"at must be a date or a datetime with a tzinfo, got {quoted(at)}")
     return at

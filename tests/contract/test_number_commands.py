@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, datetime
 from io import StringIO
 from itertools import count
 
@@ -209,6 +209,34 @@ def test_another_start_and_reset_than_the_counters_say(shop):
     words = (*BY_NUMBER, "--reset", "month", "--start", "100")
 
     assert found(shop, *words) == [("gap", "a", "2026-03", "102", "102"), ("ahead", "a", "2026-03", "100", "103")]
+
+
+@ON_SQLITE
+def test_fiscal_years_are_drawn_and_audited(shop):
+    """The counter of a year stays that of before, and naive datetimes are local time of the zone that was chosen."""
+    add(shop, "a", 2)  # 2026
+    fiscal = Numbers(
+        "invoice", format="FY{yy}-{end_yy}/{n}", reset="year", year_starts="04-01", timezone="Asia/Kolkata"
+    )
+    days = [datetime.fromisoformat(day) for day in ("2026-03-31T23:30", "2026-04-01T00:00", "2027-03-31T20:00+00:00")]
+    with shop.begin() as connection:
+        connection.execute(delete(rows))
+        texts = []
+        for day in days:
+            number = fiscal.next(connection, "a", day)
+            texts.append(number.text)
+            values = {"tenant": "a", "booked": day.date(), "number": number.text, "n": number.n}
+            connection.execute(insert(rows).values(id=next(keys), **values))
+
+    assert texts == ["FY25-26/1", "FY26-27/3", "FY27-28/1"]
+    by_text = (*BY_TEXT[:4], "--format", "FY{yy}-{end_yy}/{n}", "--scope-column", "tenant", "--year-starts", "04-01")
+    assert found(shop, *by_text) == [("gap", "a", "2026", "1", "2")]
+    with shop.begin() as connection:
+        connection.execute(update(rows).where(rows.c.number == "FY27-28/1").values(booked=date(2027, 4, 1)))
+    assert found(shop, *BY_NUMBER, "--year-starts", "04-01") == [("gap", "a", "2026", "1", "2")]
+    refused = run(shop, *BY_NUMBER, "--year-starts", "02-29")
+    assert refused.exit_code == 2
+    assert "as '04-01', got '02-29'" in refused.stderr
 
 
 @ON_SQLITE

@@ -148,6 +148,8 @@ def test_runs_grow_together():
 YEARLY = NumberRule("invoice", NumberFormat("INV-{year}-{n:05}"), "year")
 SCOPED = NumberRule("invoice", NumberFormat("{scope}/{n}"))
 BARE = NumberRule("invoice", NumberFormat("{n}"), "year")
+FISCAL = NumberRule("invoice", NumberFormat("{yy}Q{quarter}-{n}"), "year", year_starts="04-01")
+BARE_FISCAL = NumberRule("invoice", NumberFormat("{n}"), "year", year_starts="04-01")
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
@@ -161,6 +163,10 @@ def test_a_row_is_read():
         (BARE, (Decimal(7), UUID(int=1), 2026), (Group("00000000-0000-0000-0000-000000000001", "2026"), 7)),
         (BARE, ("7", None, "2026-03-09 10:00"), (Group("", "2026"), 7)),
         (BARE, (7, None, datetime(2025, 12, 31, 23, 30, tzinfo=UTC)), (Group("", "2026"), 7)),
+        (FISCAL, ("26Q4-7", None, date(2027, 3, 31)), (Group("", "2026"), 7)),
+        (BARE_FISCAL, (7, None, "2026-03-31 10:00"), (Group("", "2025"), 7)),
+        (BARE_FISCAL, (7, None, datetime(2026, 3, 31, 23, 30, tzinfo=UTC)), (Group("", "2026"), 7)),
+        (BARE_FISCAL, (7, None, 2026), (Group("", "2026"), 7)),
     ]:
         assert read_row(rule, BERLIN, *row) == read, (rule, row)
 
@@ -175,6 +181,9 @@ def test_what_is_no_number_is_told():
         (BARE, (Decimal("1.5"), None, 2026), "is no number from 1 to"),
         (BARE, (7, None, "soon"), "is no date that names a year"),
         (BARE, (7, None, 26), "is no date that names a year"),
+        (BARE_FISCAL, (7, None, "2026-04"), "is no date that names a year"),
+        (BARE_FISCAL, (7, None, date(1, 1, 1)), "is in the year 0"),
+        (FISCAL, ("26Q4-7", None, date(2026, 3, 31)), "is of the period '2026'"),
     ]:
         found = read_row(rule, UTC, *row)
 

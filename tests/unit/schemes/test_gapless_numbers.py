@@ -14,10 +14,11 @@ from allocator.errors import InvalidArgument, InvalidId, InvalidSetting, Invalid
 from allocator.schemes.gapless_numbers import MAX_NUMBER, Number, NumberFormat, NumberRule, day_of
 
 DAY = date(2026, 3, 9)
+NAIVE = datetime(2026, 12, 31, 23, 30, tzinfo=UTC).replace(tzinfo=None)
 
 
-def rule(template: str = "{n}", reset: str = "never", start: int = 1) -> NumberRule:
-    return NumberRule("invoice", NumberFormat(template), reset, start)  # type: ignore[arg-type]
+def rule(template: str = "{n}", reset: str = "never", start: int = 1, year_starts: str = "01-01") -> NumberRule:
+    return NumberRule("invoice", NumberFormat(template), reset, start, year_starts)  # type: ignore[arg-type]
 
 
 # -- periods
@@ -39,9 +40,91 @@ def test_a_moment_is_counted_by_its_date_in_the_time_zone():
 
 
 def test_a_date_must_be_sure(subtests):
-    for at in [datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None), "2026-01-01", 2026, None]:
-        with subtests.test(at=at), pytest.raises(InvalidArgument, match="time zone|must be a date"):
-            day_of(at, UTC)
+    for at in [NAIVE, "2026-01-01", 2026, None]:
+        with subtests.test(at=at), pytest.raises(InvalidArgument, match="give it a tzinfo, or .* a timezone=|a date"):
+            day_of(at, None)
+
+
+def test_a_datetime_without_a_time_zone_is_local_time_of_the_zone_that_was_chosen():
+    for zone in (UTC, ZoneInfo("Europe/Berlin"), timezone(timedelta(hours=-5))):
+        assert day_of(NAIVE, zone) == date(2026, 12, 31)
+    assert day_of(NAIVE.replace(tzinfo=UTC), None) == date(2026, 12, 31)
+
+
+# -- fiscal years, two digits of a year, quarters
+
+
+def test_each_day_has_a_year_and_a_quarter_in_its_text():
+    for year_starts, template, day, text, period in [
+        ("04-01", "{year}-{n}", date(2026, 3, 31), "2025-7", "2025"),
+        ("04-01", "{year}-{n}", date(2026, 4, 1), "2026-7", "2026"),
+        ("04-01", "FY{yy}-{end_yy}/{n}", date(2027, 1, 1), "FY26-27/7", "2026"),
+        ("04-01", "FY{end_yy}/{n}", date(2027, 3, 31), "FY27/7", "2026"),
+        ("04-01", "FY{end_yy}/{n}", date(2099, 4, 1), "FY00/7", "2099"),
+        ("04-01", "{year}Q{quarter}-{n}", date(2026, 6, 30), "2026Q1-7", "2026"),
+        ("04-01", "{year}Q{quarter}-{n}", date(2026, 12, 31), "2026Q3-7", "2026"),
+        ("04-01", "{year}Q{quarter}-{n}", date(2027, 1, 1), "2026Q4-7", "2026"),
+        ("04-06", "{year}Q{quarter}-{n}", date(2026, 4, 5), "2025Q4-7", "2025"),
+        ("04-06", "{year}Q{quarter}-{n}", date(2026, 4, 6), "2026Q1-7", "2026"),
+        ("04-06", "{year}Q{quarter}-{n}", date(2026, 7, 5), "2026Q1-7", "2026"),
+        ("12-31", "{year}-{n}", date(2026, 12, 30), "2025-7", "2025"),
+        ("12-31", "{year}-{n}", date(2026, 12, 31), "2026-7", "2026"),
+        ("03-01", "{yy}-{n}", date(2028, 2, 29), "27-7", "2027"),
+        ("01-02", "{year}-{n}", date(2026, 1, 1), "2025-7", "2025"),
+        ("01-01", "{yy}-{n}", date(2000, 1, 1), "00-7", "2000"),
+        ("01-01", "{yy}-{n}", date(2099, 12, 31), "99-7", "2099"),
+        ("01-01", "{year}/{yy}Q{quarter}-{n}", DAY, "2026/26Q1-7", "2026"),
+        ("01-01", "{yy}Q{quarter}{month}{day}-{n}", date(2026, 12, 31), "26Q41231-7", "2026"),
+    ]:
+        made = rule(template, "year", year_starts=year_starts)
+        counted = made.counted_day(day)
+        number = made.number(7, "", made.period(counted), counted)
+
+        assert number == Number(7, text, "", period), (year_starts, template, day)
+        assert made.parse(text) == number, (year_starts, template, day)
+    assert rule("{yy}{month}-{n}", "month").parse("2603-7").period == "2026-03"
+
+
+def test_years_and_quarters_that_the_format_would_not_write():
+    for template, year_starts, text in [
+        ("{year}/{yy}-{n}", "01-01", "2026/27-7"),
+        ("{yy}-{end_yy}-{n}", "04-01", "26-28-7"),
+        ("{year}Q{quarter}-{n}", "04-01", "2026Q5-7"),
+        ("{year}Q{quarter}-{n}", "01-01", "2026Q0-7"),
+        ("{year}Q{quarter}-{month}-{n}", "01-01", "2026Q1-04-7"),
+    ]:
+        with pytest.raises(InvalidId, match="is no number of the format"):
+            rule(template, "year", year_starts=year_starts).parse(text)
+
+
+def test_a_year_whose_text_would_repeat_is_refused():
+    for year_starts, template, day, words in [
+        ("01-01", "{yy}-{n}", date(1999, 12, 31), "is in the year 1999, but '{yy}-{n}' is for 2000 to 2099"),
+        ("01-01", "{yy}-{n}", date(2100, 1, 1), "at=2100-01-01 is in the year 2100"),
+        ("04-01", "{yy}-{n}", date(2000, 3, 31), "at=2000-03-31 is in the year 1999"),
+        ("04-01", "{end_yy}-{n}", date(2100, 4, 1), "is in the year 2100"),
+        ("04-01", "{n}", date(1, 1, 1), "is in the year 0, but '{n}' is for 1 to 9999"),
+    ]:
+        with pytest.raises(InvalidArgument, match=words):
+            rule(template, "year", year_starts=year_starts).counted_day(day)
+    assert rule("{year}/{yy}-{n}", "year").counted_day(date(1999, 1, 1)) == date(1999, 1, 1)
+
+
+def test_fiscal_years_that_are_refused(subtests):
+    for year_starts in ["02-29", "4-1", "13-01", "04-31", "00-01", "0401", "W10-1", "04-01 ", "", None, 401]:
+        with subtests.test(year_starts=year_starts), pytest.raises(InvalidSetting) as refused:
+            rule("{year}-{n}", "year", year_starts=year_starts)
+        sentence = "year_starts must be a month and day that each year has, as '04-01', got "
+        assert str(refused.value) == f"{sentence}{year_starts!r}"
+    for template, reset, year_starts, words in [
+        ("{n}", "never", "04-01", "year_starts='04-01' needs reset='year', got reset='never'"),
+        ("{year}-{month}-{n}", "month", "04-01", "needs reset='year', got reset='month'"),
+        ("{year}-{month}-{n}", "year", "04-01", "a format with {month} or {day} is for years that start on 01-01"),
+        ("{year}-{end_yy}-{n}", "year", "01-01", "one with {end_yy} for those that do not, got '{year}-{end_yy}-{n}'"),
+        ("{quarter}-{n}", "year", "04-01", "the format must hold {year}"),
+    ]:
+        with subtests.test(template=template, reset=reset), pytest.raises(InvalidSetting, match=words):
+            rule(template, reset, year_starts=year_starts)
 
 
 # -- formats
@@ -73,8 +156,8 @@ SEPARATORS = ("", "-", "1", "a", ".7")
     n=st.integers(1, MAX_NUMBER),
     day=st.dates(),
     scope=st.text(LETTERS + "_.:-", min_size=1, max_size=5).map("0".__add__),
-    fields=st.permutations(["{n:04}", "{year}", "{month}", "{day}", "{scope}"]),
-    between=st.lists(st.sampled_from(SEPARATORS), min_size=5, max_size=5),
+    fields=st.permutations(["{n:04}", "{year}", "{yy}", "{quarter}", "{month}", "{day}", "{scope}"]),
+    between=st.lists(st.sampled_from(SEPARATORS), min_size=7, max_size=7),
 )
 def test_whatever_a_format_writes_it_reads_back_exactly(n, day, scope, fields, between):
     template = "".join(text + field for text, field in zip(between, fields, strict=True))
@@ -154,6 +237,8 @@ def test_the_day_is_asked_for_where_it_matters():
         ("{scope}-{n}", "never", False),
         ("{n}", "year", True),
         ("{n} of {month}", "never", True),
+        ("{n}/{yy}", "never", True),
+        ("Q{quarter}-{n}", "never", True),
     ]:
         assert rule(template, reset).has_dates is has_dates, (template, reset)
 
