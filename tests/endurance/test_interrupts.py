@@ -38,10 +38,9 @@ def handler(*_):
 def send():
     while time.monotonic() < end:
         time.sleep(0.02)
-        victim = random.choice([one for one in threading.enumerate() if one.name == "allocator"] or [None])
-        if victim is not None:
-            error = ctypes.py_object(random.choice(kinds))
-            said["sent"] += ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(victim.ident), error)
+        if victims := [one for one in threading.enumerate() if one.name == "allocator" and one.ident]:
+            victim = ctypes.c_ulong(random.choice(victims).ident)
+            said["sent"] += ctypes.pythonapi.PyThreadState_SetAsyncExc(victim, ctypes.py_object(random.choice(kinds)))
 
 for act in acts: act()
 signal.signal(signal.SIGALRM, handler)
@@ -79,5 +78,5 @@ def test_a_minute_of_exceptions_repeats_nothing_and_each_next_call_works(url, ki
     )
 
     none_twice(said["repeated"])
-    assert said["interrupted"] > 100
+    assert min(said["interrupted"], said["sent"]) > 100
     assert said["slowest"] < TIMEOUT + 1
