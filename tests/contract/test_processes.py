@@ -81,6 +81,7 @@ def test_a_forked_child_has_a_node_and_a_worker_of_its_own(url):
     assert workers[0] == workers[1] != workers[2]
 
 
+@pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
 def test_the_parents_connection_survives_the_child_which_opens_its_own(url, tag):
     with Allocator(url) as ids:
         ids.reserve(tag, 1)
@@ -95,11 +96,9 @@ def test_the_parents_connection_survives_the_child_which_opens_its_own(url, tag)
 
 
 def backend(ids: Allocator) -> object:
-    """The server's name for our connection; for SQLite the connection itself."""
+    """The server's name for our connection."""
     ask = {"postgresql": "SELECT pg_backend_pid()", "mysql": "SELECT CONNECTION_ID()"}
-    question = ask.get(ids._backend.databases()[0].dialect.name)
-    if question is None:
-        return ids._backend.databases()[0].run(lambda connection, _: id(connection.connection.dbapi_connection))
+    question = ask[ids._backend.databases()[0].dialect.name]
     return ids._backend.databases()[0].run(lambda connection, _: connection.exec_driver_sql(question).scalar())
 
 

@@ -39,6 +39,11 @@ COMMITTED = {
 numbers = itertools.count(1)
 
 
+def transact(connection: Connection, dialect: Dialect) -> None:
+    with dialect.transaction(connection):
+        connection.exec_driver_sql("SELECT 1")
+
+
 @contextmanager
 def drawn(source: Any, **settings: Any) -> Iterator[dict[str, int]]:
     """The greatest of each thing that can be given, by its name or its tag; whoever drew it is still connected."""
@@ -52,6 +57,7 @@ def drawn(source: Any, **settings: Any) -> Iterator[dict[str, int]]:
         found[single] = ids.reserve(single, 7)[-1]
         found["ticket"] = ids.ticket("job")
         ids.meteor()
+        database.run(transact)
         found["node"] = database.register_node()
         now = EPOCH + next(numbers) * 1000 * LEASE  # later than all that were leased before
         lease = database.lease_worker(LeaseClaim(None, now, now + LEASE), SNOWFLAKE, EPOCH)
@@ -95,7 +101,6 @@ EVERYWHERE = (
     "sql_select_limit = 1",
     "max_join_size = 1",
     "sql_auto_is_null = 1",
-    "group_concat_max_len = 8",
     "foreign_key_checks = 0",
     "unique_checks = 0",
     "auto_increment_increment = 7, GLOBAL auto_increment_offset = 3",

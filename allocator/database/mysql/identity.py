@@ -91,7 +91,7 @@ def cluster_of(connection: Connection) -> str | None:
 SESSION = (
     "SET SESSION completion_type = 0, autocommit = 0, autocommit = 1, "
     "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0, sql_big_selects = 1, "
-    "group_concat_max_len = 1048576, sql_select_limit = 18446744073709551615, "
+    "sql_select_limit = 18446744073709551615, "
     "innodb_lock_wait_timeout = {half}, lock_wait_timeout = {half}"
     "/*!80003 , transaction_read_only = 0, max_execution_time = 0 */"
     "/*M!100101 , max_statement_time = 0 *//*M!110101 , transaction_read_only = 0 */"
@@ -102,7 +102,6 @@ SESSION = (
   begun, even where its driver does not report a transaction.
 - completion_type: another value makes each COMMIT begin a transaction or end the connection.
 - strict mode: without it a column that is too small clips the value, and every claim gets the same ids.
-- group_concat_max_len limits MariaDB's JSON_ARRAYAGG.
 - sql_select_limit would hide tags from a list of them.
 - the lock waits: by default a statement waits a year for a table that is being altered, and then claims for nobody.
   Half of the timeout leaves time for a retry.
