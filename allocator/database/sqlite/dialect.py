@@ -153,7 +153,7 @@ class SQLite(Dialect):
                 "connect_args={'check_same_thread': False}"
             )
         if getattr(connection, "autocommit", LEGACY) != LEGACY:
-            # With False the driver keeps a transaction open, in which no PRAGMA can be set; with True it ignores commit().
+            # False keeps a transaction open, in which no PRAGMA can be set; with True the driver ignores commit().
             connection.autocommit = True  # ends that transaction
             connection.autocommit = LEGACY
         connection.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS:.0f}").close()
