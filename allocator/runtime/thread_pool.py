@@ -24,11 +24,14 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from types import coroutine
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 from weakref import WeakValueDictionary
 
-from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, ReentrantCall
+from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, InvalidSetting, ReentrantCall
 from allocator.runtime.forks import catch_up
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -292,7 +295,7 @@ async def wait_async(what: Outcome[Any], seconds: float) -> None:
     """As `block`, but in the loop. Cancelling the waiter does not stop the work."""
     import asyncio
 
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop, ended = running_loop(), asyncio.Event()
 
     def wake() -> None:
         with suppress(RuntimeError):  # the loop is closed
@@ -304,6 +307,24 @@ async def wait_async(what: Outcome[Any], seconds: float) -> None:
             await asyncio.wait_for(ended.wait(), min(seconds, WAIT_SLICE))
     finally:
         what.forget(wake)
+
+
+def running_loop() -> AbstractEventLoop:
+    """Raises `InvalidSetting` where another library runs coroutines, such as trio."""
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise InvalidSetting(
+            "AsyncAllocator is for asyncio, and no loop of asyncio runs here; with trio use an Allocator, as in "
+            "await trio.to_thread.run_sync(ids.next_id, 'order')"
+        ) from None
+
+
+async def to_thread(work: Callable[[], T]) -> T:
+    """The result of blocking `work`, on a thread of asyncio."""
+    return await running_loop().run_in_executor(None, copy_context().run, work)
 
 
 async def result_async(work: Outcome[T]) -> T:
