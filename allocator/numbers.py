@@ -9,7 +9,6 @@ from typing import Any, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sqlalchemy import Integer
-from sqlalchemy.engine import ExecutionContext
 
 from allocator.database.caller import Borrowed, Caller, is_one_call_for_all_rows
 from allocator.database.django.transaction import DjangoCaller
@@ -173,7 +172,7 @@ class NumberDefault:
         self._numbers, self._scope, self._at = numbers, scope, at
 
     def __call__(self, context: Any, /) -> int | str | None:
-        if not isinstance(context, ExecutionContext):
+        if not hasattr(context, "get_current_parameters"):
             return None  # a tool fills in a form: the number is drawn when the row is inserted
         if is_one_call_for_all_rows(context):
             name = self._numbers.rule.name
