@@ -105,7 +105,7 @@ class MySQL(Dialect):
     extra = "mysql"
     unusable_drivers = frozenset({"mysqlconnector"})  # its timeouts, in fields named as PyMySQL's, are whole seconds
     needs_name = locks_what_it_reads = True
-    may_name = frozenset({"database", "db", "read_default_file"})
+    may_name = frozenset({"database", "db", "read_default_file", "read_default_group"})
     transactional_ddl = False
     replace_ticket, count_ticket = REPLACE, COUNT
     raised, returning = "LAST_INSERT_ID(max_value + :span)", ""
