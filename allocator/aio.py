@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
@@ -14,7 +13,7 @@ from allocator.fleet.tag_administration import Tags
 from allocator.generators.sequence import Sequence
 from allocator.generators.worker_numbers import AsyncWorkerLease
 from allocator.runtime.iterators import take
-from allocator.runtime.waiting import wait_for_async
+from allocator.runtime.waiting import to_thread, wait_for_async
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.argument_checks import check_count
 from allocator.schemes.snowflake import SnowflakeSettings
@@ -198,7 +197,7 @@ class AsyncAllocator(Uncopyable):
 
     async def create_tables(self) -> None:
         """As `Allocator.create_tables`."""
-        await asyncio.to_thread(self._allocator.create_tables)
+        await to_thread(self._allocator.create_tables)
 
     def use(self, other: Allocator | AsyncAllocator) -> AbstractContextManager[None]:
         """As `Allocator.use`; not awaited."""
@@ -207,7 +206,7 @@ class AsyncAllocator(Uncopyable):
     async def close(self) -> None:
         """As `Allocator.close`, unless the allocator is shared."""
         if self._owned:
-            await asyncio.to_thread(self._allocator.close)
+            await to_thread(self._allocator.close)
 
     async def __aenter__(self) -> Self:
         return self

@@ -88,7 +88,7 @@ class NodeIdsExhausted(AllocatorError):
 
 
 class ClockWentBack(AllocatorError):
-    """The clock went back, and only the clock keeps this generator's ids unique."""
+    """The clock went back or stands still, and only the clock keeps this generator's ids unique."""
 
 
 class LeaseLost(AllocatorError):

@@ -178,19 +178,30 @@ class NumberDefault:
     def __init__(self, numbers: Numbers, scope: str | None, at: str | None) -> None:
         self._numbers, self._scope, self._at = numbers, scope, at
 
-    def __call__(self, context: Any, /) -> int | str:
+    def __call__(self, context: Any, /) -> int | str | None:
+        if not hasattr(context, "get_current_parameters"):
+            return None  # a tool fills in a form: the number is drawn when the row is inserted
         if is_one_call_for_all_rows(context):
             name = self._numbers.rule.name
             raise InvalidSetting(
                 f"numbers of {name!r}: all rows of this statement would get the same one; insert the rows one by one"
             )
-        row = context.get_current_parameters()
+        row = {} if self._scope is self._at is None else self._row(context)
         number = self._numbers.next(
             context.root_connection,
             "" if self._scope is None else self._value(row, self._scope),
             None if self._at is None else self._value(row, self._at),
         )
         return number.n if isinstance(context.current_column.type, Integer) else number.text
+
+    def _row(self, context: Any) -> Any:
+        try:
+            return context.get_current_parameters()
+        except KeyError:  # SQLAlchemy cannot tell the rows of this form apart
+            raise InvalidSetting(
+                f"numbers of {self._numbers.rule.name!r} need the columns of each row, which an insert of the ORM with "
+                "values([…]) does not tell; use session.execute(insert(Bill), rows)"
+            ) from None
 
     def _value(self, row: Any, column: str) -> Any:
         found = row.get(column)

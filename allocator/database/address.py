@@ -102,6 +102,7 @@ def address_of(database: object) -> Address:
 def of_engine(engine: Engine) -> Address:
     check_password(engine.url, engine.url)
     dialect = dialect_named(engine.url.get_backend_name(), shown(engine.url))
+    check_usable(engine.url, dialect)
     check_file(engine.url, dialect)
     # Same creator and events as the user's pool, but none of its connections and nothing of its capacity.
     return Address(dialect, engine.url, shown(engine.url), engine.pool.recreate())
@@ -123,8 +124,9 @@ def of_url(given: str | URL) -> Address:
     dialect = dialect_named(backend, shown(url))
     scheme = dialect.name if backend == "postgres" else backend
     url = url.set(drivername=f"{scheme}+{driver or dialect.default_driver}")
+    check_usable(url, dialect)
     check_driver(url, dialect)
-    if dialect.needs_name and not url.database:
+    if dialect.needs_name and not url.database and dialect.may_name.isdisjoint(url.query):
         raise InvalidDatabase(f"{shown(url)} names no database; a URL ends in /name")
     check_file(url, dialect)
     where = shown(url)
@@ -210,6 +212,14 @@ def imported(url: URL) -> type[SQLDialect]:
         if not found.is_async:
             found.import_dbapi()
         return found
+
+
+def check_usable(url: URL, dialect: Dialect) -> None:
+    if url.get_driver_name() in dialect.unusable_drivers:
+        raise InvalidDatabase(
+            f"{shown(url)} names a driver that the allocator cannot use; give a URL that begins with "
+            f"{url.get_backend_name()}+{dialect.default_driver}://"
+        )
 
 
 def check_driver(url: URL, dialect: Dialect) -> None:

@@ -22,7 +22,7 @@ from sqlalchemy.pool import NullPool, QueuePool
 from allocator.database.address import Address, address_of
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import as_raised, is_answer, is_contended, is_stale, translate, unforeseen
-from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, InvalidDatabase
+from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, InvalidDatabase, NotCopyable
 from allocator.runtime.forks import catch_up
 from allocator.runtime.thread_pool import beside, takes_signals
 
@@ -63,6 +63,7 @@ class Runner:
         self._closed = False
         self._listen: Callable[[Engine], None] | None = None
         self._is_in_memory = self.address.is_in_memory
+        self._was_forked = False
         self._path = os.path.realpath(file) if (file := self.address.file) else ""
         """The file that `dialect.alone` locks. An engine may open another one than its URL says: see `_run_once`."""
         self.may_create = True
@@ -103,6 +104,12 @@ class Runner:
     ) -> T:
         dialect = self.dialect
         with dialect.alone(self._path, end), self._checked_out() as connection:
+            # An engine may open a file though its URL names none.
+            if self._was_forked and self._is_in_memory and not connection.info["path"]:
+                raise NotCopyable(
+                    "a database in memory cannot be used after a fork, since the parent has it: make another Allocator "
+                    "in the child, or use a file, as in sqlite:///ids.db"
+                )
             if dialect.before(connection):
                 result = verb(connection, dialect, *args, **kwargs)
                 check_committed(connection, dialect)
@@ -170,6 +177,7 @@ class Runner:
 
     def abandon(self) -> None:
         """In a forked child: drop the connections without closing them, since they are the parent's."""
+        self._was_forked = True
         abandoned.append(self.engine.pool)
         if given := self.address.pool:
             abandoned.append(given)

@@ -50,8 +50,12 @@ class Dialect:
 
     name: ClassVar[str]
     default_driver: ClassVar[str]
+    unusable_drivers: ClassVar[frozenset[str]] = frozenset()
+    """Drivers, as SQLAlchemy names them, by which no claim succeeds."""
     needs_name: ClassVar[bool] = False
     """Refuse a URL that names no database: MySQL connects without one, and then finds no table."""
+    may_name: ClassVar[frozenset[str]] = frozenset()
+    """Arguments of a URL that may lead to the name of a database, such as an option file."""
     extra: ClassVar[str]
     """The extra of this package that installs the driver; empty where Python brings it."""
     pool_size: ClassVar[int] = 4

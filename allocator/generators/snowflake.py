@@ -78,7 +78,8 @@ class Snowflake(forks.Unforkable):
     def _refill(self) -> int:
         forks.catch_up()
         check_entry(self._lock, "this snowflake")
-        return found_by(self._attempt, self._sleep, most=1.0)  # in steps: the clock may be corrected meanwhile
+        # In steps: the clock may be corrected meanwhile.
+        return found_by(self._attempt, self._clock, self._sleep, most=1.0)
 
     def _attempt(self) -> int | Wait:
         with self._lock:

@@ -23,7 +23,7 @@ from allocator.errors import AllocatorError, InvalidSetting, LeaseLost, Uncopyab
 from allocator.generators.backend_protocol import Backend
 from allocator.runtime.clocks import own_clock
 from allocator.runtime.thread_pool import Background, Work, result_of
-from allocator.runtime.waiting import Waits, wait_for, wait_for_async
+from allocator.runtime.waiting import Waits, to_thread, wait_for, wait_for_async
 from allocator.schemes.shared.argument_checks import quoted
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, Renewal, Tenure, length_of
@@ -278,9 +278,7 @@ class AsyncWorkerLease(HeldNumber):
 
     async def close(self) -> None:
         """Give the number back; the `async with` block does it at its end."""
-        import asyncio
-
-        await asyncio.to_thread(self._end)
+        await to_thread(self._end)
 
     async def __aenter__(self) -> Self:
         return await wait_for_async(self._leased())

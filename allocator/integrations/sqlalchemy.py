@@ -105,7 +105,9 @@ class KeyDefault:
         files, database = getattr(self.sequence._backend, "files", ()), connection.engine.url.database
         if not files or not database:
             return
-        begun = getattr(connection.connection.driver_connection, "in_transaction", False)
+        driver = connection.connection.driver_connection
+        # With autocommit=False (Python 3.12) a transaction is always open, and whether it has a lock cannot be known.
+        begun = getattr(driver, "in_transaction", False) and getattr(driver, "autocommit", None) is not False
         if begun and Path(database).resolve() in {Path(file).resolve() for file in files}:
             raise InvalidDatabase(
                 f"tag {self.sequence.tag!r}: no ids are in memory, and a claim would wait for this transaction, which "

@@ -8,6 +8,7 @@ there the tag has the lower range, and the counter continues above it.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -68,7 +69,7 @@ def findings(facts: ColumnFacts, name: str, tag: Tag | None) -> Iterator[Finding
             "tag-missing",
             DANGER if facts.reached else NOTE,
             f"{place} holds {facts.greatest:,}, and tag {name!r} does not exist: its first use would start it at 1",
-            f"allocator tags create {name} --start-after {facts.reached} --start-after-column {place}",
+            f"allocator tags create {name} --start-after {facts.reached} --start-after-column {shlex.quote(place)}",
         )
         return
     if facts.greatest > tag.max_value:

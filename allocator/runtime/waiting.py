@@ -11,11 +11,17 @@ import queue
 import sys
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from types import coroutine
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from allocator.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 T = TypeVar("T")
 
@@ -104,7 +110,7 @@ async def wait_async(what: Outcome[Any], seconds: float) -> None:
     """As `block`, but in the loop. Cancelling the waiter does not stop the work."""
     import asyncio
 
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop, ended = running_loop(), asyncio.Event()
 
     def wake() -> None:
         with suppress(RuntimeError):  # the loop is closed
@@ -116,6 +122,24 @@ async def wait_async(what: Outcome[Any], seconds: float) -> None:
             await asyncio.wait_for(ended.wait(), min(seconds, WAIT_SLICE))
     finally:
         what.forget(wake)
+
+
+def running_loop() -> AbstractEventLoop:
+    """Raises `InvalidSetting` where another library runs coroutines, such as trio."""
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise InvalidSetting(
+            "AsyncAllocator is for asyncio, and no loop of asyncio runs here; with trio use an Allocator, as in "
+            "await trio.to_thread.run_sync(ids.next_id, 'order')"
+        ) from None
+
+
+async def to_thread(work: Callable[[], T]) -> T:
+    """The result of blocking `work`, on a thread of asyncio."""
+    return await running_loop().run_in_executor(None, copy_context().run, work)
 
 
 async def result_async(work: Outcome[T]) -> T:

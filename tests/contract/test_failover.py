@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import MetaData, create_engine
 from support.faults.forgetting import Promoted
 from support.faults.forgetting_scenes import SCENES
 from support.faults.forgetting_verdict import VERDICTS
 from support.processes.drawers import Thread
 from support.servers.available import without
+from support.servers.databases import with_schema
 from support.servers.machine_postgres import Postgres
 from support.servers.machines import Templates, until
 
@@ -51,6 +53,28 @@ def replicated(templates: Templates) -> Iterator[Promoted]:
     with Promoted(templates, machine) as place:
         until(lambda: place.standby.has_all_of(machine), "the standby has all")
         yield place
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+def test_rows_alone_are_loaded_as_the_page_says(kind, fresh, new_database):
+    page = (Path(__file__).parents[2] / "docs" / "failover.md").read_text()
+    emptied = re.findall(r"`(DELETE FROM \w+)`", page)
+    copy = with_schema(new_database(kind))
+    with Allocator(fresh) as ids:
+        ids.next_id("order")
+    old, new = create_engine(fresh), create_engine(copy)
+    with old.connect() as reader, new.begin() as writer:
+        for statement in emptied:
+            writer.exec_driver_sql(statement)
+        tables = MetaData()
+        tables.reflect(reader)
+        for table in tables.tables.values():
+            if rows := [dict(row) for row in reader.execute(table.select()).mappings()]:
+                writer.execute(table.insert(), rows)
+    old.dispose(), new.dispose()
+
+    with Allocator(copy) as ids:
+        assert ids.next_id("order") > 1000
 
 
 CALLS: tuple[Callable[[Allocator], object], ...] = (

@@ -687,6 +687,22 @@ def test_a_row_without_its_scope_is_refused(shop):
 
 
 @ON_SQLITE
+def test_a_form_that_does_not_tell_its_rows_names_the_one_that_does(shop):
+    rows = [{"tenant_id": 7, "booked": MARCH}, {"tenant_id": 8, "booked": MARCH}]
+    with Session(shop) as session:
+        with pytest.raises(StatementError, match=r"use session.execute\(insert\(Bill\), rows\)"):
+            session.execute(insert(Invoice).values(rows))
+        session.execute(insert(Invoice), rows)
+        assert set(session.scalars(select(Invoice.number))) == {"INV-2026-00001"}
+
+
+@ON_SQLITE
+def test_a_tool_that_fills_in_a_form_gets_no_number(shop):
+    for given in (None, Invoice()):
+        assert Invoice.__table__.c.number.default.arg(given) is None
+
+
+@ON_SQLITE
 def test_rows_out_of_a_query_would_all_get_one_number(shop):
     rows = select(Invoice.tenant_id, Invoice.booked)
     with shop.connect() as connection, pytest.raises(StatementError, match="would get the same one"):

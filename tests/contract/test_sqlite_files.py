@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, nullcontext, suppress
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import Column, Integer, MetaData, Table, create_engine, select
 from support.distinct import Duplicate, distinct
 
 from allocator import Allocator
@@ -21,6 +21,7 @@ from allocator.database.sqlite import dialect as sqlite
 from allocator.database.sqlite import file as files
 from allocator.database.store import Database
 from allocator.errors import DatabaseRefused, DatabaseUnavailable
+from allocator.integrations.sqlalchemy import KeyDefault
 
 HOLDER = """
 import os, sys
@@ -241,6 +242,19 @@ def test_an_engine_whose_url_names_no_file_is_locked_by_the_file_that_it_opens(f
     engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(file, check_same_thread=False))
     assert Database(engine).run(lambda *_: files.is_alone(str(file)))
     assert not files.is_alone(str(file))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has autocommit since Python 3.12")
+@pytest.mark.parametrize("autocommit", [False, True])
+def test_an_engine_may_have_any_autocommit(file, autocommit):
+    engine = create_engine(f"sqlite:///{file}", connect_args={"autocommit": autocommit})
+    order = Table("order", MetaData(), Column("id", Integer, default=KeyDefault(Allocator(engine), "order").of_row))
+    with engine.begin() as connection:
+        order.create(connection)
+    with engine.begin() as connection:
+        connection.execute(order.insert(), [{}])
+        assert connection.scalar(select(order.c.id)) == 1
+    engine.dispose()
 
 
 def test_a_folder_that_may_not_be_listed_is_used_without_a_lock_and_a_missing_one_is_named(file, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from typing import Any
 
 import pytest
@@ -57,6 +58,22 @@ def test_a_tag_below_its_column_is_raised_by_the_remedy(fresh):
 
     assert found(fresh) == {}
     assert run(fresh, "tags", "show", "order")["max_value"] == "5000"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", *SERVERS], indirect=True)
+def test_a_name_may_hold_any_sign(kind, fresh):
+    """Drivers take % for a placeholder, and a dot stands between two names unless it is in quotes."""
+    table, column, words = '"or.der %d :x"', '"i.d%"', '"or.der %d :x"."i.d%"'
+    counted = {"postgres": "BIGSERIAL PRIMARY KEY", "mysql": "BIGINT AUTO_INCREMENT PRIMARY KEY"}
+    typed = of_server(kind, counted | {"sqlite": "INTEGER PRIMARY KEY"})
+    made = f"CREATE TABLE {table} ({column} {typed})"
+    statements = made, f"INSERT INTO {table} ({column}) VALUES (41)"
+    execute(fresh, *(one.replace('"', "`") if kind in {"mysql", "mariadb"} else one for one in statements))
+
+    run(fresh, *shlex.split(found(fresh, f"{words}=order")["tag-missing"])[1:])
+    with Allocator(fresh) as ids:
+        assert ids.next_id("order") == 42
+    assert run(fresh, "numbers", "audit", words, "--name", "none", code=1)["rows"] == 1
 
 
 @pytest.mark.parametrize("kind", SERVERS)

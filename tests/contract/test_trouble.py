@@ -283,6 +283,14 @@ def test_an_argument_that_the_driver_does_not_take_is_a_clear_error(tag):
             Allocator(f"mysql+pymysql://root@127.0.0.1:1/x?{argument}").next_id(tag)
 
 
+def test_a_driver_that_no_claim_works_with_is_refused_at_once():
+    for database in ("mysql+mysqlconnector://root@127.0.0.1/x", "mariadb+mysqlconnector://root@127.0.0.1/x"):
+        kind = database.partition("+")[0]
+        sentence = f"names a driver that the allocator cannot use; give a URL that begins with {kind}.pymysql://"
+        with pytest.raises(InvalidDatabase, match=sentence):
+            Allocator(database)
+
+
 def test_nor_one_that_postgresql_does_not_take(tag):
     """Trying again would never help."""
     for argument in ("sslmode=bogus", "nosuch=1", "connect_timeout=abc", "keepalives=no", "port=99999"):

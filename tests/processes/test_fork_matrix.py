@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -81,6 +82,26 @@ def test_what_is_not_forked_cannot_inherit_it(drawn_before):
             multiprocessing.get_context(method).Process(target=print, args=(inherited,)).start()
     with pytest.raises(NotCopyable):
         pickle.dumps(inherited)
+
+
+def test_a_database_in_memory_is_refused_in_a_child(tmp_path):
+    def refused(ids: Allocator) -> list[str]:
+        found = []
+        for call in (lambda: ids.next_id("order"), ids.meteor, ids.worker("space").__enter__, ids.tags.list):
+            try:
+                call()
+            except NotCopyable as error:
+                found.append(str(error))
+        return found
+
+    with Allocator("sqlite://") as ids, ids.worker("space"):
+        ids.meteor()
+        found = found_in_child(lambda: refused(ids))
+    assert len(found) == 4
+    assert all("a database in memory cannot be used after a fork" in words for words in found)
+    opened = create_engine("sqlite://", creator=lambda: sqlite3.connect(tmp_path / "ids.db", check_same_thread=False))
+    with Allocator(opened) as ids:
+        assert found_in_child(lambda: refused(ids)) == []
 
 
 LOCKS = {

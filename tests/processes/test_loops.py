@@ -11,7 +11,7 @@ from support.memory.database import MemorySource, sequence
 
 from allocator import Allocator, AsyncAllocator
 from allocator.aio import AsyncSequence
-from allocator.errors import DatabaseUnavailable
+from allocator.errors import DatabaseUnavailable, InvalidSetting
 from allocator.fleet.tag_administration import Tags
 
 WAITERS = 6
@@ -136,3 +136,12 @@ def test_tags_are_awaited_no_longer_than_the_timeout(url, tag, monkeypatch):
             asyncio.run(asked())
         finally:
             answered.set()
+
+
+def test_without_asyncio_the_error_says_what_to_use():
+    """As under trio, which runs coroutines by a loop of its own."""
+    ids = AsyncAllocator("sqlite://")
+    for call in (ids.next_id("order"), ids.tags.list(), ids.create_tables(), ids.close()):
+        with pytest.raises(InvalidSetting, match="for asyncio, and no loop of asyncio runs here; with trio use"):
+            call.send(None)
+    ids._allocator.close()

@@ -38,7 +38,7 @@ ROOMS = {room for groups in ROWS for group in groups for room in group} | FACE
 PURE_ROOMS = ("schemes", "rules", "public_ids")
 
 PURE = {"__future__", "abc", "array", "bisect", "collections", "dataclasses", "datetime", "decimal", "enum"}
-PURE |= {"fnmatch", "functools", "hashlib", "itertools", "math", "operator", "re", "types", "typing", "uuid"}
+PURE |= {"fnmatch", "functools", "hashlib", "itertools", "math", "operator", "re", "shlex", "types", "typing", "uuid"}
 """Of the standard library. hashlib is: the same bytes in give the same bytes out; keys and randomness are arguments."""
 
 CONSOLE = ("service/console/formatting.py", "service/console/rows.py")

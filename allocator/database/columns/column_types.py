@@ -12,12 +12,12 @@ from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import meaning
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import limit_of
-from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.shared.argument_checks import MAX_ID, split_table
 
 
 def read(connection: Connection, dialect: Dialect, table_name: str, column_name: str) -> tuple[object, str, int]:
     """Read the greatest value (None for an empty table), the type, and the greatest id that the type can hold."""
-    schema, _, bare = table_name.rpartition(".")
+    schema, bare = split_table(table_name)
     source = table(bare, column(column_name), schema=schema or None)
     refused = InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers")
     with meaning(refused, dialect.codes.no_function, dialect):  # there is no max() of booleans and some other types

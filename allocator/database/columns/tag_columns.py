@@ -16,7 +16,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.verbs import segments
 from allocator.errors import InvalidSetting
 from allocator.rules.tag_column import ColumnFacts, Generator
-from allocator.schemes.shared.argument_checks import MAX_ID, split_column
+from allocator.schemes.shared.argument_checks import MAX_ID, in_quotes, split_column, split_table
 from allocator.schemes.tag import Tag
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ def read(
     limit: ids of the column above it do not count; by default that of the tag.
     """
     named, part = split_column(words)
-    schema, _, bare = named.rpartition(".")
+    schema, bare = split_table(named)
     with by_index(connection, dialect):
         found = dialect.tools().fetch_column(connection, schema, bare, part)
         if found is None:
             raise InvalidSetting(f"there is no table with a column {words:.255}")
-        place = ".".join(found[:3])
+        place = ".".join(map(in_quotes, found[:3]))
         if not found.is_whole:
             raise InvalidSetting(f"{place} is {found.type}, and holds no whole numbers")
         if not found.is_indexed:

@@ -28,7 +28,7 @@ SERVERS = {
     "postgresql": Server(
         "host",
         frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "sslnegotiation", "passfile", "options"})
-        | {"application_name", "target_session_attrs", "channel_binding", "gssencmode"},
+        | {"application_name", "target_session_attrs", "channel_binding", "gssencmode", "service"},
         frozenset({"pool", "isolation_level", "server_side_binding", "cursor_factory", "connect_timeout"})
         | {"client_encoding", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count"},
     ),

@@ -76,7 +76,7 @@ OUT_OF_RANGE = frozenset({"1264", "1690", "3819", "4025"})
 CODES = ErrorCodes(
     errors={
         "1062": MaxValueWentBack,
-        **dict.fromkeys(("1044", "1045", "1049", "1698", *UNSAID), DatabaseRefused),
+        **dict.fromkeys(("1044", "1045", "1046", "1049", "1698", *UNSAID), DatabaseRefused),
         **dict.fromkeys(("1054", "1146"), SchemaOutOfDate),
         **dict.fromkeys(OUT_OF_RANGE, SchemaDamaged),
         "167": Exhausted,
@@ -103,7 +103,9 @@ class MySQL(Dialect):
     name = "mysql"
     default_driver = "pymysql"
     extra = "mysql"
+    unusable_drivers = frozenset({"mysqlconnector"})  # its timeouts, in fields named as PyMySQL's, are whole seconds
     needs_name = locks_what_it_reads = True
+    may_name = frozenset({"database", "db", "read_default_file", "read_default_group"})
     transactional_ddl = False
     replace_ticket, count_ticket = REPLACE, COUNT
     raised, returning = "LAST_INSERT_ID(max_value + :span)", ""

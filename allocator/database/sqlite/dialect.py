@@ -42,6 +42,8 @@ REPLACE = (
 
 BUSY_SECONDS = 0.02
 """For short transactions of others, while `alone` keeps all of ours out. `Runner.run` waits for longer ones."""
+LEGACY = -1
+"""`autocommit` of a connection whose transactions SQLAlchemy controls: sqlite3.LEGACY_TRANSACTION_CONTROL, of 3.12."""
 GUARDS = ("allocator_guard_fall", "allocator_guard_rename", "allocator_guard_delete", "allocator_guard_replace")
 
 KEPT = "SELECT max_value FROM allocator_segment WHERE tag = :name"
@@ -150,6 +152,10 @@ class SQLite(Dialect):
                 "a connection of this engine is for the thread that made it; give the URL, or make the engine with "
                 "connect_args={'check_same_thread': False}"
             )
+        if getattr(connection, "autocommit", LEGACY) != LEGACY:
+            # False keeps a transaction open, in which no PRAGMA can be set; with True the driver ignores commit().
+            connection.autocommit = True  # ends that transaction
+            connection.autocommit = LEGACY
         connection.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS:.0f}").close()
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:

@@ -27,6 +27,7 @@ from allocator.database.address import Address
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import translate
 from allocator.database.schema.tables import number, number_void
+from allocator.schemes.shared.argument_checks import split_table
 
 T = TypeVar("T")
 
@@ -70,7 +71,7 @@ class Source:
         return self._rows(n, *beside).order_by(*by, *([func.length(n)] if self.is_text else []), n)
 
     def _rows(self, *what: Any) -> Select[Any]:
-        schema, _, bare = self.table.rpartition(".")
+        schema, bare = split_table(self.table)
         return select(*what).select_from(table(bare, schema=schema or None)).where(column(self.column).is_not(None))
 
 

@@ -71,12 +71,36 @@ def quoted(value: object, most: int = 80, form: Callable[[object], str] = repr) 
         return f"a {type(value).__name__} whose repr() fails"
 
 
+PART = re.compile(r'"(?:[^"]|"")+"(?=\.|$)|`(?:[^`]|``)+`(?=\.|$)|[^.]+')
+"""A part of a name between dots; in quotes it may hold dots itself."""
+
+
 def split_column(name: object) -> tuple[str, str]:
-    """The table, with its schema if that is named, and the column."""
-    table, _, column = name.rpartition(".") if isinstance(name, str) else ("", "", "")
-    if not table or not column:
-        raise InvalidSetting(f"a column is named table.column or schema.table.column, got {quoted(name)}")
-    return table, column
+    """The table as it was written, with its schema if that is named, and the column without its quotes."""
+    parts = PART.findall(name) if isinstance(name, str) else []
+    if len(parts) < 2 or ".".join(parts) != name:
+        raise InvalidSetting(
+            f"a column is named table.column or schema.table.column, a part with a dot in quotes, got {quoted(name)}"
+        )
+    return ".".join(parts[:-1]), unquoted(parts[-1])
+
+
+def split_table(name: str) -> tuple[str, str]:
+    """The schema, "" for none, and the table, both without their quotes."""
+    *schema, table = map(unquoted, PART.findall(name))
+    return ".".join(schema), table
+
+
+def unquoted(part: str) -> str:
+    """A part of a name as the database has it."""
+    quote = part[0]
+    is_quoted = quote in '"`' and len(part) > 2 and part[-1] == quote
+    return part[1:-1].replace(2 * quote, quote) if is_quoted else part
+
+
+def in_quotes(part: str) -> str:
+    """A part of a name, as `split_column` takes it."""
+    return f'"{part}"' if "." in part else part
 
 
 def check_count(count: object) -> int:

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from math import inf
 from typing import Generic, TypeVar
 
-from allocator.errors import AllocatorError
+from allocator.errors import AllocatorError, ClockWentBack
 
 RETRY_PAUSE = 1.0
 """Seconds from the start of a failed request to the next. After a request that hung for longer, the next starts at
 once: so a frozen server nearly always has a request to answer when it recovers."""
+
+STANDS_STILL = 1.0
+"""Seconds of pauses after which a clock that has not moved is one that somebody has stopped."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -30,11 +33,30 @@ class Wait:
 
 
 def found_by(
-    attempt: Callable[[], T | Wait], sleep: Callable[[float], object], least: float = 0.0, most: float = inf
+    attempt: Callable[[], T | Wait],
+    clock: Callable[[], float],
+    sleep: Callable[[float], object],
+    least: float = 0.0,
+    most: float = inf,
 ) -> T:
-    """Repeat `attempt` until it finds something. Each pause that it asks for is `least` to `most` seconds."""
+    """Repeat `attempt` until it finds something. Each pause that it asks for is `least` to `most` seconds.
+
+    Raises `ClockWentBack` if the clock stands still during the pauses: a test may have stopped it.
+    """
+    seen, slept = -inf, 0.0
     while isinstance(found := attempt(), Wait):
-        sleep(min(max(least, found.seconds), most))
+        pause = min(max(least, found.seconds), most)
+        if (now := clock()) != seen:
+            seen, slept = now, 0.0
+        elif slept >= STANDS_STILL:
+            raise ClockWentBack(
+                f"the clock has stood still at {now:.3f} seconds since 1970, and the next id needs its next tick; a "
+                "test that freezes the time must let it run (time_machine and freezegun: tick=True)"
+            )
+        else:
+            pause = max(pause, 0.001)
+        sleep(pause)
+        slept += pause
     return found
 
 

@@ -23,7 +23,7 @@ def administrator(url: str | URL, **connect: object) -> Iterator[Connection]:
 def execute(url: str, *statements: str) -> None:
     """Each committed for itself, by a connection of its own."""
     with administrator(url) as connection:
-        percent = "%%" if connection.engine.driver == "pymysql" else "%"  # it fills in what was not given
+        percent = "%" if connection.engine.name == "sqlite" else "%%"  # others fill in what was not given
         for statement in statements:
             connection.exec_driver_sql(statement.replace("%", percent))
 

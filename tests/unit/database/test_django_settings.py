@@ -24,6 +24,8 @@ NAMED = [
         {"NAME": "shop", "HOST": "db", "OPTIONS": {"sslmode": "require", "pool": True}},
         "postgresql://db/shop?sslmode=require",
     ),
+    ("postgresql", {"OPTIONS": {"service": "shop"}}, "postgresql://?service=shop"),
+    ("mysql", {"OPTIONS": {"read_default_file": "/shop.cnf"}}, "mysql://?read_default_file=%2Fshop.cnf"),
     ("mysql", {"NAME": "shop", "HOST": "db", "PORT": 3307}, "mysql://db:3307/shop"),
     ("mysql", {"NAME": "shop", "HOST": "/run/my.sock"}, "mysql:///shop?unix_socket=%2Frun%2Fmy.sock"),
     (
@@ -37,6 +39,7 @@ NAMED = [
 def test_a_database_of_djangos_is_a_url():
     for vendor, entry, url in NAMED:
         assert make_url(url_of(vendor, entry)).render_as_string(hide_password=False) == url, (vendor, entry)
+        address_of(url_of(vendor, entry))
 
 
 def test_a_file_with_signs_that_mean_something_in_a_url_is_that_file():
@@ -44,7 +47,7 @@ def test_a_file_with_signs_that_mean_something_in_a_url_is_that_file():
 
 
 def test_an_option_that_would_be_lost_is_refused(subtests):
-    for vendor, options in [("mysql", {"ssl_mode": "REQUIRED"}), ("postgresql", {"service": "shop"})]:
+    for vendor, options in [("mysql", {"ssl_mode": "REQUIRED"}), ("postgresql", {"assume_role": "shop"})]:
         with (
             subtests.test(vendor=vendor),
             pytest.raises(InvalidDatabase, match=f"the options {next(iter(options))}, .* set ALLOCATOR to a URL"),

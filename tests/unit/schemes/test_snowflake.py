@@ -338,6 +338,17 @@ def test_a_clock_that_is_mended_while_it_is_waited_for_is_noticed():
     assert slept == [1.0]
 
 
+def test_a_clock_that_a_test_has_stopped_is_refused_after_a_second():
+    clock, slept = Clock(), []
+    ids = alone(clock)
+    ids._sleep = slept.append
+
+    with pytest.raises(ClockWentBack, match="the clock has stood still"):
+        ids.next_id()
+
+    assert 1 <= sum(slept) < 1.1
+
+
 def test_one_made_right_after_another_of_the_same_worker_repeats_nothing():
     assert distinct(Snowflake(1, 1).next_id() for _ in range(100)) == 100
 
