@@ -36,6 +36,8 @@ class Sequence(Supply):
     Safe to use from several threads; the ids that one thread draws increase.
     """
 
+    __slots__ = ("__weakref__", "_column", "_opened", "_sequences", "_template", "tag")
+
     _core: Segments
 
     def __init__(

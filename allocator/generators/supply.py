@@ -65,6 +65,20 @@ class Supply(Uncopyable):
     carries out the claim. It holds a reference to `owner`, whose at-fork hook resets this supply.
     """
 
+    __slots__ = (
+        "_backend",
+        "_background",
+        "_core",
+        "_failing",
+        "_forked_unseen",
+        "_lock",
+        "_owner",
+        "_serves",
+        "_terms",
+        "_under_way",
+        "_values",
+    )
+
     _core: Any
     _values: Iterator[int]
     _under_way: Ended

@@ -49,10 +49,12 @@ class Actor:
 
 def copied(thing: Segments) -> Segments:
     made = Segments.__new__(Segments)
-    vars(made).update(vars(thing))
+    for name in Segments.__slots__:
+        setattr(made, name, getattr(thing, name))
     made.seen = dict(thing.seen)
     made.pace = type(thing.pace).__new__(type(thing.pace))
-    vars(made.pace).update(vars(thing.pace))
+    for name in type(thing.pace).__slots__:
+        setattr(made.pace, name, getattr(thing.pace, name))
     return made
 
 
