@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from secrets import token_hex
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
-from allocator.errors import InvalidId, InvalidSetting
+from allocator.errors import InvalidId, InvalidSetting, NotCopyable
 from allocator.public_ids.permutation import LEAST_LIMIT
 from allocator.public_ids.seal import Seal
 from allocator.schemes.formats.text_encodings import Base62, Crockford, Digits
@@ -135,6 +135,9 @@ class PublicIds:
         before = f"{self._prefix!r} and " if self._prefix else ""
         received = f"{len(got)} characters: {ascii(got)[:60]}" if isinstance(got, str) else type(got).__name__
         return f"a public id is {before}{self._form.length} characters of {self._form.characters}, got {received}"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise NotCopyable("PublicIds holds a secret key and cannot be copied or pickled; make one where it is used")
 
     def __repr__(self) -> str:
         return f"<PublicIds {self._prefix}… in {self._text}, {self._length} characters>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from itertools import pairwise
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from support.distinct import distinct
 
 from allocator import JAVASCRIPT_MAX_ID, PublicIds
-from allocator.errors import InvalidId, InvalidSetting
+from allocator.errors import InvalidId, InvalidSetting, NotCopyable
 from allocator.schemes.formats.text_encodings import BASE62, SYMBOLS, Base62, Crockford, Digits
 from allocator.schemes.shared.argument_checks import MAX_ID
 
@@ -324,3 +325,8 @@ def test_no_database_is_imported_and_every_process_writes_the_same():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
 
     assert done.stdout.split("\n")[:2] == ["ord_I9UOBqekNF7q8zln", ""]
+
+
+def test_a_secret_key_is_not_pickled():
+    with pytest.raises(NotCopyable, match="holds a secret key"):
+        pickle.dumps(PublicIds(b"k" * 16))
