@@ -344,15 +344,14 @@ def test_a_forked_child_holds_nothing_and_gives_nothing_back(workers, backend):
 
 def test_a_child_that_was_forked_while_the_answer_came_holds_nothing(workers, backend, clock, monkeypatch):
     """As by a signal handler, which forks in the middle of the call."""
-    parent = os.getpid()
+    parent, was_leased, was_forked = os.getpid(), [], []
+    # There alone: the hooks of forks would take this process for a child for good.
+    monkeypatch.setattr(worker_numbers, "os", SimpleNamespace(getpid=lambda: parent + bool(was_forked)))
 
     def forked_after_the_lease() -> Clocks:
-        if was_leased:
-            # There alone: the hooks of forks would take this process for a child for good.
-            monkeypatch.setattr(worker_numbers, "os", SimpleNamespace(getpid=lambda: parent + 1))
+        was_forked.extend(was_leased)
         return clock.now
 
-    was_leased: list[bool] = []
     backend.before_lease = lambda: was_leased.append(True)
     workers.clocks = forked_after_the_lease
     with lease(workers) as held:
