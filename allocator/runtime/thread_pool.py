@@ -247,6 +247,8 @@ def takes_signals() -> bool:
 
 def beside(call: Callable[[], T]) -> T:
     """Run `call` on a thread of its own, where nothing interrupts it, and wait for it; here if no thread can start."""
+    if sys.is_finalizing():  # a thread would never say that it has begun
+        return call()
     work = Work(partial(copy_context().run, call))
     try:
         threading.Thread(target=run_first, args=(deque([work]),), name="allocator", daemon=True).start()

@@ -99,6 +99,31 @@ def test_control_without_looking_a_destructor_waits_for_threads_that_are_gone(tm
     assert "ended" not in path.read_text()
 
 
+ADMINISTRATION = """
+import os, sys
+from allocator import Allocator
+ids = Allocator(sys.argv[1])
+ids.tags.create("order")
+
+class Late:
+    def __init__(self):
+        self.ids, self.say, self.me = ids, os.write, self
+
+    def __del__(self):
+        self.say(1, self.ids.tags.list()[0].name.encode())
+
+late = Late()
+"""
+
+
+def test_administration_in_the_end_waits_for_no_thread(tmp_path):
+    """A new one would never say that it has begun."""
+    command = [sys.executable, "-c", ADMINISTRATION, f"sqlite:///{tmp_path}/ids.db"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "order", "")
+
+
 @pytest.fixture(params=[0, 1])
 def no_threads(request, monkeypatch) -> None:
     """No thread can be had, from the first or from the second on."""
