@@ -213,6 +213,8 @@ class Supply(Uncopyable):
             error = cause if isinstance(cause, AllocatorError) else unexpected(cause)
             with self._lock:
                 self._refused(claim, error, monotonic())
+            if cause is not work.error() and not isinstance(cause, Exception):
+                raise  # it hit this thread, which is the caller's where the work was done at once
         finally:
             if self._under_way is ended:
                 self._under_way = self._background.idle  # most tags are idle

@@ -60,8 +60,11 @@ class Outcome(Generic[T]):
 
     def _call_waiting(self) -> None:
         while self._waiting:
-            with suppress(IndexError):  # another thread took the last one
-                self._waiting.pop()()
+            try:
+                call = self._waiting.pop()
+            except IndexError:  # another thread took the last one
+                return
+            call()
 
     def error(self) -> BaseException | None:
         return self._outcomes[0][1]

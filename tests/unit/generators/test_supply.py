@@ -181,6 +181,17 @@ def test_a_claim_that_its_thread_could_not_begin_or_end_fails(monkeypatch: pytes
         assert ids.next_id() == first
 
 
+def test_an_interrupt_as_a_claim_ends_in_its_caller_is_the_callers(monkeypatch: pytest.MonkeyPatch):
+    """Where no thread can be had, it is the main thread that a signal handler interrupts."""
+    monkeypatch.setattr("allocator.runtime.thread_pool.start_thread", lambda *pool: None)
+    ids = sequence(MemorySource())
+    with monkeypatch.context() as interrupted, pytest.raises(SystemExit):
+        interrupted.setattr(type(ids), "_granted", leave)
+        ids.next_id()
+
+    assert ids.next_id() == 1001
+
+
 def leave(*_: object) -> None:
     raise SystemExit(3)
 
