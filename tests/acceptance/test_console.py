@@ -220,7 +220,7 @@ def test_files_are_asked_for_again_only_after_an_update(admin):
         answer = admin.get(name)
         assert answer.status == 200
         assert admin.get(name, If_None_Match=answer.headers["ETag"]).status == 304
-    assert admin.get(names[0], Accept_Encoding="gzip").headers["Content-Encoding"] == "gzip"
+    assert admin.get(max(names, key=len), Accept_Encoding="gzip").headers["Content-Encoding"] == "gzip"
     assert {admin.get(f"/console/static/{name}").status for name in ("", "none.js", "../views.py")} == {404}
 
 
