@@ -32,7 +32,7 @@
     cursor: { y: false, points: { size: 6 } },
     scales: { x: { time: true }, rate: { range: upTo(1) }, ms: { range: upTo(5) } },
     axes: [
-      { stroke: colour("--soft"), font: "12px system-ui, sans-serif", grid: { show: false }, ticks: { show: false }, size: 28, space: 80, values: (plot, marks) => marks.map((at) => clock(new Date(at * 1000))) },
+      { stroke: colour("--soft"), font: "12px system-ui, sans-serif", grid: { show: false }, ticks: { show: false }, size: 28, space: 80, values: (plot, marks) => marks.map((at) => (plot.data[0].length ? clock(new Date(at * 1000)) : "")) },
       axis("rate", 3, true),
       axis("ms", 1, false),
     ],
