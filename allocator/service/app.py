@@ -56,8 +56,7 @@ def application(settings: ServeSettings) -> ASGIApp:
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[dict[str, Any]]:
         # Before the wait for the database, which ends once `keep_fresh` has read the tokens.
-        running = [book.keep_fresh(), watch.run(), *([console.run()] if console else [])]
-        tasks = [asyncio.create_task(one) for one in running]
+        tasks = [asyncio.create_task(one) for one in (book.keep_fresh(), watch.run())]
         await wait_for_database(book, Path(settings.folder))
         yield {REPEATS: book.repeats}
         for task in tasks:
