@@ -1,4 +1,4 @@
-"""The service compared with a bare ASGI application on uvicorn, and a client compared with direct database access.
+"""The service compared with a bare ASGI application on its server, and a client compared with direct database access.
 
 Every server is a process with one worker. All get the same number of keep-alive connections.
 """
@@ -29,16 +29,14 @@ WARM_UP = 0.2
 CALLS = 500_000
 
 BARE = """
-import uvicorn
 BODY = b'{"tag":"order","ids":["1234567"]}'
 HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store"),
            (b"content-length", str(len(BODY)).encode())]
 async def app(scope, receive, send):
     await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
     await send({"type": "http.response.body", "body": BODY})
-uvicorn.run(app, port=PORT, lifespan="off", ws="none", access_log=False, server_header=False, log_level="warning",
-            timeout_keep_alive=75)
 """
+BARE_SERVER = ("-m", "granian", "--interface", "asginl", "--http", "1", "--no-ws", "bare:app", "--port")
 
 
 @dataclass
@@ -147,6 +145,7 @@ def races(quick: bool) -> Iterator[list[Race]]:
     seconds = SECONDS / 2 if quick else SECONDS
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        (folder / "bare.py").write_text(BARE)
         bare, open_, closed = free_port(), free_port(), free_port()
         program = [sys.executable, "-m", "allocator"]
         locked = f"sqlite:///{folder}/locked.db"
@@ -154,7 +153,7 @@ def races(quick: bool) -> Iterator[list[Race]]:
         token = subprocess.run(create, capture_output=True, text=True, check=True).stdout.strip()
         serve = [*program, "serve", "--port"]
         for process in (
-            start([sys.executable, "-c", BARE.replace("PORT", str(bare))], bare, folder),
+            start([sys.executable, *BARE_SERVER, str(bare)], bare, folder),
             start([*serve, str(open_), "--open"], open_, folder, ALLOCATOR_DATABASE_URL=f"sqlite:///{folder}/open.db"),
             start([*serve, str(closed)], closed, folder, ALLOCATOR_DATABASE_URL=locked),
         ):

@@ -296,9 +296,10 @@ def pytest_runtest_makereport(call: pytest.CallInfo[Any]) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def quiet_logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """What a test configures, as `allocator serve` does, ends with the test."""
-    loggers = [logging.getLogger(name) for name in ("allocator", "uvicorn")]
-    kept = [(logger.handlers[:], logger.propagate) for logger in loggers]
+    loggers = [logging.getLogger(name) for name in ("allocator", None)]
+    kept = [(logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
     caplog.set_level(logging.DEBUG, "allocator")
     yield
-    for logger, (handlers, propagate) in zip(loggers, kept, strict=True):
+    for logger, (handlers, propagate, level) in zip(loggers, kept, strict=True):
         logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)

@@ -75,7 +75,12 @@ def wants_json() -> bool:
 
 def show(value: Any, text: str) -> None:
     """Print `value` as JSON, or `text` for a person."""
-    click.echo(json.dumps(value, default=methodcaller("isoformat")) if wants_json() else text)
+    click.echo(json.dumps(value, default=methodcaller("isoformat")) if wants_json() else printable(text))
+
+
+def printable(text: str) -> str:
+    """Escape what would command the terminal: rows hold what any client of the database wrote."""
+    return "".join(one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in text)
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], columns: str) -> None:
@@ -103,7 +108,9 @@ def cell(value: Any, style: str = "") -> str:
     if isinstance(value, bool):
         return "yes" if value else ""
     if isinstance(value, list):
-        return ",".join(value)
+        value = ",".join(value)
+    if isinstance(value, str):
+        return printable(value).replace("\n", "\\n")
     return format(value, style or ("%Y-%m-%d %H:%M:%S %Z" if isinstance(value, datetime) else ""))
 
 
@@ -112,7 +119,7 @@ def refuse(error: AllocatorError, as_json: bool, code: int = REFUSED) -> NoRetur
     if as_json:
         click.echo(json.dumps({"error": type(error).__name__, "message": message}), err=True)
     else:
-        click.echo(f"error: {message}", err=True)
+        click.echo(f"error: {printable(message)}", err=True)
     sys.exit(code)
 
 

@@ -67,7 +67,7 @@ setting = partial(option, show_envvar=True)
     envvar="ALLOCATOR_MAX_TAGS",
     type=click.IntRange(0),
     default=10_000,
-    help="Stop creating tags and ticket types on first use once this many exist.",
+    help="Create no tags and ticket types once this many exist.",
 )
 @setting(
     "--timeout",

@@ -1,6 +1,23 @@
 """Ids over HTTP, for programs in other languages or without access to the database. Needs the extra `server`.
 
-Start reading here: `server` starts processes, `app` wires one of them, `repeated_requests` answers those that come
-again, `hot_path` the other ones of the hot routes, `routes` is the table of all routes, `dispatch` calls their
-`handlers`, and `error_responses` maps errors to HTTP statuses.
+Start reading here: `server` starts processes, `app` wires one of them, `hot_path` answers the hot routes, `routes` is
+the table of all routes, `dispatch` calls their `handlers`, and `error_responses` maps errors to HTTP statuses.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from allocator.service.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+__all__ = ["ServeSettings", "application"]
+
+
+def application(settings: ServeSettings) -> ASGIApp:
+    """The ASGI application, to run on another server than that of `allocator serve`."""
+    from allocator.service.app import application as made
+
+    return made(settings)

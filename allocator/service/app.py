@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -16,8 +15,10 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 import allocator
+from allocator.backend import fleet_of
+from allocator.runtime.thread_pool import Background
 from allocator.service import pages, routes
-from allocator.service.auth import Book
+from allocator.service.auth import REFRESH, Book
 from allocator.service.compat import leaf, tinyid
 from allocator.service.console.views import Console
 from allocator.service.dispatch import Dispatch
@@ -28,9 +29,8 @@ from allocator.service.id_sources import Sources
 from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
 from allocator.service.openapi import document
-from allocator.service.repeated_requests import REPEATS
 from allocator.service.served_tags import Newcomers, ServedTags
-from allocator.service.settings import LEAF, SERVED, STOPPING, TINYID, ServeSettings
+from allocator.service.settings import LEAF, SERVED, TINYID, ServeSettings
 from allocator.service.token_administration import Tokens
 from allocator.service_allocator import ServiceAllocator
 from allocator.telemetry.observed import timed
@@ -44,21 +44,29 @@ def application(settings: ServeSettings) -> ASGIApp:
     figures = Figures()
     observe = partial(timed, report=figures.claimed)
     ids = ServiceAllocator(settings.urls, settings.shard_hosts, settings.timeout, observe)
-    tokens = Tokens(ids.databases.lead)
-    book = Book(tokens.state, settings.is_open, settings.compat_token, tokens.ping)
+    apart = Background()
+    tokens_at = fleet_of(list(settings.urls), apart, timeout=settings.timeout, shard_hosts=settings.shard_hosts)
+    tokens = Tokens(tokens_at.lead)
+
+    def check_database() -> None:
+        """Raise an error unless the database has answered a claim just now, or answers."""
+        if monotonic() - figures.claimed_at > REFRESH:
+            tokens.ping()
+
+    book = Book(tokens.state, settings.is_open, settings.compat_token, check_database)
     sources, newcomers = Sources(ids), Newcomers(settings.max_tags, settings.timeout)
     service = Ids(ids, sources, ServedTags(ids, sources, settings.create, newcomers))
     watch = Watch(service, book, figures)
     refusals = Refusals(figures.refused)
-    dispatch = Dispatch(book, refusals)
+    dispatch = Dispatch(book, refusals, settings.timeout)
     console = Console(settings, service.sequences, book, watch, figures, refusals) if settings.console else None
 
     @asynccontextmanager
-    async def life(app: Starlette) -> AsyncIterator[dict[str, Any]]:
+    async def life(app: Starlette) -> AsyncIterator[None]:
         # Before the wait for the database, which ends once `keep_fresh` has read the tokens.
         tasks = [asyncio.create_task(one) for one in (book.keep_fresh(), watch.run())]
-        await wait_for_database(book, Path(settings.folder))
-        yield {REPEATS: book.repeats}
+        await wait_for_database(book, settings.folder)
+        yield
         for task in tasks:
             task.cancel()
         if console:
@@ -66,6 +74,8 @@ def application(settings: ServeSettings) -> ASGIApp:
         with suppress(Exception):
             watch.look()  # counts the ids issued since the last second
         await ids.close()
+        apart.close(0.0)
+        tokens_at.close()
 
     home = console.routes() if console else [Route("/", pages.to_description)]
     framework = Starlette(
@@ -77,13 +87,15 @@ def application(settings: ServeSettings) -> ASGIApp:
     return Front(framework, book, refusals)
 
 
-async def wait_for_database(book: Book, folder: Path) -> None:
+async def wait_for_database(book: Book, folder: str) -> None:
     """Wait for the database in a replacement worker, before it takes connections from workers with ids in memory.
 
     The first workers of a service start at once, so that /readyz answers.
     """
-    end, served, stopping = monotonic() + MAX_START_DELAY, folder / SERVED, folder / STOPPING
-    while served.exists() and not stopping.exists() and not book.loaded and monotonic() < end:
+    if not folder:  # on another server
+        return
+    end, served = monotonic() + MAX_START_DELAY, Path(folder, SERVED)
+    while served.exists() and not book.loaded and monotonic() < end:
         await asyncio.sleep(0.05)
     served.touch()
 

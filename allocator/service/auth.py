@@ -1,7 +1,8 @@
 """Authentication and authorization: from the Authorization header to the rights of its token.
 
-A worker reads the tokens every few seconds. While the database is away, the last ones stay valid and ids are served.
-While it answers, but the tokens cannot be read, they stay valid for `TRUSTED` seconds.
+A worker reads the tokens every few seconds, on a connection of their own, which no flood of requests delays. While the
+database is away, the last ones stay valid and ids are served. While it answers, but the tokens cannot be read, they
+stay valid for `TRUSTED` seconds.
 A new token works at once, because an unknown token triggers a read. A revoked token works for a few more seconds.
 """
 
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
 from hmac import compare_digest
@@ -18,10 +20,10 @@ from typing import TYPE_CHECKING
 
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
 from allocator.rules.token import DRAW, PREFIX, SCHEMES, VERBS, Token
-from allocator.service.error_responses import Unauthorized
+from allocator.runtime.thread_pool import THREADS
+from allocator.service.error_responses import Busy, Unauthorized
 from allocator.service.log_config import NUMBER
 from allocator.service.rate_limits import Rate
-from allocator.service.repeated_requests import Repeats
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -34,7 +36,7 @@ REFRESH, AT_ONCE = 2.0, 1.0
 """Seconds between two reads of the tokens; the shorter one after an unknown token or a failed read. A revoked token
 works until the next read."""
 
-TRUSTED = 30.0
+TRUSTED = 10.0
 """Seconds until tokens that cannot be read, although the database answers, are refused: one may have been revoked."""
 
 EVERYTHING = Token(0, "open", "", VERBS, ("*",), datetime.fromtimestamp(0, UTC), None, SCHEMES)
@@ -48,18 +50,25 @@ NOT_HERE = (
     "until a token exists, this service serves this machine alone: ask it by the name localhost, also on a Unix "
     "socket, and not through a proxy or from another site's page; or create a token with: allocator tokens create NAME"
 )
-NOT_READ = "the service has not read its tokens, or could not for 30 seconds; retry, or see its log"
+NOT_READ = f"the service has not read its tokens, or could not for {TRUSTED:g} seconds; retry, or see its log"
+STARTING = DatabaseUnavailable("the service is starting and has not asked its database yet; retry")
 HOW = "send it as Authorization: Bearer allocator_SECRET (clients: token= or ALLOCATOR_TOKEN)"
 
 RARE_RATE, RARE_BURST = 1.0, 20
 """Nodes and workers per second and token: an attacker needs twelve days for a million node numbers."""
+
+SHARE = THREADS * 3 // 4
+"""The threads that the requests of one token may use at once, so that some are left for the others."""
 
 LOCAL = (b"localhost", b"127.0.0.1", b"[::1]")
 """Accepted values of the Host header. Any other name may belong to a website whose DNS points here (DNS rebinding)."""
 OWN_SITES = (b"none", b"same-origin")
 """Accepted values of Sec-Fetch-Site: typed by the user, or sent by one of our own pages."""
 PROXY_HEADERS = frozenset(
-    (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip")
+    b"forwarded via forwarded-for x-forwarded x-forwarded-for x-forwarded-host x-forwarded-port x-forwarded-prefix"
+    b" x-forwarded-proto x-forwarded-scheme x-forwarded-server x-forwarded-uri x-original-forwarded-for x-original-host"
+    b" x-original-url x-real-ip x-client-ip x-cluster-client-ip x-envoy-external-address x-scheme x-azure-clientip"
+    b" x-amzn-trace-id true-client-ip cf-connecting-ip cf-ray fastly-client-ip".split()
 )
 """One of these headers means that a proxy on this machine forwards a client, which may be anywhere."""
 
@@ -70,13 +79,14 @@ class Grant:
     ready: maps the path of an allowed hot route to its source of ids.
     """
 
-    __slots__ = ("_rare", "digest", "expires", "ready", "token")
+    __slots__ = ("_rare", "_share", "digest", "expires", "ready", "token")
 
     def __init__(self, token: Token) -> None:
         self.token = token
         self.digest = bytes.fromhex(token.digest)
         self.expires = token.expires_at is not None
         self._rare = Rate(RARE_RATE, RARE_BURST / RARE_RATE)
+        self._share = asyncio.Semaphore(SHARE)
         self.ready: dict[str, Source] = {}
 
     def check(self, verb: str, name: str | None) -> None:
@@ -97,6 +107,19 @@ class Grant:
                 f"this token has used its rate of node and worker numbers; retry in {wait:.1f} seconds", wait
             )
         self._rare.use(monotonic())
+
+    @asynccontextmanager
+    async def turn(self, seconds: float) -> AsyncIterator[None]:
+        """Hold one of the token's share of the threads. Raises `Busy` after these seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._share.acquire()
+        except TimeoutError:
+            raise Busy("too many requests with this token wait for the database; retry") from None
+        try:
+            yield
+        finally:
+            self._share.release()
 
 
 class Book:
@@ -120,11 +143,10 @@ class Book:
         self._grants: dict[bytes, Grant] = {}
         self._compat = compat
         self._compat_grant: Grant | None = None
-        self.repeats = Repeats()
         self._lock = asyncio.Lock()
         self._tried_at = -REFRESH
         self._trusted_at = monotonic()
-        self.failure: AllocatorError | None = DatabaseUnavailable(NOT_READ)
+        self.failure: AllocatorError | None = STARTING
         self.loaded = False
 
     def quick(self, headers: Mapping[bytes, bytes]) -> Grant | None:
@@ -159,18 +181,20 @@ class Book:
         if grant is None and not self.loaded:
             raise DatabaseUnavailable(NOT_READ)
         if grant is None:
-            raise self._unauthorized()
+            raise self._unauthorized(headers)
         return grant
 
     def refusal(self, headers: Mapping[bytes, bytes]) -> Unauthorized | None:
         """The refusal of a request without a valid token; None if reading the tokens again may find its token."""
         secret = headers.get(b"authorization", b"").partition(b" ")[2]
-        return None if secret.startswith(SECRET_PREFIX) or not self.loaded else self._unauthorized()
+        return None if secret.startswith(SECRET_PREFIX) or not self.loaded else self._unauthorized(headers)
 
-    def _unauthorized(self) -> Unauthorized:
+    def _unauthorized(self, headers: Mapping[bytes, bytes]) -> Unauthorized:
         if self._open:
             return Unauthorized(NOT_HERE)
-        return Unauthorized(f"this request needs a valid token; {HOW}" if self._were_made else NONE_EXISTS)
+        detail = f"this request needs a valid token; {HOW}" if self._were_made else NONE_EXISTS
+        scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
+        return Unauthorized(detail, was_sent=is_bearer(scheme) and secret != b"")
 
     def of_compat(self) -> Grant | None:
         """The token of clients of Leaf and tinyid that send none, if there is a valid one."""
@@ -212,8 +236,6 @@ class Book:
             self.failure = error if isinstance(error, AllocatorError) else DatabaseUnavailable(said)
             await self._distrust()
             return
-        # The answers in memory hold the rights of the tokens as read before.
-        self.repeats.clear()
         self._take(tokens)
         self._were_made = were_made
         if were_made:
@@ -231,7 +253,6 @@ class Book:
             log.error(
                 "the tokens could not be read for %g seconds; all requests are refused: %s", TRUSTED, self.failure
             )
-            self.repeats.clear()
             self._take([])
             self.loaded = False
 

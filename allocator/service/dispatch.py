@@ -14,14 +14,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from allocator.errors import AccessDenied, AllocatorError
+from allocator.errors import AllocatorError
 from allocator.service.auth import Book, Grant, mark
-from allocator.service.error_responses import NO_STORE, HttpRefusal, Refusals, Unauthorized, request_name
+from allocator.service.error_responses import NO_STORE, HttpRefusal, Refusals, request_name
 from allocator.service.parameters import MAX_BODY, Field, read_body, read_query
-from allocator.service.repeated_requests import WHOLE
 
 BODY_SECONDS = 10.0
-"""`protocol.py` bounds the time of a head only: once it has come, the connection counts as being answered."""
+"""The server bounds the time of a head only."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -69,9 +68,10 @@ class Route:
 class Dispatch:
     """Makes Starlette endpoints of routes."""
 
-    def __init__(self, book: Book, refusals: Refusals) -> None:
+    def __init__(self, book: Book, refusals: Refusals, timeout: float) -> None:
         self._book = book
         self._refusals = refusals
+        self.timeout = timeout
 
     def on_paths(self, table: Sequence[Route]) -> list[routing.BaseRoute]:
         paths: dict[str, dict[str, Endpoint]] = {}
@@ -80,22 +80,14 @@ class Dispatch:
         return [route_of(path, self.guarded, **endpoints) for path, endpoints in paths.items()]
 
     async def _answer(self, route: Route, request: Request) -> Response:
-        try:
-            grant = await self.grant_of(request)
-            names = request.path_params
-            grant.authorize(route.verb, names.get("tag") or names.get("type") or names.get("space"), route.scheme)
-        except AccessDenied as error:
-            self._keep(error, request)
-            raise
+        grant = await self.grant_of(request)
+        names = request.path_params
+        grant.authorize(route.verb, names.get("tag") or names.get("type") or names.get("space"), route.scheme)
         query = read_query(request.scope["query_string"], route.query)
         # The body last: a caller without rights must not make this worker hold 64 KB for each connection.
-        return await route.handler(Call(request, grant, query, read_body(await body_within(request), route.body)))
-
-    def _keep(self, error: AccessDenied, request: Request) -> None:
-        """Refuse the same request again, unless its token may be a new one, which must be valid at once."""
-        is_known = not isinstance(error, Unauthorized) or self._book.refusal(headers_of(request))
-        if WHOLE in request.scope and is_known:
-            self._book.repeats.keep(request.scope, self._refusals.again(error))
+        call = Call(request, grant, query, read_body(await body_within(request), route.body))
+        async with grant.turn(self.timeout):
+            return await route.handler(call)
 
     def guarded(self, answer: Endpoint) -> Endpoint:
         """Wrap an endpoint so that its errors become problem+json."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -39,7 +40,6 @@ from allocator.errors import (
     UnknownTag,
 )
 from allocator.service.log_config import REFUSED, caller_of, line_limit, masked
-from allocator.service.repeated_requests import REQUEST_NAME, Answer
 
 log = logging.getLogger(REFUSED)
 
@@ -64,7 +64,11 @@ class Busy(HttpRefusal):
 
 
 class Unauthorized(AccessDenied):
-    """The token is missing, unknown, revoked or expired."""
+    """The token is missing, or `was_sent` and unknown, revoked or expired."""
+
+    def __init__(self, detail: str, was_sent: bool = False) -> None:
+        super().__init__(detail)
+        self.was_sent = was_sent
 
 
 class ClientIsAhead(MaxValueWentBack):
@@ -103,12 +107,20 @@ SOON, AFTER_REPAIR = 1, 30
 """Seconds in Retry-After, for an error that passes by itself and for one that an operator must repair."""
 
 
+URL = re.compile(r"[\w+.-]+://[^\s'\"]*")
+"""May name a database, or be a caller's own text."""
+
+
 def status_of(error: AllocatorError) -> int:
     return error.status if isinstance(error, HttpRefusal) else row_of(error)[0]
 
 
 def detail_of(error: AllocatorError) -> str:
-    detail = "" if isinstance(error, HttpRefusal) else row_of(error)[1]
+    if isinstance(error, HttpRefusal):
+        return str(error)
+    status, detail = row_of(error)
+    if status < 500:
+        return URL.sub("(a URL)", str(error))
     if not detail and "://" in str(error):  # the message names a database
         detail = PROBLEMS[-1][2]
     return detail or str(error)
@@ -131,8 +143,8 @@ def headers_of(error: AllocatorError) -> dict[str, str]:
     headers = dict(error.headers) if isinstance(error, HttpRefusal) else {}
     if status in {429, 503}:
         headers["retry-after"] = str(retry_after(error))
-    if status == 401:
-        headers["www-authenticate"] = "Bearer"
+    if isinstance(error, Unauthorized):
+        headers["www-authenticate"] = 'Bearer error="invalid_token"' if error.was_sent else "Bearer"
     return headers
 
 
@@ -155,30 +167,20 @@ def body_of(error: AllocatorError, request: str) -> bytes:
     return json.dumps(problem).encode()
 
 
-LINE = "%d %s %s [%s] from %s: %s"
+LINE = "%s %s [%s] from %s: %s"
 
 NO_STORE = {"cache-control": "no-store"}
 """A cached response would issue its ids twice."""
 
-prefix = secrets.token_hex(4).encode()
+REQUEST_NAME = re.compile(rb"[A-Za-z0-9_.:/+=-]{1,128}")
+prefix = secrets.token_hex(4)
 numbers = count(1)
 
 
 def request_name(headers: Mapping[bytes, bytes]) -> str:
     """The id of a request: the caller's X-Request-Id if it is well-formed, else a new one."""
-    given = headers.get(b"x-request-id", b"")
-    return (given if REQUEST_NAME.fullmatch(given) else new_name()).decode()
-
-
-def new_name() -> bytes:
-    return b"%b-%x" % (prefix, next(numbers))
-
-
-def head_of(status: int, headers: Mapping[str, str]) -> bytes:
-    """Encode the status line and header lines of a problem."""
-    lines = {"content-type": CONTENT_TYPE, **headers}
-    text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{text}".encode()
+    given = headers.get(b"x-request-id")
+    return given.decode() if given and REQUEST_NAME.fullmatch(given) else f"{prefix}-{next(numbers):x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +193,15 @@ class Refusals:
         """Log an error; return its status, headers and body. Only the log has its full text."""
         request, status, name = request_name(dict(scope["headers"])), status_of(error), name_of(error)
         self.count(status, name)
-        if not line_limit.drop(level_of(status), LINE):
-            self._log(error, scope, request, status, name)
+        line = f"{status} {LINE}"  # each status has its own limit: many 404 must not hide a 403
+        if not line_limit.drop(level_of(status), line):
+            self._log(line, error, scope, request, status, name)
         headers = NO_STORE | headers_of(error) | {"content-type": CONTENT_TYPE, "x-request-id": request}
         return status, headers, body_of(error, request)
 
-    def _log(self, error: AllocatorError, scope: Mapping[str, Any], request: str, status: int, name: str) -> None:
+    def _log(
+        self, line: str, error: AllocatorError, scope: Mapping[str, Any], request: str, status: int, name: str
+    ) -> None:
         method, caller = scope["method"], caller_of(scope)
         about = {
             "request": request,
@@ -207,23 +212,7 @@ class Refusals:
             "caller": caller.address,
             "token": caller.token,
         }
-        log.log(level_of(status), LINE, status, method, about["path"], request, caller, error, extra=about)
-
-    def again(self, error: AllocatorError) -> Answer:
-        """Refuse the same request again, without a line in the log; where the log has room, parse it and write one."""
-        status, name = status_of(error), name_of(error)
-        head, body = head_of(status, NO_STORE | headers_of(error)), body_of(error, "").removesuffix(b'"}')
-
-        def answer(more: bytes, given: bytes) -> bytes | None:
-            if not line_limit.drop(level_of(status), LINE):
-                return None
-            self.count(status, name)
-            request = given or new_name()
-            length = len(body) + len(request) + 2
-            ours = b"content-length: %d\r\nx-request-id: %b\r\n" % (length, request)
-            return b'%b%b%b\r\n%b%b"}' % (head, more, ours, body, request)
-
-        return answer
+        log.log(level_of(status), line, method, about["path"], request, caller, error, extra=about)
 
 
 def level_of(status: int) -> int:

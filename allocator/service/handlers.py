@@ -78,7 +78,7 @@ class Ids:
 
     async def _take(self, call: Call, source: Source) -> Response:
         count = call.query.get("count", 1)
-        body = source.body(await source.take(count))
+        body = await source.answer(count)
         if len(call.grant.ready) < MAX_READY:
             call.grant.ready[call.request.scope["path"]] = source
         return json_response(body)

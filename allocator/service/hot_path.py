@@ -1,21 +1,18 @@
 """The hot path: an ASGI application in front of the framework that answers repeated requests for ids.
 
 The framework serves all others: the first request of a path, a request with a body or another parameter than `count`,
-and a token that is not known yet. `repeated_requests` answers requests for one id that come again.
+and a token that is not known yet.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from allocator.errors import AllocatorError
 from allocator.schemes.shared.argument_checks import MAX_IDS_A_CALL
-from allocator.service.auth import Book, Grant, mark
-from allocator.service.error_responses import HttpRefusal, Refusals, new_name, request_name
-from allocator.service.repeated_requests import WHOLE, Pairs
+from allocator.service.auth import Book, mark
+from allocator.service.error_responses import HttpRefusal, Refusals, request_name
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -23,16 +20,13 @@ if TYPE_CHECKING:
     from allocator.service.id_sources import Source
 
 Headers = dict[bytes, bytes]
+Pairs = list[tuple[bytes, bytes]]
 
 COUNTS = {b"": 1} | {b"count=%d" % count: count for count in range(1, MAX_IDS_A_CALL + 1)}
 
-FIXED = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-HEAD = b"".join([b"HTTP/1.1 200 OK\r\n", *(b"%b: %b\r\n" % pair for pair in FIXED)])
+FIXED = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 PATHS = re.compile("/v1/(sequences/[^/]+/ids|meteor|snowflake|objectids)")
 UNIQUE_HEADERS = (b"host", b"authorization")
-SHORT = 200
-LENGTHS = [[*FIXED, (b"content-length", b"%d" % length)] for length in range(SHORT)]
-"""The headers of short responses, made once: to make them costs more than an id."""
 
 
 class Front:
@@ -48,15 +42,16 @@ class Front:
             return await self._framework(scope, receive, send)
         pairs = scope["headers"]
         headers = dict(pairs)
-        if len(headers) < len(pairs) and (name := repeated(pairs)):
-            return await self._refuse(HttpRefusal(400, f"the header {name} occurs twice"), scope, headers, send)
         try:
+            check_headers(scope["http_version"], pairs, headers)
             body = await self._draw(scope, headers)
         except AllocatorError as error:
             return await self._refuse(error, scope, headers, send)
         if body is None:
             return await self._framework(scope, receive, send)
-        await send({"type": "http.response.start", "status": 200, "headers": response_headers(headers, len(body))})
+        length, name = b"%d" % len(body), request_name(headers).encode()
+        answered = [*FIXED, (b"content-length", length), (b"x-request-id", name)]
+        await send({"type": "http.response.start", "status": 200, "headers": answered})
         await send({"type": "http.response.body", "body": body})
         return None
 
@@ -69,24 +64,14 @@ class Front:
             return None
         grant = self._book.quick(headers)
         if grant is None:
-            self._refuse_at_once(scope, headers)
+            # It may be one of thousands of a client that lacks its setting.
+            if PATHS.fullmatch(scope["path"]) and (error := self._book.refusal(headers)):
+                raise error
             return None
         source = grant.ready.get(scope["path"])
-        return None if source is None else await self._draw_from(source, grant, count, scope)
-
-    async def _draw_from(self, source: Source, grant: Grant, count: int, scope: Scope) -> bytes:
-        if count == 1 and (body := single(source)) is not None:
-            if WHOLE in scope:
-                self._book.repeats.keep(scope, partial(again, source, grant))
-            return body
-        return source.body(await source.take(count))
-
-    def _refuse_at_once(self, scope: Scope, headers: Headers) -> None:
-        """Refuse a request for ids without a token: it may be one of thousands of a client that lacks its setting."""
-        if PATHS.fullmatch(scope["path"]) and (error := self._book.refusal(headers)):
-            if WHOLE in scope:
-                self._book.repeats.keep(scope, self._refusals.again(error))
-            raise error
+        if source is None:
+            return None
+        return (single(source) if count == 1 else None) or await source.answer(count)
 
     async def _refuse(self, error: AllocatorError, scope: Scope, headers: Headers, send: Send) -> None:
         if grant := self._book.quick(headers):
@@ -106,24 +91,12 @@ def single(source: Source) -> bytes | None:
         return None
 
 
-def again(source: Source, grant: Grant, lines: bytes, given: bytes) -> bytes | None:
-    """A response with one id from memory, to a request that comes again."""
-    if grant.expires and not grant.token.is_valid(datetime.now(UTC)):
-        return None
-    body = single(source)
-    if body is None:
-        return None
-    name = given or new_name()
-    return b"%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (HEAD, lines, len(body), name, body)
-
-
-def response_headers(headers: Headers, length: int) -> Pairs:
-    """The headers of a response, with the id of the request."""
-    pairs = LENGTHS[length] if length < SHORT else [*FIXED, (b"content-length", b"%d" % length)]
-    return [*pairs, (b"x-request-id", request_name(headers).encode())]
-
-
-def repeated(pairs: Pairs) -> str | None:
-    """Find a repeated header that must be unique: a proxy in front may have checked the other value."""
-    names = [name for name, _ in pairs]
-    return next((name.decode() for name in UNIQUE_HEADERS if names.count(name) > 1), None)
+def check_headers(version: str, pairs: Pairs, headers: Headers) -> None:
+    """Refuse a repeated header that must be unique: a proxy in front may have checked the other value."""
+    if len(headers) < len(pairs):
+        names = [name for name, _ in pairs]
+        for name in UNIQUE_HEADERS:
+            if names.count(name) > 1:
+                raise HttpRefusal(400, f"the header {name.decode()} occurs twice")
+    if version == "1.1" and not headers.get(b"host"):  # granian has an empty one where there is none
+        raise HttpRefusal(400, "the header host is missing")

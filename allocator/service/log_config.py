@@ -15,8 +15,8 @@ from allocator.rules.token import PREFIX
 SECRET = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{24,}}")
 """A token, even a truncated one. Shorter matches may be names of tables."""
 
-REFUSED, SERVER = "allocator.service.refusal_log", "uvicorn.error"
-"""The loggers that callers can flood."""
+REFUSED, OURS = "allocator.service.refusal_log", "allocator"
+"""Callers can flood the first, and the loggers of the server, which are not `OURS`."""
 LINES = 20
 """Lines of one kind per second; more are counted and dropped, so that callers cannot fill the disk."""
 
@@ -30,13 +30,10 @@ FIELDS = "%(levelname)s %(name)s %(message)s"
 
 def config_of(form: str, pasteable: Callable[[str], str] = str) -> dict[str, Any]:
     """The settings for `logging.config.dictConfig`; `form` is "json" or "text", `pasteable` changes each message."""
-    from pythonjsonlogger.core import RESERVED_ATTRS  # needs the extra, which `server` checks first
-
     formats: dict[str, Any] = {
         "json": {
             "()": "pythonjsonlogger.json.JsonFormatter",
             "fmt": FIELDS,
-            "reserved_attrs": [*RESERVED_ATTRS, "color_message"],  # uvicorn's colored copy for terminals
             "rename_fields": {"levelname": "level", "name": "logger"},
             "timestamp": "time",  # with the UTC offset, to merge the logs of several machines
         },
@@ -48,7 +45,8 @@ def config_of(form: str, pasteable: Callable[[str], str] = str) -> dict[str, Any
         "disable_existing_loggers": False,
         "formatters": {"chosen": formats[form]},
         "handlers": {"stderr": {"class": f"{__name__}.Lines", "formatter": "chosen", "pasteable": pasteable}},
-        "loggers": {"allocator": ours, "uvicorn": ours},
+        "loggers": {OURS: ours},
+        "root": {"handlers": ["stderr"], "level": "WARNING"},  # the server has a level of its own
     }
 
 
@@ -112,7 +110,8 @@ class Lines(logging.StreamHandler[TextIO]):
         self._limit, self._pasteable = limit, pasteable
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.name not in {REFUSED, SERVER} or not isinstance(record.args, tuple):
+        is_by_us = record.name != REFUSED and record.name.partition(".")[0] == OURS
+        if is_by_us or not isinstance(record.args, tuple):
             return True
         dropped = self._limit.admit(record.levelno, record.msg)
         if dropped:

@@ -21,7 +21,7 @@ from allocator.runtime.waiting import result_async
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.worker_number_lease import Space
-from allocator.service.auth import Book
+from allocator.service.auth import STARTING, Book
 from allocator.service.handlers import Ids
 from allocator.service.id_sources import TagSource
 from allocator.service.metrics import MAX_TAGS, OF_KEY, OF_TAG, Figures
@@ -198,6 +198,8 @@ def trouble_of(tags: Iterable[TagSource], book: Book) -> str | None:
     """The reason why the worker cannot serve ids for the next seconds, or None.
 
     The reason names no tag, since /readyz needs no token. The metrics do."""
+    if book.failure is STARTING:
+        return str(STARTING)
     sources = [source for source in tags if source.given]
     for source in sources:
         if is_failing(source) and not lasts(source):

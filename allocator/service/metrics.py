@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from math import inf
 from pathlib import Path
+from time import monotonic
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
@@ -31,6 +33,8 @@ class Figures(Collector):
         registry = self._registry = CollectorRegistry()
         self._tags: set[str] = set()
         self._counted: dict[tuple[str, str], int] = {}
+        self.claimed_at = -inf
+        """Monotonic seconds of the last call that a database answered."""
         self.ids = Counter("allocator_ids", "Ids issued", ["scheme", "tag"], registry=registry)
         self.refusals = Counter("allocator_refusals", "Requests refused", ["status", "error"], registry=registry)
         self.claims = Histogram(
@@ -63,6 +67,8 @@ class Figures(Collector):
 
     def claimed(self, what: str, outcome: str, seconds: float, tags: Collection[str] = ()) -> None:
         self.claims.labels(what, outcome).observe(seconds)
+        if outcome == "ok":
+            self.claimed_at = monotonic()
         for tag in tags:
             self.refill.labels(self.series(tag)).set(seconds)
 

@@ -102,12 +102,21 @@ class ServedTags:
         if new and old:
             raise HttpRefusal(400, "If-Match and If-None-Match exclude each other")
         if not old:
+            make = partial(self._ids.tags.create, tag, **form)
             try:
-                return await self._ids.tags.create(tag, **form), True
+                return await self.newcomers.make("tag", tag, partial(self._count_others, tag), make), True
             except TagExists:
                 if new:
                     raise
         return await self._ids.tags.set(tag, **form), False
+
+    async def _count_others(self, tag: str) -> int | None:
+        """The number of tags; None if this one exists."""
+        try:
+            await self._ids.open_tag(tag)
+        except UnknownTag:
+            return await self._ids.count_tags()
+        return None
 
 
 def anything(name: str) -> bool:
@@ -128,7 +137,7 @@ def page_of(pages: Pages, after: str, limit: int, sees: Callable[[str], bool] = 
 
 
 class Newcomers:
-    """Creates tags and ticket types on first use, until the database holds `most` of them.
+    """Creates tags and ticket types until the database holds `most` of them.
 
     Creates one at a time, so that concurrent requests cannot exceed the limit between the count and the use. Workers do
     not wait for each other: W workers may exceed the limit by W - 1.
@@ -151,7 +160,7 @@ class Newcomers:
             number = await count()
             if number is not None and number >= self.most:
                 raise UnknownTag(
-                    f"{kind} {name!r} does not exist, and {self.most} {kind}s is the maximum for creation on first use "
+                    f"{kind} {name!r} does not exist, and this service creates no more than {self.most} {kind}s "
                     "(allocator serve --max-tags)"
                 )
             return await make()

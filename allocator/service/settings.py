@@ -10,8 +10,8 @@ from allocator.rules.hosts import Hosts
 FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 """The variable with the folder of the workers' metrics. prometheus-client reads it on import."""
 
-SERVED, STOPPING = "served", "stopping"
-"""Marker files in the folder of a run: a worker has started, and all are stopping."""
+SERVED = "served"
+"""A marker file in the folder of a run: a worker has started."""
 
 LEAF, TINYID = COMPATIBLE = ("leaf", "tinyid")
 
@@ -21,7 +21,7 @@ class ServeSettings:
     """The options of `allocator serve`. `urls` hold passwords, so `repr` omits them.
 
     unix: the path of a Unix socket, in place of the host and port; empty for these.
-    create, max_tags: create tags on first use, until this many exist.
+    create, max_tags: create tags on first use; create none once this many exist.
     compat_token: the name of the token of compatible routes for clients that cannot send one; empty for none.
     is_open: requests from this machine may do everything until a token exists.
     folder: shared by the workers of this run, for their metrics.

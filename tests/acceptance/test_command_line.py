@@ -25,7 +25,7 @@ import allocator
 from allocator import Allocator, AsyncAllocator
 from allocator.cli import main
 from allocator.cli.options import named_urls
-from allocator.cli.output import pasteable, with_urls
+from allocator.cli.output import pasteable, table, with_urls
 from allocator.database.schema.tables import REVISIONS
 from allocator.errors import InvalidArgument
 
@@ -469,3 +469,15 @@ def test_what_is_no_id_is_refused():
         done = run("inspect", "--", wrong)
 
         assert (done.exit_code, done.stderr.startswith("error: an id is")) == (1, True), wrong
+
+
+@SQLITE
+def test_what_rows_hold_does_not_command_the_terminal(fresh):
+    """Any client of the database may have written them."""
+    values = "'\x1b[31m\x9b2J\nnode', 1, '\u202e1', CURRENT_TIMESTAMP"
+    execute(fresh, f"INSERT INTO allocator_node (host, process, version, started_at) VALUES ({values})")
+    said = run("nodes", "list", url=fresh).output
+
+    assert "\\x1b[31m\\x9b2J\\nnode" in said
+    assert not [one for one in said if not one.isprintable() and one != "\n"]
+    assert table([{"name": "a\x07"}], "name") == "name\na\\x07"

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -22,10 +22,14 @@ from click.testing import CliRunner
 from support.distinct import distinct
 from support.faults.tcp_proxy import Wire
 from support.processes.patience import until
+from support.servers.throwaway import free_port
 from support.service.served import Served
 
 from allocator import Allocator
 from allocator.cli import main
+from allocator.database.store import Database
+from allocator.errors import AccessDenied
+from allocator.service.token_administration import Tokens
 
 SERVERS = ("postgres", pytest.param("mysql", marks=pytest.mark.nightly))
 """One of each driver."""
@@ -144,6 +148,16 @@ def test_a_worker_that_begins_without_the_database_leaves_the_requests_to_the_ot
     assert {status for load in loads for status in load.statuses} == {200}, [load.refusal for load in loads]
     assert distinct(drawn)
     assert code == 0
+
+
+def test_workers_end_with_a_main_process_that_was_killed(tmp_path):
+    """Else they would hold the port, and nobody would replace or stop them."""
+    with Served(f"sqlite:///{tmp_path}/ids.db", options=("--workers", "2")) as service:
+        workers = workers_of(service)
+        service.process.kill()
+
+        assert len(workers) == 2
+        assert until(lambda: not any(map(command_of, map(str, workers))), 60)
 
 
 @pytest.mark.parametrize(("workers", "number"), [("1", signal.SIGINT), ("2", signal.SIGTERM)])
@@ -284,6 +298,37 @@ def test_every_line_of_the_log_is_json(tmp_path):
     assert [line["error"] for line in lines if line.get("status") == 400] == ["InvalidTag"]
 
 
+def test_a_proxy_on_this_machine_says_who_asks(tmp_path):
+    with Served(f"sqlite:///{tmp_path}/ids.db") as service:
+        service.get("/v1/sequences", X_Forwarded_For="192.0.2.7, 127.0.0.1")
+        assert until(lambda: [line for line in service.lines() if line.get("caller") == "192.0.2.7"])
+
+
+OTHER_SERVERS = {
+    "uvicorn": ["--port", "{port}"],
+    "hypercorn": ["--bind", "127.0.0.1:{port}"],
+}
+
+
+def test_other_servers_serve_the_application(tmp_path):
+    url = f"sqlite:///{tmp_path}/ids.db"
+    with closing(Database(url)) as database:
+        database.upgrade_schema()
+        secret, _ = Tokens(lambda: database).create("me", verbs=("draw",), tags=("*",))
+    made = f"application(ServeSettings(({url!r},), console=False))"
+    (tmp_path / "ids.py").write_text(f"from allocator.service import ServeSettings, application\napp = {made}\n")
+    for server, options in OTHER_SERVERS.items():
+        port = free_port()
+        command = [sys.executable, "-m", server, "ids:app", *(one.format(port=port) for one in options)]
+        with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+            with Allocator(f"http://127.0.0.1:{port}", token=secret, timeout=60) as ids:
+                assert distinct([*ids.next_ids("order", 5000), *(ids.ticket("job") for _ in range(3))]), server
+            with Allocator(f"http://127.0.0.1:{port}") as stranger, pytest.raises(AccessDenied):
+                stranger.next_id("order")
+            process.terminate()
+            assert "Traceback" not in process.communicate(timeout=60)[1], server
+
+
 def test_it_serves_https(tmp_path, monkeypatch):
     certificate, key = self_signed(tmp_path)
     options = ("--certificate", str(certificate), "--key", str(key))
@@ -347,7 +392,8 @@ def test_unfinished_requests_take_little_memory_before_their_token_is_known(tmp_
     ):
         service.post("/v1/sequences/order/ids")
         service.get("/console/sign-in")  # its templates are loaded by the first page
-        before, connections = greatest_memory_of(service.process.pid), []
+        (worker,) = workers_of(service)
+        before, connections = greatest_memory_of(worker), []
         for _ in range(400):
             made = socket.create_connection(("127.0.0.1", service.port), 20)
             connections.append(open_ones.enter_context(made))
@@ -360,7 +406,7 @@ def test_unfinished_requests_take_little_memory_before_their_token_is_known(tmp_
             connections[-1].shutdown(socket.SHUT_WR)
         until_closed(connections[-1])
         assert service.post("/v1/sequences/order/ids").status == 200
-        taken = greatest_memory_of(service.process.pid) - before
+        taken = greatest_memory_of(worker) - before
 
     assert taken / 400 < 100_000  # 147,000 to 1,200,000 where nothing bounds what is read before the token
 

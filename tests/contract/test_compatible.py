@@ -70,6 +70,12 @@ def test_leaf_answers_with_a_slash_behind_too(service, known):
     assert service.get(f"/api/segment/get/{known}//").status == 404
 
 
+def test_head_draws_nothing(service, known):
+    for path in (f"/api/segment/get/{known}", "/api/snowflake/get/a", f"/tinyid/id/nextIdSimple?bizType={known}"):
+        assert (service.ask("HEAD", path).status, path) == (405, path)
+    assert service.get(f"/api/segment/get/{known}").body == b"1"
+
+
 def test_leaf_decodes_a_key_and_tells_the_path_as_it_was_sent(service, known):
     encoded = "".join(f"%{ord(letter):02x}" for letter in known)
     assert service.get(f"/api/segment/get/{encoded}").body == b"1"

@@ -1,13 +1,22 @@
-"""What a client sends beside plain requests: offers of an upgrade, many requests at once, bytes that are no HTTP."""
+"""Kept connections: requests in pieces, offers of an upgrade, bytes that are no HTTP, tokens that are revoked."""
 
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 import pytest
+from support.processes.patience import until
+from support.service.guarded import Guarded
 from support.service.kept_connection import Connection, post
+from support.service.served import Served
 
-from allocator.service.protocol import MAX_WAITING
+from allocator.service.auth import REFRESH
+
+KNOWN_WITHIN = 30.0
+"""Seconds within which a service has read the tokens again, on any machine that runs the tests."""
 
 OFFERS = (
     ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMA"),
@@ -21,12 +30,51 @@ def put(tag: str, token: str, body: bytes, *lines: str) -> bytes:
     return "\r\n".join([*head, f"Content-Length: {len(body)}", "", ""]).encode() + body
 
 
-def rest_of(connection: Connection) -> bytes:
-    """What comes until the service closes the connection, or resets it."""
+def test_requests_that_come_together_or_in_pieces_have_an_answer_each(guarded, connection, tag):
+    request, other = post(tag, guarded.admin), post(f"{tag}-other", guarded.admin)
+    drawn = [connection.draw(request) for _ in range(5)]
+    for together in ((request,) * 3, (request,) * 3, (request, other, request)):
+        connection.send(*together)
+        drawn += [int(json.loads(body)["ids"][0]) for _, _, body in (connection.read() for _ in together)]
+    for byte in request + request:
+        connection.send(bytes([byte]))
+    drawn += [int(json.loads(connection.read()[2])["ids"][0]) for _ in range(2)]
+    drawn.append(connection.draw(request))
+
+    assert sorted(drawn) == [1, *range(1, 17)]  # and the first one of the other tag
+
+
+def test_a_body_with_the_bytes_of_a_request_is_none(guarded, connection, tag):
+    """A request without a token is answered before its body is read."""
+    request = post(tag, guarded.admin)
+    assert [connection.draw(request) for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert connection.ask(post(tag, "", f"Content-Length: {2 * len(request)}"))[0] == 401
+    assert b" 200 " not in rest_of(connection, request, request)
+    with closing(Connection(guarded.service)) as another:
+        assert another.draw(request) == 6
+
+
+def rest_of(connection: Connection, *more: bytes) -> bytes:
+    """What comes after these bytes until the service closes the connection, as it does after a body that it left."""
     try:
+        connection.send(*more)
         return connection._received.read()
-    except ConnectionResetError:
+    except (BrokenPipeError, ConnectionResetError):
         return b""
+
+
+def test_the_end_of_a_head_is_no_request(guarded, connection, tag):
+    """The first request is answered when the head of the next one has begun: its rest may look like another request."""
+    request, victim = post(tag, guarded.admin), post(f"{tag}-other", guarded.admin)
+    begun = f"POST /v1/sequences/{tag}/ids HTTP/1.1\r\nX: ".encode()
+    assert connection.draw(victim) == connection.draw(request) == 1
+    for _ in range(20):
+        connection.send(request + begun)
+        assert json.loads(connection.read()[2])["tag"] == tag
+        connection.send(victim)  # the value of X, and the rest of this head
+        assert json.loads(connection.read()[2])["tag"] == tag
+        connection.send(victim)
+        assert json.loads(connection.read()[2])["tag"] == f"{tag}-other"
 
 
 @pytest.mark.parametrize(("offer", "filled"), [(OFFERS[0], False), (OFFERS[1], True)], ids=["in pieces", "at once"])
@@ -36,9 +84,8 @@ def test_the_body_of_an_offered_upgrade_is_no_request(guarded, connection, tag, 
     body = begun.rjust(5000) if filled else begun
     head = post(tag, "", *offer, f"Content-Length: {len(body)}")
     assert connection.ask(head + body if filled else head)[0] == 401
-    if not filled:
-        connection.send(body)
-    assert json.loads(connection.ask(post(tag, guarded.admin))[2]) == {"tag": tag, "ids": ["1"]}
+    answered = rest_of(connection, *([] if filled else [body]), post(tag, guarded.admin, "Connection: close"))
+    assert f"{tag}-chosen".encode() not in answered
 
 
 def test_an_offered_upgrade_is_ignored(guarded, connection, tag):
@@ -57,17 +104,59 @@ def test_an_offered_upgrade_is_ignored(guarded, connection, tag):
     assert [connection.read()[0] for _ in range(3)] == [200, 200, 200]
 
 
-def test_a_few_requests_may_wait_on_a_connection_and_no_more(connection):
-    connection.send(HEALTH * MAX_WAITING)
-    assert {connection.read()[0] for _ in range(MAX_WAITING)} == {200}
-
-    connection.send(HEALTH * 10_000)
-    assert rest_of(connection).count(b"HTTP/1.1 200") < 10_000
-
-
 @pytest.mark.parametrize("line", ["Transfer-Encoding: gzip", "Transfer-Encoding: chunked\r\n\r\nno length"])
-def test_a_body_that_is_no_http_is_refused_with_words(guarded, connection, tag, line):
-    status, headers, body = connection.ask(put(tag, guarded.admin, b"", line).replace(b"Content-Length: 0\r\n", b""))
+def test_a_body_that_is_no_http_is_refused(guarded, connection, tag, line):
+    request = put(tag, guarded.admin, b"", line).replace(b"Content-Length: 0\r\n", b"")
 
-    assert (status, headers["connection"]) == (400, "close")
-    assert json.loads(body)["detail"] == "this is not HTTP/1.1"
+    assert connection.ask(request)[0] == 400
+
+
+@contextmanager
+def drawing(service: Served, *requests: bytes) -> Iterator[list[list[int]]]:
+    """Clients that send one request again and again. Yields the statuses of each."""
+    statuses: list[list[int]] = [[] for _ in requests]
+    over = threading.Event()
+
+    def draw(request: bytes, found: list[int]) -> None:
+        with closing(Connection(service)) as connection:
+            while not over.is_set():
+                found.append(connection.ask(request)[0])
+
+    threads = [threading.Thread(target=draw, args=pair) for pair in zip(requests, statuses, strict=True)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield statuses
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+class WithLeaf(Guarded):
+    def prepare(self) -> None:
+        self.make("leaf")
+
+
+def test_a_revoked_token_is_refused_with_the_next_reading_while_it_and_others_draw(tmp_path, tag):
+    """Leaf's route, whose token is revoked after it, shows when the service has read the tokens."""
+    guarded = WithLeaf(str(tmp_path), "--compat", "leaf", "--compat-token", "leaf")
+    requests = [post(tag, guarded.make("revoked")), post(tag, guarded.make("valid")), post(tag)]
+    leaf = f"GET /api/segment/get/{tag} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    numbers = {one.name: one.number for one in guarded.tokens.list()}
+    with (
+        guarded.service as service,
+        closing(Connection(service)) as kept,
+        drawing(service, *requests, leaf) as statuses,
+    ):
+        assert until(lambda: min(map(len, statuses)) > 100 and statuses[3][-1] == 200, KNOWN_WITHIN)
+        assert [set(one) for one in statuses[:3]] == [{200}, {200}, {401}]
+        assert {kept.ask(requests[0])[0] for _ in range(5)} == {200}
+        guarded.tokens.revoke(numbers["revoked"])
+        guarded.tokens.revoke(numbers["leaf"])
+        assert until(lambda: statuses[3][-1] == 401, KNOWN_WITHIN, every=0.001)
+        assert [kept.ask(one)[0] for one in requests] == [401, 200, 401]
+        assert until(lambda: [one[-1] for one in statuses] == [401, 200, 401, 401], KNOWN_WITHIN)
+    guarded.database.close()
+    assert set(statuses[1]) == {200}
+    assert REFRESH == 2.0  # seconds between two readings

@@ -263,7 +263,9 @@ def test_a_body_of_a_hundred_megabytes_is_refused_unread(embedded, tag):
 
 def test_what_is_no_http_is_refused(embedded):
     assert talk(embedded, "POST /v1/meteor HTTP/1.1\r\nHost: localhost\r\n" + "X-Long: " + "y" * 400_000) == 431
-    for raw in ("\x00\x01\x02\r\n\r\n", "GET\r\n\r\n", "POST /v1/meteor HTTP/9.9\r\n\r\n", "G" * 100):
+    no_host = "POST /v1/meteor HTTP/1.1\r\nContent-Length: 0"
+    versions = [f"POST /v1/meteor HTTP/{version}\r\nHost: localhost" for version in ("0.9", "2.0", "9.9")]
+    for raw in ("\x00\x01\x02", "GET", "G" * 100, no_host, *versions):
         assert (talk(embedded, raw + "\r\n\r\n"), raw) == (400, raw)
 
 

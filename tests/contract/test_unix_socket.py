@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from stat import S_IMODE
 
 import pytest
 from click.testing import CliRunner
@@ -54,10 +55,29 @@ def test_ids_come_over_it_and_its_file_goes_at_the_end(served, tag):
         drawn = [*ids.next_ids(tag, 50), *others.next_ids(tag, 50)]
         assert distinct(drawn) == 100
         assert ids.tags.get(tag).name == tag
+    assert S_IMODE(path.stat().st_mode) == 0o660
     process.send_signal(signal.SIGTERM)
     process.wait(START_SECONDS)
 
     assert not path.exists()
+
+
+@ONE
+def test_only_the_socket_of_a_service_that_was_killed_is_replaced(served, fresh, tmp_path, tag):
+    path, process = served
+    again = ["serve", "--open", "--url", fresh, "--unix", str(path)]
+    refused = subprocess.run(
+        [sys.executable, "-m", "allocator", *again], capture_output=True, text=True, timeout=START_SECONDS, check=False
+    )
+    assert refused.returncode == 1
+    assert f"cannot listen on {path}: Address already in use" in refused.stderr
+    process.kill()
+    assert until(lambda: not answers(path), START_SECONDS)  # the workers end by themselves
+    assert path.is_socket()
+
+    with subprocess.Popen([sys.executable, "-m", "allocator", *again], cwd=tmp_path) as second:
+        assert until(lambda: answers(path), START_SECONDS, hopeless=lambda: second.poll() is not None)
+        second.terminate()
 
 
 @ONE

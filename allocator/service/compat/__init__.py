@@ -11,7 +11,10 @@ from allocator.service.error_responses import NO_STORE
 
 def routes_of(path: str, answer: Endpoint) -> list[Route]:
     """The routes with and without a trailing slash, which the frameworks of these servers treat alike."""
-    return [Route(path + slash, answer, methods=["GET", "POST"]) for slash in ("", "/")]
+    routes = [Route(path + slash, answer, methods=["GET", "POST"]) for slash in ("", "/")]
+    for route in routes:
+        route.methods = {"GET", "POST"}  # Starlette adds HEAD, which would draw an id
+    return routes
 
 
 def text(body: str) -> Response:

@@ -21,7 +21,7 @@ from support.processes.patience import until
 
 START_SECONDS = 120.0
 """It is ready before, or has ended, on any machine that runs the tests."""
-LISTENING = re.compile(r"running on (https?)://([^ ]+):(\d+)")
+LISTENING = re.compile(r"Listening at: (https?)://([^ ]+):(\d+)")
 
 
 def of_an_operator() -> dict[str, str]:

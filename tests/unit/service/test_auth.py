@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock
 
@@ -10,7 +11,9 @@ import pytest
 
 from allocator.errors import AccessDenied, DatabaseUnavailable, TooManyRequests
 from allocator.rules.token import VERBS, Token, digest_of
-from allocator.service.auth import RARE_BURST, Book, Grant, is_local
+from allocator.runtime.thread_pool import THREADS
+from allocator.service.auth import RARE_BURST, SHARE, Book, Grant, is_local
+from allocator.service.error_responses import Busy
 
 SECRET = b"allocator_secret"
 NOW = datetime.now(UTC)
@@ -29,6 +32,11 @@ def book(*tokens: Token, is_open: bool = False, made: bool | None = None, compat
 
 def bearer(secret: bytes = SECRET, **more: bytes) -> dict[bytes, bytes]:
     return {b"authorization": b"Bearer " + secret, b"host": b"ids.example.org"}
+
+
+OF_PROXIES = (
+    b"x-forwarded-port x-forwarded-server x-client-ip x-cluster-client-ip true-client-ip cf-connecting-ip".split()
+)
 
 
 def test_what_may_come_from_this_machine():
@@ -51,6 +59,7 @@ def test_what_may_come_from_this_machine():
         ({b"host": b"127.0.0.1:8000", b"x-real-ip": b"127.0.0.1"}, False),
         ({b"host": b"127.0.0.1:8000", b"forwarded": b"for=127.0.0.1"}, False),
         ({b"host": b"127.0.0.1:8000", b"via": b"1.1 proxy"}, False),
+        *(({b"host": b"localhost", name: b"x"}, False) for name in OF_PROXIES),
     ]:
         assert is_local(headers) is local, headers
 
@@ -180,3 +189,19 @@ def test_what_there_is_little_of_is_given_slowly_to_any_token():
             grant.admit_rare()
 
     assert RARE_BURST <= given <= RARE_BURST + 1
+
+
+def test_a_token_uses_a_share_of_the_threads_and_no_more():
+    async def story() -> bool:
+        grant, other = Grant(token()), Grant(token())
+        async with AsyncExitStack() as held:
+            for _ in range(SHARE):
+                await held.enter_async_context(grant.turn(0.0))
+            with pytest.raises(Busy):
+                await held.enter_async_context(grant.turn(0.0))
+            await held.enter_async_context(other.turn(0.0))
+        async with grant.turn(0.0):  # what was held is given back
+            return True
+
+    assert asyncio.run(story())
+    assert SHARE == THREADS - 2

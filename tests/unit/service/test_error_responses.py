@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
+import logging
 
 from allocator import errors
 from allocator.errors import AllocatorError
-from allocator.service.error_responses import HttpRefusal, Unauthorized, body_of, headers_of, status_of
+from allocator.service.error_responses import HttpRefusal, Refusals, Unauthorized, body_of, headers_of, status_of
+from allocator.service.log_config import LINES, REFUSED, LineLimit, Lines
 
 ERRORS = [
     value
@@ -58,6 +61,31 @@ def test_nothing_of_the_database_is_told():
         assert len(json.loads(told)["detail"]) > 20, name
 
 
+def test_a_url_in_a_callers_error_is_left_out_and_the_service_not_blamed():
+    for error, detail in [
+        (errors.InvalidTag("a tag has no '/', got 'http://x'"), "a tag has no '/', got '(a URL)'"),
+        (errors.InvalidSetting(f"not in {SECRET}"), "not in (a URL) SELECT * FROM allocator_segment"),
+        (HttpRefusal(400, "If-Match must be *, got 'a://b'"), "If-Match must be *, got 'a://b'"),
+        (errors.MaxValueWentBack(SECRET), "the service cannot do this now; the operator of the service finds"),
+    ]:
+        assert json.loads(body_of(error, ""))["detail"].startswith(detail), error
+
+
+def test_refusals_of_one_status_hide_none_of_another(monkeypatch):
+    limit = LineLimit(lambda: 7.0)
+    monkeypatch.setattr("allocator.service.error_responses.line_limit", limit)
+    handler = Lines(limit)
+    handler.setStream(io.StringIO())
+    monkeypatch.setattr(logging.getLogger(REFUSED), "handlers", [handler])
+    refusals, scope = Refusals(lambda status, name: None), {"headers": [], "method": "GET", "path": "/x"}
+    for error in [*[errors.UnknownTag("none")] * 100, errors.AccessDenied("no right")]:
+        refusals.report(error, scope)
+
+    said = handler.stream.getvalue().splitlines()
+    assert len(said) == LINES + 1
+    assert said[-1].startswith("403 GET /x")
+
+
 def test_a_problem_is_one_sentence_with_its_number():
     told = json.loads(body_of(errors.InvalidCount("count must be 1 to 10000, got 0"), "r-1"))
 
@@ -76,4 +104,5 @@ def test_refusals_of_form_bring_their_headers():
 
     assert headers_of(refusal) == {"Allow": "GET"}
     assert headers_of(Unauthorized("x")) == {"www-authenticate": "Bearer"}
+    assert headers_of(Unauthorized("x", was_sent=True)) == {"www-authenticate": 'Bearer error="invalid_token"'}
     assert json.loads(body_of(Unauthorized("x"), ""))["error"] == "AccessDenied"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from types import SimpleNamespace
 from typing import Any
 
-from allocator.service.id_sources import TagSource
+from allocator.service.id_sources import PART, Source, TagSource, object_ids
 
 
 def test_the_look_at_what_remains_and_the_draw_share_one_timeout():
@@ -28,3 +29,24 @@ def test_the_look_at_what_remains_and_the_draw_share_one_timeout():
     )
     assert asyncio.run(TagSource(ids, "order").take(100)) == list(range(100))
     assert left == [1.0]
+
+
+def test_a_large_answer_lets_the_event_loop_answer_others():
+    async def story() -> tuple[bytes, int]:
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.create_task(others())
+        answer = await Source("objectid", object_ids).answer(20 * PART)
+        beside.cancel()
+        return answer, turns
+
+    answer, turns = asyncio.run(story())
+
+    assert len(set(json.loads(answer)["ids"])) == 20 * PART
+    assert turns >= 2 * 20  # they are made, and encoded, in parts

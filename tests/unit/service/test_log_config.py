@@ -12,7 +12,7 @@ import pytest
 
 from allocator.cli.output import with_urls
 from allocator.rules.token import PREFIX
-from allocator.service.log_config import LINES, REFUSED, SERVER, Caller, LineLimit, Lines, caller_of, config_of, masked
+from allocator.service.log_config import LINES, REFUSED, Caller, LineLimit, Lines, caller_of, config_of, masked
 from allocator.service.settings import ServeSettings
 
 SECRET = PREFIX + "Ab-_9" * 8 + "xyz"
@@ -54,7 +54,7 @@ def write(handler: Lines, name: str, words: str, *values: object, level: int = l
 
 
 def test_of_what_callers_cause_a_few_lines_a_second_are_written(handler, lines):
-    for name in [REFUSED, SERVER]:
+    for name in [REFUSED, "of.the.server"]:
         lines.seek(0)
         lines.truncate()
         second[0] += 10
@@ -86,7 +86,7 @@ def test_both_forms_mask(form, capsys, monkeypatch):
     try:
         raise ValueError(SECRET)
     except ValueError:
-        logging.getLogger("uvicorn.error").exception("failed")
+        logging.getLogger("of.the.server").exception("failed")
 
     said = capsys.readouterr().err
     assert "said allocator_***" in said

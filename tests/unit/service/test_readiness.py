@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from allocator.errors import DatabaseUnavailable, UnknownTag
+from allocator.service.auth import STARTING
 from allocator.service.metric_updates import trouble_of
 
 AWAY = DatabaseUnavailable("it does not answer")
@@ -30,6 +31,7 @@ def test_ids_in_memory_make_a_worker_ready_while_the_database_is_away():
         ([source(30)], book(AWAY), "no ids are in memory"),
         ([source(31)], book(AWAY, loaded=False), "no ids are in memory"),
         ([], book(AWAY), "no ids are in memory"),
+        ([], book(STARTING, loaded=False), "has not asked its database yet"),
     ]:
         found = trouble_of(sources, known)
 
