@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 
-from starlette.applications import Starlette
+from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
@@ -23,12 +23,11 @@ from allocator.service.compat import leaf, tinyid
 from allocator.service.console.views import Console
 from allocator.service.dispatch import Dispatch
 from allocator.service.error_responses import Refusals
-from allocator.service.handlers import Administration, Ids
+from allocator.service.handlers import Ids
 from allocator.service.hot_path import Front
 from allocator.service.id_sources import Sources
 from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
-from allocator.service.openapi import document
 from allocator.service.served_tags import Newcomers, ServedTags
 from allocator.service.settings import LEAF, SERVED, TINYID, ServeSettings
 from allocator.service.token_administration import Tokens
@@ -62,7 +61,7 @@ def application(settings: ServeSettings) -> ASGIApp:
     console = Console(settings, service.sequences, book, watch, figures, refusals) if settings.console else None
 
     @asynccontextmanager
-    async def life(app: Starlette) -> AsyncIterator[None]:
+    async def life(app: FastAPI) -> AsyncIterator[None]:
         # Before the wait for the database, which ends once `keep_fresh` has read the tokens.
         tasks = [asyncio.create_task(one) for one in (book.keep_fresh(), watch.run())]
         await wait_for_database(book, settings.folder)
@@ -78,11 +77,19 @@ def application(settings: ServeSettings) -> ASGIApp:
         tokens_at.close()
 
     home = console.routes() if console else [Route("/", pages.to_description)]
-    framework = Starlette(
-        routes=home + all_routes(service, dispatch, book, watch, figures, settings.compat),
+    framework = FastAPI(
+        title="allocator",
+        version=allocator.__version__,
+        description=routes.ABOUT,
+        openapi_tags=[{"name": name, "description": about} for name, about in routes.GROUPS],
+        openapi_url=None,
+        routes=home + other_routes(service, dispatch, book, watch, figures, settings.compat),
         exception_handlers={HTTPException: dispatch.of_framework, Exception: dispatch.of_framework},
+        generate_unique_id_function=lambda route: route.name,
         lifespan=life,
     )
+    framework.state.dispatch = dispatch
+    routes.add_routes(framework, service)
     framework.router.redirect_slashes = False  # a client may send a redirected POST twice
     return Front(framework, book, refusals)
 
@@ -100,12 +107,10 @@ async def wait_for_database(book: Book, folder: str) -> None:
     served.touch()
 
 
-def all_routes(
+def other_routes(
     service: Ids, dispatch: Dispatch, book: Book, watch: Watch, figures: Figures, compat: tuple[str, ...]
 ) -> list[BaseRoute]:
-    table = routes.table(service, Administration(service.sequences))
-    made = dispatch.on_paths(table)
-    made += pages.routes(document(table, allocator.__version__), dispatch, watch, figures)
+    made = pages.routes(dispatch, watch, figures)
     if LEAF in compat:
         made += leaf.routes(service, dispatch, book)
     if TINYID in compat:

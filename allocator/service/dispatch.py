@@ -1,26 +1,31 @@
-"""Calls the handler of a request. Serves every route that is not hot, and the first request of a hot one."""
+"""Between FastAPI and the handlers: the token, its rights, limits of query and body, and errors as problem+json."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette import routing
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Message
 
-from allocator.errors import AllocatorError
+from allocator.errors import AllocatorError, InvalidCount, InvalidSetting
 from allocator.service.auth import Book, Grant, mark
 from allocator.service.error_responses import NO_STORE, HttpRefusal, Refusals, request_name
-from allocator.service.parameters import MAX_BODY, Field, read_body, read_query
 
 BODY_SECONDS = 10.0
 """The server bounds the time of a head only."""
+MAX_BODY = 65_536
+MAX_FORM = 4096
+"""Bytes of a form. It is read before its token is checked, so anybody can send it, on many connections."""
+MAX_QUERY = 4096
+JSON = (b"content-type", b"application/json")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -28,41 +33,22 @@ MESSAGES = {
     404: "there is no such path; see /openapi.json for all paths",
     500: "internal error; the operator of the service finds a traceback in the log",
 }
+VERB, SCHEME = "x-verb", "x-scheme"
+"""In the description of a route: the right that the token needs, on the tag, ticket type or space in the path; or the
+scheme that it must cover instead. Without both any token will do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """An authorized request, with its checked query and body."""
+class GuardedRoute(APIRoute):
+    """A route of the API. It finds the token and its rights before it reads a body."""
 
-    request: Request
-    grant: Grant
-    query: Mapping[str, Any]
-    body: Mapping[str, Any]
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        handle = super().get_route_handler()
 
-    def name(self, parameter: str) -> str:
-        return str(self.request.path_params[parameter])
+        async def answer(request: Request) -> Response:
+            dispatch: Dispatch = request.app.state.dispatch
+            return await dispatch.guarded(lambda request: dispatch.answer(self, handle, request))(request)
 
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One method of one path. The docstring of `handler` describes it in OpenAPI.
-
-    group: its heading in OpenAPI.
-    verb: the right that the token needs, on the tag, ticket type or space in the path. Without it any token will do.
-    scheme: the scheme that the token must cover instead.
-    created: the response may be 201.
-    """
-
-    group: str
-    method: str
-    path: str
-    handler: Callable[[Call], Awaitable[Response]]
-    answer: Mapping[str, Any]
-    verb: str | None = None
-    scheme: str | None = None
-    query: tuple[Field, ...] = ()
-    body: tuple[Field, ...] = ()
-    created: bool = False
+        return answer
 
 
 class Dispatch:
@@ -73,21 +59,22 @@ class Dispatch:
         self._refusals = refusals
         self.timeout = timeout
 
-    def on_paths(self, table: Sequence[Route]) -> list[routing.BaseRoute]:
-        paths: dict[str, dict[str, Endpoint]] = {}
-        for route in table:
-            paths.setdefault(route.path, {})[route.method] = partial(self._answer, route)
-        return [route_of(path, self.guarded, **endpoints) for path, endpoints in paths.items()]
-
-    async def _answer(self, route: Route, request: Request) -> Response:
-        grant = await self.grant_of(request)
-        names = request.path_params
-        grant.authorize(route.verb, names.get("tag") or names.get("type") or names.get("space"), route.scheme)
-        query = read_query(request.scope["query_string"], route.query)
+    async def answer(self, route: APIRoute, handle: Endpoint, request: Request) -> Response:
+        grant, names, rights = await self.grant_of(request), request.path_params, route.openapi_extra or {}
+        grant.authorize(
+            rights.get(VERB), names.get("tag") or names.get("type") or names.get("space"), rights.get(SCHEME)
+        )
+        request.state.grant = grant
+        check_query(request, route)
         # The body last: a caller without rights must not make this worker hold 64 KB for each connection.
-        call = Call(request, grant, query, read_body(await body_within(request), route.body))
-        async with grant.turn(self.timeout):
-            return await route.handler(call)
+        raw = await body_within(request)
+        if route.body_field is None and raw.strip() not in {b"", b"{}"}:
+            raise HttpRefusal(400, "this route takes no body; send parameters in the query")
+        try:
+            async with grant.turn(self.timeout):
+                return await handle(with_body(request, raw))
+        except RequestValidationError as error:
+            raise refusal_of(error) from None
 
     def guarded(self, answer: Endpoint) -> Endpoint:
         """Wrap an endpoint so that its errors become problem+json."""
@@ -118,7 +105,8 @@ class Dispatch:
             status, headers = error.status_code, dict(error.headers or {})
         message = MESSAGES.get(status, "the request was refused")
         if status == 405:
-            message = f"{request.method} is not allowed here; allowed: {headers.get('Allow', 'none')}"
+            headers["Allow"] = ", ".join(sorted(methods_of(request)))
+            message = f"{request.method} is not allowed here; allowed: {headers['Allow']}"
         return self._problem(HttpRefusal(status, message, **headers), request)
 
 
@@ -129,6 +117,50 @@ def route_of(path: str, guard: Callable[[Endpoint], Endpoint], **endpoints: Endp
         return await endpoints["GET" if request.method == "HEAD" else request.method](request)
 
     return routing.Route(path, guard(answer), methods=list(endpoints))
+
+
+def methods_of(request: Request) -> set[str]:
+    """The methods of a path, each of which has a route of its own."""
+    routes = [one for one in request.app.routes if one.matches(request.scope)[0] is not routing.Match.NONE]
+    return {method for one in routes for method in one.methods}
+
+
+def check_query(request: Request, route: APIRoute) -> None:
+    """Refuse a long query, a repeated field, and any field where the route has none."""
+    raw = request.scope["query_string"]
+    if len(raw) > MAX_QUERY:
+        raise HttpRefusal(414, f"the query may have at most {MAX_QUERY} bytes, got {len(raw)}")
+    names = [name for name, _ in request.query_params.multi_items()]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise InvalidSetting(f"parameter {repeated[0]!a:.80} occurs twice")
+    if names and not route.dependant.query_params:
+        raise InvalidSetting(f"unknown parameter {names[0]!a:.80}; this route takes none")
+
+
+def with_body(request: Request, raw: bytes) -> Request:
+    """The request again, with a body that was read and is JSON, whatever its sender says: curl calls it a form."""
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": raw, "more_body": False}
+
+    others = [pair for pair in request.scope["headers"] if pair[0] != JSON[0]]
+    return Request({**request.scope, "headers": [*others, JSON]}, receive)
+
+
+def refusal_of(refused: RequestValidationError) -> AllocatorError:
+    """The first field that cannot be read, in a sentence."""
+    first = refused.errors()[0]
+    name, reason = first["loc"][-1], first.get("ctx", {}).get("error")
+    if isinstance(reason, AllocatorError):  # of a check of ours
+        return reason
+    if len(first["loc"]) == 1 or first["type"] == "json_invalid":
+        return HttpRefusal(400, "the body must be a JSON object with the fields in /openapi.json")
+    if first["type"] == "extra_forbidden":
+        return InvalidSetting(f"unknown parameter {name!a:.80}; /openapi.json has those of each route")
+    if first["type"] == "missing":
+        return InvalidSetting(f"parameter {name} is missing")
+    kind = InvalidCount if name in {"count", "size"} else InvalidSetting
+    return kind(f"{name}: {first['msg']}, got {first['input']!a:.80}")
 
 
 def headers_of(request: Request) -> dict[bytes, bytes]:

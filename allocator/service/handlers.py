@@ -1,13 +1,18 @@
-"""The handlers of the routes of ids and of tags."""
+"""The handlers of the routes of ids and of tags. FastAPI reads what their arguments say; `routes` has their paths."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
+
+from fastapi import Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
 
 from allocator.errors import InvalidSetting, MaxValueWentBack
 from allocator.generators.inspect_id import inspect_id
@@ -21,33 +26,25 @@ from allocator.remote.wire import (
 )
 from allocator.rules.failover import most_ahead
 from allocator.rules.token import DRAW, READ
-from allocator.schemes.shared.argument_checks import check_tag
+from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
-from allocator.schemes.worker_number_lease import BITS, NumberClaim, NumberLease
-from allocator.service.dispatch import Call, json_response
+from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, length_of
+from allocator.service import shapes
+from allocator.service.auth import Grant
+from allocator.service.dispatch import json_response
 from allocator.service.error_responses import ClientIsAhead, HttpRefusal
+from allocator.service.id_sources import Source, Sources
 from allocator.service.log_config import caller_of
 from allocator.service.served_tags import Pages, ServedTags, page_of, ticket_types
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from starlette.responses import Response
-
-    from allocator.schemes.formats.bit_layout import Layout
-    from allocator.service.id_sources import Source, Sources
-    from allocator.service_allocator import ServiceAllocator
+from allocator.service.shapes import MAX_LEASE, Name
+from allocator.service_allocator import ServiceAllocator
 
 MAX_READY = 10_000
 """Paths per token that the hot path serves; further ones go through the framework."""
 
 WORKERS = (SNOWFLAKE.limit("datacenter") + 1) * (SNOWFLAKE.limit("worker") + 1)
-MAX_LEASE = 600_000
-"""Milliseconds of the longest lease. It limits how long a client that leases all workers can block others."""
 SKEW = 60_000
 """Milliseconds that a client's clock may differ from ours. A larger skew would allow leases far in the future."""
-
-PAGE = 100
 
 CONDITIONS = ("If-None-Match", "If-Match")
 
@@ -60,44 +57,34 @@ class Ids:
     tickets: dict[str, int] = field(default_factory=dict)
     """Issued tickets by type, for the metrics. A type that is not here may exceed the maximum of types."""
 
-    async def of_tag(self, call: Call) -> Response:
+    async def of_tag(self, request: Request, tag: Name, wanted: Annotated[shapes.Count, Query()]) -> Response:
         """The next ids of a tag."""
-        return await self._take(call, await self.sequences.source(call.name("tag")))
+        return await take(request, await self.sequences.source(tag), wanted.count)
 
-    async def meteor(self, call: Call) -> Response:
+    async def meteor(self, request: Request, wanted: Annotated[shapes.Count, Query()]) -> Response:
         """Meteor ids."""
-        return await self._take(call, self.sources.meteor)
+        return await take(request, self.sources.meteor, wanted.count)
 
-    async def snowflake(self, call: Call) -> Response:
+    async def snowflake(self, request: Request, wanted: Annotated[shapes.Count, Query()]) -> Response:
         """Snowflake ids."""
-        return await self._take(call, self.sources.snowflake)
+        return await take(request, self.sources.snowflake, wanted.count)
 
-    async def objectids(self, call: Call) -> Response:
+    async def objectids(self, request: Request, wanted: Annotated[shapes.Count, Query()]) -> Response:
         """ObjectIds."""
-        return await self._take(call, self.sources.objectid)
+        return await take(request, self.sources.objectid, wanted.count)
 
-    async def _take(self, call: Call, source: Source) -> Response:
-        count = call.query.get("count", 1)
-        body = await source.answer(count)
-        if len(call.grant.ready) < MAX_READY:
-            call.grant.ready[call.request.scope["path"]] = source
-        return json_response(body)
-
-    async def segment(self, call: Call) -> Response:
+    async def segment(self, tag: Name, wanted: Annotated[shapes.Wanted, Query()]) -> Response:
         """A segment of a tag's ids, for a client that serves them from memory."""
-        size, name = call.query.get("size"), call.name("tag")
-        seen, exact = call.query.get("seen", {}), call.query.get("exact", False)
-        if exact and size is None:
+        if wanted.exact and wanted.size is None:
             raise InvalidSetting("exact needs a size")
         try:
-            segment = await self.sequences.claim(name, size, seen, exact=exact)
+            segment = await self.sequences.claim(tag, wanted.size, wanted.seen, exact=wanted.exact)
         except MaxValueWentBack as error:
-            raise (ClientIsAhead(*error.args) if seen else error) from error
-        return json_response(segment_to_json(name, segment))
+            raise (ClientIsAhead(*error.args) if wanted.seen else error) from error
+        return json_response(segment_to_json(tag, segment))
 
-    async def ticket(self, call: Call) -> Response:
+    async def ticket(self, kind: Annotated[Name, Path(alias="type")]) -> Response:
         """The next ticket of a type."""
-        kind = check_tag(call.name("type"))
         number = await (self.ids.ticket(kind) if kind in self.tickets else self._first_ticket(kind))
         self.tickets[kind] = self.tickets.get(kind, 0) + 1
         return json_response({"type": kind, "id": str(number)})
@@ -109,64 +96,73 @@ class Ids:
             return await self.ids.ticket(kind)
         return await self.sequences.newcomers.make("type", kind, count, partial(self.ids.ticket, kind))
 
-    async def node(self, call: Call) -> Response:
+    async def node(self, request: Request) -> Response:
         """Register a meteor node."""
-        call.grant.admit_rare()
+        grant_in(request).admit_rare()
         return json_response({"node": str(await self.ids.run(self.ids.backend.register_node))})
 
-    async def lease(self, call: Call) -> Response:
+    async def lease(self, request: Request, form: shapes.LeaseWanted) -> Response:
         """Lease a snowflake worker."""
-        return await self._lease(call, None)
+        check_format(form.layout, form.epoch)
+        grant_in(request).admit_rare()
+        return await self._lease(form, None)
 
-    async def renew(self, call: Call) -> Response:
+    async def renew(self, space: Name, form: shapes.Renewal) -> Response:
         """Renew the lease of a worker."""
-        form = call.body
-        worker = whole("worker", call.name("space"), 0, WORKERS - 1)
-        return await self._lease(call, Lease(worker, form["holder"], form["since"], form["now"]))
+        check_format(form.layout, form.epoch)
+        worker = whole("worker", space, 0, WORKERS - 1)
+        return await self._lease(form, Lease(worker, form.holder, form.since, form.now))
 
-    async def _lease(self, call: Call, lease: Lease | None) -> Response:
-        form = call.body
-        check_format(form["layout"], form["epoch"])
-        if lease is None:
-            call.grant.admit_rare()
-        claim = LeaseClaim(lease, form["now"], form["until"])
+    async def _lease(self, form: shapes.LeaseWanted, lease: Lease | None) -> Response:
         here, ahead = int(time.time() * 1000), 0
-        if claim.now > here + SKEW:
+        if form.now > here + SKEW:
             # After a failover that may have lost leases, new leases and the clocks of their clients are ahead.
             ahead = await self.ids.run(self._most_ahead)
-        check_times(claim.now, claim.until, here, ahead)
-        granted = await self.ids.run(self.ids.backend.lease_worker, claim, form["layout"], form["epoch"])
+        check_times(form.now, form.until, here, ahead)
+        claim = LeaseClaim(lease, form.now, form.until)
+        granted = await self.ids.run(self.ids.backend.lease_worker, claim, form.layout, form.epoch)
         return json_response(lease_to_json(granted))
 
     def _most_ahead(self) -> int:
         return most_ahead(self.ids.databases.lead().failover(), MAX_LEASE)
 
-    async def number(self, call: Call) -> Response:
+    async def number(self, request: Request, space: Name, form: shapes.NumberWanted) -> Response:
         """Lease a worker number of a space, renew it, or give it back.
 
         With `holder` and `number` it is renewed, and with `release` given back. Count your own time from before the
         request: the number must not be used for longer than `seconds` after that.
         """
-        space, form = check_tag(call.name("space")), call.body
-        length, now, is_release = form["seconds"], form["now"], form.get("release", False)
-        if length > MAX_LEASE:
-            raise InvalidSetting(f"seconds must be at most {MAX_LEASE // 1000}, got {length / 1000:g}")
-        if ("holder" in form) != ("number" in form) or (is_release and "holder" not in form):
+        length, now, backend = length_of(form.seconds), form.now, self.ids.backend
+        if (form.holder is None) != (form.number is None) or (form.release and form.holder is None):
             raise InvalidSetting("to renew or release a number, send both number and holder")
-        if "holder" not in form:
-            call.grant.admit_rare()
-            about = (form.get("host", ""), form.get("process", 0))
-            claim = NumberClaim(space, form.get("bits", BITS), length, now, token_hex(16), *about)
-            lease = await self.ids.run(self.ids.backend.lease_number, claim)
+        if form.holder is None or form.number is None:
+            grant_in(request).admit_rare()
+            claim = NumberClaim(space, form.bits, length, now, token_hex(16), form.host, form.process)
+            lease = await self.ids.run(backend.lease_number, claim)
         else:
-            lease = NumberLease(space, form["number"], form["holder"], length)
-            backend = self.ids.backend
-            await self.ids.run(backend.release_number if is_release else backend.renew_number, lease, now)
-        return json_response(number_lease_to_json(lease, now if is_release else now + length))
+            lease = NumberLease(space, form.number, form.holder, length)
+            await self.ids.run(backend.release_number if form.release else backend.renew_number, lease, now)
+        return json_response(number_lease_to_json(lease, now if form.release else now + length))
 
-    async def inspect(self, call: Call) -> Response:
+    async def inspect(
+        self, text: Annotated[shapes.Text, Path(alias="id")], form: Annotated[shapes.Format, Query()]
+    ) -> Response:
         """Inspect an id."""
-        return json_response(inspection_to_json(inspect_id(call.name("id"), **call.query)))
+        return json_response(inspection_to_json(inspect_id(text, **form.given())))
+
+
+def grant_in(request: Request) -> Grant:
+    grant: Grant = request.state.grant
+    return grant
+
+
+async def take(request: Request, source: Source, count: int) -> Response:
+    """Draw ids; the hot path draws those of the next requests for this path."""
+    body = await source.answer(count)
+    ready = grant_in(request).ready
+    if len(ready) < MAX_READY:
+        ready[request.scope["path"]] = source
+    return json_response(body)
 
 
 def check_times(now: int, until: int, here: int, ahead: int) -> None:
@@ -192,36 +188,35 @@ def check_format(layout: Layout, epoch: int) -> None:
 class Administration:
     sequences: ServedTags
 
-    async def list(self, call: Call) -> Response:
+    async def list(self, request: Request, wanted: Annotated[shapes.Pages, Query()]) -> Response:
         """List the tags that the token may read, by name.
 
         A full page has a `next`, even if the next page is empty.
         """
-        after, limit, token = call.query.get("after", ""), call.query.get("limit", PAGE), call.grant.token
+        token = grant_in(request).token
 
         def page(tags: Pages) -> bytes:
-            found = page_of(tags, after, limit, lambda name: token.may(READ, name))
+            found = page_of(tags, wanted.after, wanted.limit, lambda name: token.may(READ, name))
             answer: dict[str, Any] = {"sequences": [tag_to_json(tag) for tag in found]}
-            return json.dumps(answer | ({"next": found[-1].name} if len(found) == limit else {})).encode()
+            return json.dumps(answer | ({"next": found[-1].name} if len(found) == wanted.limit else {})).encode()
 
         return json_response(await self.sequences.read(page))
 
-    async def get(self, call: Call) -> Response:
+    async def get(self, request: Request, tag: Name) -> Response:
         """Get the settings of a tag, and its last claimed id.
 
         The right to draw is enough, because clients that serve ids from memory need the settings.
         """
-        name = check_tag(call.name("tag"))
-        if not call.grant.token.may(READ, name):
-            call.grant.check(DRAW, name)
-        return json_response(tag_to_json(await self.sequences.get(name)))
+        grant = grant_in(request)
+        if not grant.token.may(READ, tag):
+            grant.check(DRAW, tag)
+        return json_response(tag_to_json(await self.sequences.get(tag)))
 
-    async def put(self, call: Call) -> Response:
+    async def put(self, request: Request, tag: Name, form: shapes.Settings) -> Response:
         """Create or change a tag. With If-None-Match: * only create it, with If-Match: * only change it."""
-        new, old = (is_given(name, call.request.headers) for name in CONDITIONS)
-        name, form = check_tag(call.name("tag")), dict(call.body)
-        tag, created = await self.sequences.put(name, form, caller_of(call.request.scope), new=new, old=old)
-        return json_response(tag_to_json(tag), 201 if created else 200)
+        new, old = (is_given(name, request.headers) for name in CONDITIONS)
+        made, created = await self.sequences.put(tag, form.given(), caller_of(request.scope), new=new, old=old)
+        return json_response(tag_to_json(made), 201 if created else 200)
 
 
 def is_given(condition: str, headers: Mapping[str, str]) -> bool:

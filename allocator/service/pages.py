@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -15,11 +14,12 @@ from allocator.service.error_responses import NO_STORE, HttpRefusal
 from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
 from allocator.service.rate_limits import Gate
+from allocator.service.routes import description
 
 FIGURES_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figures: Figures) -> list[BaseRoute]:
+def routes(dispatch: Dispatch, watch: Watch, figures: Figures) -> list[BaseRoute]:
     gate = Gate("the metrics")
 
     async def healthy(request: Request) -> Response:
@@ -41,7 +41,7 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
         return Response(await gate.run(written), 200, dict(NO_STORE), FIGURES_TYPE)
 
     async def described(request: Request) -> Response:
-        return json_response(description)
+        return json_response(description(request.app))
 
     guarded = dispatch.guarded
     return [

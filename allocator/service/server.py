@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("allocator.service")
 
-NEEDED = ("granian", "itsdangerous", "jinja2", "prometheus_client", "pythonjsonlogger", "starlette")
+NEEDED = ("fastapi", "granian", "itsdangerous", "jinja2", "prometheus_client", "pythonjsonlogger")
 
 FILES = 65_536
 """Raise the limit of open files to this: each connection of a client is one, and shells often allow only 1024."""

@@ -26,10 +26,9 @@ from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTa
 from allocator.rules.token import DRAW
 from allocator.service.auth import Book, Grant
 from allocator.service.compat import routes_of, text
-from allocator.service.dispatch import Dispatch, body_within, headers_of
+from allocator.service.dispatch import MAX_FORM, Dispatch, body_within, headers_of
 from allocator.service.error_responses import NO_STORE, HttpRefusal, detail_of
 from allocator.service.handlers import Ids
-from allocator.service.parameters import MAX_FORM
 
 OK, TOKEN_ERROR, SYSTEM_ERROR = 200, 5, 6
 LOADING_PERCENT = 20

@@ -22,9 +22,8 @@ from allocator.errors import AccessDenied, DatabaseUnavailable
 from allocator.rules.token import ADMINISTER, DRAW, READ, Token
 from allocator.service.auth import EVERYTHING, NOT_READ, Book, Grant, is_bearer, is_here, mark
 from allocator.service.console.rendering import Pages, redirect
-from allocator.service.dispatch import body_within, headers_of
+from allocator.service.dispatch import MAX_FORM, body_within, headers_of
 from allocator.service.error_responses import Unauthorized
-from allocator.service.parameters import MAX_FORM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

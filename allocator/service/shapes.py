@@ -1,0 +1,204 @@
+"""What requests and answers hold: FastAPI reads requests by these, and describes both in OpenAPI."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+
+from allocator.remote.wire import seen_from_text
+from allocator.schemes.formats.bit_layout import Layout, layout_from_text
+from allocator.schemes.formats.id_inspection import SCHEMES
+from allocator.schemes.formats.known_formats import FORMATS
+from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, MAX_ID, MAX_IDS_A_CALL, MAX_STEP, check_tag
+from allocator.schemes.shared.residues import Seen
+from allocator.schemes.snowflake import SNOWFLAKE
+from allocator.schemes.worker_number_lease import BITS, MAX_BITS, MIN_SECONDS
+from allocator.service.served_tags import MAX_PAGE
+
+PAGE = 100
+MAX_LEASE = 600_000
+"""Milliseconds of the longest lease. It limits how long a client that leases all workers can block others."""
+
+Name = Annotated[
+    str, BeforeValidator(check_tag), Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$", examples=["order"])
+]
+Text = Annotated[str, Field(pattern="^[0-9A-Za-z-]{1,64}$", examples=["5016762319896585"])]
+"""An id in one of its forms."""
+Step = Annotated[int, Field(ge=1, le=MAX_STEP)]
+Long = Annotated[
+    int,
+    Field(ge=0, le=MAX_ID),
+    WithJsonSchema({"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]{1,19}$"}]}),
+]
+"""A number above 2**53, which JavaScript clients must send as text."""
+Millisecond = Annotated[int, Field(ge=0, le=2**53)]
+"""Up to 2**53 JavaScript reads a JSON number exactly."""
+Holder = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+SEEN = WithJsonSchema({"type": "string", "pattern": r"^([0-9]+\.[0-9]+\.[0-9]+(,[0-9]+\.[0-9]+\.[0-9]+)*)?$"})
+LAYOUT = WithJsonSchema({"type": "string", "pattern": "^[0-9]+(/[0-9]+){4}$"})
+
+
+class Form(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    def given(self) -> dict[str, Any]:
+        """The fields that were sent."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+
+class Count(Form):
+    count: int = Field(1, ge=1, le=MAX_IDS_A_CALL, description="Number of ids.", examples=[2])
+
+
+class Wanted(Form):
+    size: Step | None = Field(None, description="Number of ids; default the tag's step. The response may have fewer.")
+    exact: bool = Field(False, description="true: exactly `size` ids, or an error.")
+    seen: Annotated[Seen, PlainValidator(seen_from_text), SEEN] = Field(
+        {}, description="The greatest id received from each shard, as offset.step.id; the segment is above it."
+    )
+
+
+class Pages(Form):
+    after: Name = Field("", description="Start after this tag: the `next` of the previous page.")
+    limit: int = Field(PAGE, ge=1, le=MAX_PAGE, description="Number of tags.")
+
+
+class Format(Form):
+    scheme: Literal[SCHEMES] | None = Field(None, description="Read the id only as this scheme.")  # type: ignore[valid-type]
+    epoch: Long | None = Field(None, description="Epoch of the id, in its unit: seconds or milliseconds since 1970.")
+    layout: str | None = Field(
+        None,
+        pattern=f"^({'|'.join(FORMATS)})(:[0-9]+(/[0-9]+)+)?$",
+        description="Read a number only by this layout: a name, or a name and widths, such as meteor:1/31/18/11/3.",
+    )
+
+
+class Settings(Form):
+    step: Step = Field(1000, description="Smallest number of ids per claim.")
+    max_step: Step = Field(MAX_STEP, description="Largest number of ids per claim.")
+    limit: Long = Field(MAX_ID, description="Greatest id of the tag.", examples=[str(JAVASCRIPT_MAX_ID)])
+    start_after: Long = Field(0, description="Claim only ids above this; never goes back. Those in memory are issued.")
+    failover_gap: Literal["auto", "refuse"] | Annotated[int, Field(ge=0, le=MAX_ID)] = Field(
+        "auto", description="Ids to skip after a failover or a restore: a number, by those issued so far, or stop."
+    )
+
+
+class LeaseWanted(Form):
+    layout: Annotated[Layout, PlainValidator(partial(layout_from_text, like=SNOWFLAKE)), LAYOUT] = Field(
+        description="Widths of the fields.", examples=["1/41/5/5/12"]
+    )
+    epoch: Millisecond = Field(description="Epoch of the ids, since 1970.", examples=[1288834974657])
+    now: Millisecond = Field(description="The client's clock, since 1970.", examples=[1790000000000])
+    until: Millisecond = Field(description="End of the lease, by the same clock.", examples=[1790000010000])
+
+
+class Renewal(LeaseWanted):
+    holder: Holder = Field(description="As in the answer to the lease.", examples=["3f1d0a5c8e9b4d27a6c1f0e2b7d49853"])
+    since: Millisecond = Field(description="As in the answer to the lease.", examples=[1790000000000])
+
+
+class NumberWanted(Form):
+    seconds: float = Field(
+        ge=MIN_SECONDS, le=MAX_LEASE / 1000, description="Length of the lease, the same in a space.", examples=[60]
+    )
+    now: Millisecond = Field(
+        description="The client's clock, since 1970, before the request; with release: the last use of the number.",
+        examples=[1790000000000],
+    )
+    bits: int = Field(BITS, ge=1, le=MAX_BITS, description="Width of the number, the same for all of a space.")
+    host: str = Field("", pattern="^[ -~]{0,255}$", description="Where the client runs, for the operator.")
+    process: Millisecond = Field(0, description="The client's process id, for the operator.")
+    number: Annotated[int, Field(ge=0, lt=1 << MAX_BITS)] | None = Field(None, description="To renew or release.")
+    holder: Holder | None = Field(None, description="To renew or release: as in the answer to the lease.")
+    release: bool = Field(False, description="true: give the number back.")
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+Digits = Annotated[str, Field(pattern="^[0-9]{1,19}$")]
+"""An id is a string, since a browser reads the number 9007199254740993 as 9007199254740992."""
+Whole = Annotated[int, Field(ge=0)]
+
+
+class Ids(Answer):
+    ids: list[Digits] = Field(examples=[["5016762319896585", "5016762319896596"]])
+
+
+class ObjectIds(Answer):
+    ids: list[Annotated[str, Field(pattern="^[0-9a-f]{24}$")]] = Field(examples=[["65f1c0ffee5ca1ab1e000001"]])
+
+
+class TaggedIds(Answer):
+    tag: str = Field(examples=["order"])
+    ids: list[Digits] = Field(examples=[["1", "2"]])
+
+
+class Segment(Answer):
+    tag: str = Field(examples=["order"])
+    start: Digits = Field(examples=["1"])
+    stop: Digits = Field(examples=["1001"])
+    step: Digits = Field(examples=["1"])
+
+
+class Ticket(Answer):
+    type: str = Field(examples=["case"])
+    id: Digits = Field(examples=["1"])
+
+
+class Node(Answer):
+    node: Digits = Field(examples=["1"])
+
+
+class Lease(Answer):
+    worker: Whole
+    holder: str = Field(examples=["3f1d0a5c8e9b4d27a6c1f0e2b7d49853"])
+    since: Whole = Field(examples=[1790000000000])
+    until: Whole = Field(examples=[1790000010000])
+
+
+class NumberLease(Answer):
+    space: str = Field(examples=["billing"])
+    number: Whole
+    holder: str = Field(examples=["3f1d0a5c8e9b4d27a6c1f0e2b7d49853"])
+    until: Whole = Field(examples=[1790000060000])
+
+
+class Tag(Answer):
+    tag: str = Field(examples=["order"])
+    max_value: Digits = Field(examples=["1000"])
+    step: Whole = Field(examples=[1000])
+    max_step: Whole = Field(examples=[1_000_000])
+    limit: Digits = Field(examples=["9223372036854775807"])
+    failover_gap: str = Field(pattern="^([0-9]{1,19}|auto|refuse)$", examples=["auto"])
+
+
+class Tags(Answer):
+    sequences: list[Tag]
+    next: str = Field("", description="Only on a full page.")
+
+
+class Reading(Answer):
+    scheme: str = Field(examples=["meteor"])
+    likely: bool
+    why: str = Field(examples=["its time would be 2020-12-13 09:06:54+00:00"])
+    fields: dict[str, str] = Field(examples=[{"second": "292014", "node": "0", "sequence": "1", "random": "1"}])
+    time: str | None = Field(examples=["2020-12-13T09:06:54+00:00"])
+    cannot_tell: str
+
+
+class Inspection(Answer):
+    id: str = Field(examples=["5016762319896585"])
+    readings: list[Reading]
+
+
+class Problem(Answer):
+    type: str = Field(examples=["urn:allocator:InvalidCount"])
+    title: str = Field(examples=["Bad Request"])
+    status: Whole = Field(examples=[400])
+    error: str = Field(examples=["InvalidCount"])
+    detail: str = Field(examples=["count must be 1 to 10000, got 0"])
+    request: str = Field(examples=["4fd5c1a9b0e2"])
