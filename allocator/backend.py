@@ -76,7 +76,7 @@ def backend_of(
     """The backend that the arguments of an `Allocator` name."""
     if isinstance(database, Backend):
         return database  # only `allocator.testing` passes one
-    from allocator.remote.address import addresses
+    from allocator.remote.service_address import addresses
 
     databases = database_list(database, shards)
     if database is None and addresses(databases[0]):

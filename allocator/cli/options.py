@@ -18,7 +18,7 @@ from allocator.database.address import address_of
 from allocator.database.store import Database
 from allocator.errors import AllocatorError, InvalidDatabase, InvalidSetting
 from allocator.fleet.fleet_backend import Fleet
-from allocator.remote.address import is_address
+from allocator.remote.service_address import is_address
 from allocator.rules.hosts import Hosts, hosts_from
 from allocator.sync import Allocator
 

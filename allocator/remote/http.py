@@ -38,7 +38,7 @@ from allocator.errors import (
     ShardMisconfigured,
     TooManyRequests,
 )
-from allocator.remote.address import addresses, is_overheard
+from allocator.remote.service_address import addresses, is_overheard
 from allocator.runtime.forks import catch_up
 from allocator.runtime.thread_pool import Work
 

@@ -194,6 +194,7 @@ class Answers:
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
+        self.shown = "answers"
         self.close = self.abandon = lambda: None
 
     def request(self, method: str, path: str, fields: Any = None, *, read: Callable[[Any], Any]) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from allocator.errors import InvalidDatabase
-from allocator.remote.address import addresses
 from allocator.remote.http import Servers
+from allocator.remote.service_address import addresses
 
 
 def test_a_scheme_may_have_capitals():
