@@ -25,7 +25,7 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=cache,target=/root/.cache/pip \
     /tools/bin/pip wheel --no-deps --wheel-dir /wheels . \
     && /tools/bin/pip --python /opt/allocator/bin/python install \
-       "$(echo /wheels/segment_allocator-*.whl)[server,postgres,mysql,client]"
+       "$(echo /wheels/segment_allocator-*.whl)[server,postgres,mysql]"
 
 FROM ${PYTHON_IMAGE}
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin allocator

@@ -76,7 +76,7 @@ def backend_of(
     """The backend that the arguments of an `Allocator` name."""
     if isinstance(database, Backend):
         return database  # only `allocator.testing` passes one
-    from allocator.remote.http import Servers, addresses
+    from allocator.remote.service_address import addresses
 
     databases = database_list(database, shards)
     if database is None and addresses(databases[0]):
@@ -91,6 +91,7 @@ def backend_of(
     if fleet is not None or statement is not None or shard_hosts:
         raise InvalidSetting("fleet, tickets and shard_hosts cannot be set for a service; set them where it runs")
     from allocator.remote.client import Service  # imports more than a process with a database needs
+    from allocator.remote.http import Servers
 
     return Service(Servers(urls, token, timeout, headers))
 

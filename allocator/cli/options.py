@@ -18,6 +18,7 @@ from allocator.database.address import address_of
 from allocator.database.store import Database
 from allocator.errors import AllocatorError, InvalidDatabase, InvalidSetting
 from allocator.fleet.fleet_backend import Fleet
+from allocator.remote.service_address import is_address
 from allocator.rules.hosts import Hosts, hosts_from
 from allocator.sync import Allocator
 
@@ -28,7 +29,7 @@ TOKEN_VARIABLE = "ALLOCATOR_TOKEN"  # noqa: S105  # the name of a variable
 HOSTS_VARIABLE = "ALLOCATOR_SHARD_HOSTS"
 HOSTS = "allocator.shard_hosts"
 
-BETWEEN_URLS = re.compile(r"\s+(?=[a-z]\w*(?:\+\w+)?://)")
+BETWEEN_URLS = re.compile(r"\s+(?=[a-zA-Z]\w*(?:\+\w+)?://)")
 """Splits the variable only before a URL, because a path may hold blanks."""
 
 TIMEOUT = 10.0
@@ -83,10 +84,10 @@ def named_urls(context: click.Context, parameter: click.Parameter, given: tuple[
 def without_passwords(urls: tuple[str, ...]) -> list[str]:
     """The URLs as they may be printed; none if one is no URL."""
     try:
-        shown = [url if is_service(url) else address_of(url).shown for url in urls]
+        shown = [url if is_address(url) else address_of(url).shown for url in urls]
     except AllocatorError:
         return []
-    return [url for url in shown if "@" not in url or not is_service(url)]
+    return [url for url in shown if "@" not in url or not is_address(url)]
 
 
 def required(urls: tuple[str, ...]) -> tuple[str, ...]:
@@ -148,7 +149,7 @@ def open_allocator(urls: tuple[str, ...], creates: bool = False) -> Allocator:
     """Open the allocator of a command. One that `creates` may make the file of a database, and tags."""
     if not creates:
         require_files(*urls)
-    if is_service(urls[0]):
+    if is_address(urls[0]):
         return Allocator(list(urls), token=from_environment(TOKEN_VARIABLE), create_missing=creates)
     if len(urls) == 1:
         return Allocator(urls[0], create_missing=creates, shard_hosts=shard_hosts())
@@ -174,14 +175,10 @@ def open_fleet(urls: tuple[str, ...], creates: bool = False) -> Iterator[Fleet]:
         yield databases
 
 
-def is_service(url: str) -> bool:
-    return url.startswith(("http://", "https://"))
-
-
 def require_files(*urls: str) -> None:
     """Refuse a missing database file: a command that draws no ids creates no file."""
     for url in urls:
-        file = None if is_service(url) else address_of(url).file
+        file = None if is_address(url) else address_of(url).file
         if file is not None and not Path(file).exists():
             raise InvalidDatabase(
                 f"there is no file {Path(file).absolute()}; draw an id to create it, or name another database with "

@@ -47,11 +47,7 @@ class Service:
 
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
-        self.close, self.abandon = servers.close, servers.abandon
-
-    @property
-    def shown(self) -> str:
-        return self.servers.shown
+        self.shown, self.close, self.abandon = servers.shown, servers.close, servers.abandon
 
     def troubles(self) -> list[AllocatorError | None]:
         return []  # each error of the service names its own cause

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from itertools import repeat
+from threading import Event
 from time import monotonic, time
 
 import pytest
 from support.service.hostile_server import DRIPS, FLOODS, Hostile, saying
 
-import allocator.remote.deadline
+import allocator.remote.http as client
 from allocator import Allocator, Tag
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, SchemaDamaged, UnknownTag
 from allocator.remote.client import Service
@@ -60,16 +61,15 @@ def test_the_only_server_costs_no_more_than_the_timeout(name):
 
 
 @pytest.mark.parametrize("name", FLOODS)
-def test_an_answer_without_end_fills_no_memory(name, monkeypatch):
-    monkeypatch.setattr(allocator.remote.deadline, "MAX_RESPONSE", 1024 * 1024)
+def test_an_answer_without_end_fills_no_memory(name):
     before, piece = FLOODS[name]
 
     def answers(asked: str) -> Iterator[bytes]:
         yield before
-        yield from repeat(piece, 4000)
+        yield from repeat(piece, 12_000_000 // len(piece))
 
     with Hostile(answers) as hostile:
-        with pytest.raises(DatabaseUnavailable, match=r"larger than|LineTooLong"):
+        with pytest.raises(DatabaseUnavailable, match=r"larger than 1000000 bytes|LineTooLong|more than 100 headers"):
             asking(hostile.address, timeout=20).read_tag("order")
         assert hostile.hung_up.wait(5)
 
@@ -78,19 +78,120 @@ def test_all_addresses_of_a_host_share_the_time(monkeypatch):
     """As a name with several records whose machines are gone: no packet comes back from any."""
     given: list[float] = []
 
-    class Mute(allocator.remote.deadline.socket.socket):
+    class Mute(client.socket.socket):
         def connect(self, address: object) -> None:
             given.append(self.gettimeout() or 0.0)
             raise TimeoutError("timed out")
 
     found = [(2, 1, 6, "", (f"192.0.2.{number}", 80)) for number in range(4)]
-    monkeypatch.setattr(allocator.remote.deadline.socket, "getaddrinfo", lambda *args, **options: found)
-    monkeypatch.setattr(allocator.remote.deadline.socket, "socket", Mute)
+    monkeypatch.setattr(client.socket, "getaddrinfo", lambda *args, **options: found)
+    monkeypatch.setattr(client.socket, "socket", Mute)
     with pytest.raises(DatabaseUnavailable, match="did not answer"):
         asking("http://ids.example.org", timeout=1).read_tag("order")
 
     assert len(given) == 4
     assert given[0] < 0.3
+
+
+def test_a_lookup_without_end_leaves_the_next_server_its_time(monkeypatch):
+    resolver, known = Event(), client.socket.getaddrinfo
+
+    def look_up(host: str, *args: object, **options: object) -> object:
+        return known(host, *args, **options) if host == "127.0.0.1" else resolver.wait(10)
+
+    monkeypatch.setattr(client.socket, "getaddrinfo", look_up)
+    with always(TICKET) as good:
+        service = asking("http://ids.example.org", good.address, timeout=2)
+        assert service.ticket("order", monotonic() + 2) == 7
+        with pytest.raises(DatabaseUnavailable, match="looking up ids.example.org timed out"):
+            asking("http://ids.example.org", timeout=0.2).read_tag("order")
+    resolver.set()
+
+
+# -- connections that are kept
+
+
+def tickets(service: Service, count: int) -> list[int]:
+    return [service.ticket("order", monotonic() + TIMEOUT) for _ in range(count)]
+
+
+def test_interim_answers_are_skipped_and_the_answer_of_each_request_is_its_own():
+    def answers(asked: str) -> Iterator[bytes]:
+        yield b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nConnection: close\r\n\r\n"
+        yield b"HTTP/1.1 102 Processing\r\n\r\n" + saying(TICKET | {"id": str(len(hostile.requests))})
+
+    with Hostile(answers) as hostile:
+        assert tickets(asking(hostile.address), 3) == [1, 2, 3]
+        assert hostile.connections == 1
+
+
+def test_an_answer_that_nobody_asked_for_is_given_to_no_request():
+    read, sent = Event(), Event()
+
+    def answers(asked: str) -> Iterator[bytes]:
+        yield saying(TICKET | {"id": str(len(hostile.requests))})
+        if len(hostile.requests) == 1:
+            read.wait(5)
+            yield saying(TICKET | {"id": "99"})
+            sent.set()
+
+    with Hostile(answers) as hostile:
+        service = asking(hostile.address)
+        assert tickets(service, 1) == [1]
+        read.set()
+        assert sent.wait(5)
+        assert tickets(service, 1) == [2]
+
+
+def test_a_connection_is_kept_until_shortly_before_its_server_closes_it(monkeypatch):
+    assert client.MAX_IDLE < 15
+    with always(TICKET) as server:
+        service = asking(server.address)
+        tickets(service, 3)
+        assert server.connections == 1
+        monkeypatch.setattr(client, "MAX_IDLE", 0.0)
+        tickets(service, 2)
+        assert server.connections == 3
+
+
+@pytest.mark.parametrize(
+    ("begun", "requests"),
+    [
+        (b"", 3),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", 2),
+        (b"HTTP/1.1 2", 2),
+        (saying(TICKET).replace(b"Length: ", b"Length: 1"), 2),
+    ],
+)
+def test_a_request_that_met_the_end_of_a_kept_connection_is_sent_once_more_unless_its_answer_had_begun(begun, requests):
+    def answers(asked: str) -> Iterator[bytes]:
+        if len(hostile.requests) > 1:
+            yield begun
+            raise ConnectionError
+        yield saying(TICKET)
+
+    with Hostile(answers) as hostile:
+        service = asking(hostile.address)
+        tickets(service, 1)
+        with pytest.raises(DatabaseUnavailable, match="did not answer"):
+            tickets(service, 1)
+        assert len(hostile.requests) == requests
+
+
+# -- other servers
+
+
+def test_a_redirect_is_not_followed():
+    with always(TICKET) as other:
+        for status in (301, 302, 303, 307, 308):
+            answer = saying(b"", status=f"{status} x", head=f"Location: {other.address}/v1/tickets/order\r\n")
+            said = f"answered {status}, not as allocator serve does"
+            with (
+                Hostile(lambda asked, answer=answer: [answer]) as hostile,
+                pytest.raises(DatabaseUnavailable, match=said),
+            ):
+                tickets(asking(hostile.address), 1)
+        assert other.requests == []
 
 
 # -- wrong answers

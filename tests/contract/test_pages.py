@@ -173,6 +173,7 @@ class Answers:
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
+        self.shown = "answers"
         self.close = self.abandon = lambda: None
 
     def request(self, method: str, path: str, fields: Any = None, *, read: Callable[[Any], Any]) -> Any:
@@ -198,7 +199,5 @@ def test_a_client_takes_pages_that_follow_each_other_alone():
 
 def test_a_client_that_is_refused_for_the_moment_may_try_again(monkeypatch):
     body = b'{"error": "Refused", "detail": "16 requests already wait for the list of tags; retry"}'
-    error = allocator.remote.http.error_of("https://ids.example.org", 503, body)
-
-    assert isinstance(error, DatabaseUnavailable)
-    assert "16 requests already wait" in str(error)
+    with pytest.raises(DatabaseUnavailable, match="16 requests already wait"):
+        allocator.remote.http.answer_of("https://ids.example.org", 503, body)

@@ -90,6 +90,9 @@ def test_a_client_needs_a_token_once_there_is_one(served, fresh, tag):
         assert until(lambda: is_refused(stranger, tag), START_SECONDS)
     with Allocator(f"unix://{path}", token=secret) as ids:
         assert ids.next_id(tag) > 0
+    variables = {"ALLOCATOR_DATABASE_URL": f"unix:///none.sock UNIX://{path}", "ALLOCATOR_TOKEN": secret}
+    drawn = CliRunner().invoke(main, ["next", tag], env=variables)
+    assert drawn.output.strip().isdigit(), drawn.output
 
 
 def is_refused(ids: Allocator, tag: str) -> bool:

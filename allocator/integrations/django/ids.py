@@ -19,7 +19,7 @@ from allocator.database.django.transaction import empty_tables, make_tables
 from allocator.database.store import Database
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
 from allocator.integrations.one_per_process import Holder
-from allocator.remote.http import addresses
+from allocator.remote.service_address import addresses
 from allocator.rules.column_limit import Column
 from allocator.runtime.forks import in_child
 from allocator.schemes.shared.argument_checks import MAX_ID

@@ -22,8 +22,9 @@ class Hostile:
         self._answers = answers
         self.stopped = threading.Event()
         self.requests: list[str] = []
+        self.connections = 0
         self.hung_up = threading.Event()
-        """Set once a client has closed a connection before its answer was whole."""
+        """Set once a client has closed a connection before its answer was whole, or `answers` has, by OSError."""
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -34,6 +35,7 @@ class Hostile:
                 threading.Thread(target=self._serve, args=(self._listening.accept()[0],), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
+        self.connections += 1
         with connection, suppress(OSError), connection.makefile("rb") as received:
             while line := received.readline():
                 length = 0
@@ -80,6 +82,7 @@ DRIPS: dict[str, tuple[bytes, Iterable[bytes]]] = {
     "a body that ends with the connection": (HEAD + b"\r\n", repeat(b" ")),
 }
 FLOODS: dict[str, tuple[bytes, bytes]] = {
+    "a head": (HEAD, b"X-More: x\r\n" * 1000),
     "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
     "the extension of a chunk": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n5;", b"x" * 65_536),
     "a chunk": (HEAD + b"Transfer-Encoding: chunked\r\n\r\nfffffffff\r\n", b" " * 65_536),

@@ -93,7 +93,7 @@ def test_neither_sqlalchemy_nor_a_driver_is_imported():
     code = (
         "import sys; from allocator.testing import MemoryAllocator; ids = MemoryAllocator(); ids.next_id('a'); "
         "ids.ticket('a'); ids.meteor(); ids.snowflake(); ids.tags.create('b'); ids.tags.set('b', step=5); ids.close(); "
-        "print(*{'sqlalchemy', 'sqlite3', 'psycopg', 'pymysql', 'urllib3', 'pytest', 'allocator.database'}"
+        "print(*{'sqlalchemy', 'sqlite3', 'psycopg', 'pymysql', 'http.client', 'pytest', 'allocator.database'}"
         " & sys.modules.keys())"
     )
 

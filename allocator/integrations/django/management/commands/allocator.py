@@ -13,7 +13,7 @@ from allocator.cli.options import HOSTS_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE
 from allocator.database.address import address_of
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.integrations.django.ids import allocator_in_settings, arguments
-from allocator.remote.http import addresses
+from allocator.remote.service_address import addresses
 from allocator.rules.hosts import hosts_from
 
 

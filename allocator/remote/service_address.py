@@ -1,0 +1,79 @@
+"""The addresses of a service, which take the place of a database's URL."""
+
+from __future__ import annotations
+
+import os
+import re
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from allocator.errors import InvalidDatabase
+
+SCHEMES = {"http", "https", "unix"}
+MAX_SOCKET_PATH = 107
+"""Bytes that Linux has for the path of a Unix socket."""
+
+
+def addresses(given: object) -> list[str]:
+    """The addresses of a service in the first argument of an allocator; none if it names a database."""
+    is_list = type(given) in {list, tuple, set, frozenset}  # and not a URL of SQLAlchemy, which is a tuple too
+    several: list[object] = list(given) if is_list else [given]  # type: ignore[call-overload]
+    named = [one for one in several if isinstance(one, str) and is_address(one)]
+    if not is_list and not named:
+        return []
+    if len(named) < len(several) or not several:
+        raise InvalidDatabase(
+            "a list of servers may hold only addresses that begin with https://, http:// or unix:///; pass several "
+            "databases as shards="
+        )
+    return [address_of(one) for one in named]
+
+
+def is_address(text: str) -> bool:
+    return text.partition("://")[0].lower() in SCHEMES or text[:5].lower() == "unix:"
+
+
+def address_of(text: str) -> str:
+    if text[:5].lower() == "unix:":
+        return socket_of(text)
+    try:
+        parts = urlsplit(text)
+        usable = bool((parts.hostname or "").encode("idna")) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment:
+        raise InvalidDatabase(
+            "an address looks like https://ids.example.org or http://localhost:8000, without a query, got "
+            f"{without_secrets(text)!a:.80}"
+        )
+    if parts.username is not None or parts.password is not None:
+        raise InvalidDatabase(
+            f"the address of a service may not hold a user or password; pass {without_secrets(text)!a:.80}, and the "
+            "token as token="
+        )
+    return f"{parts.scheme}://{text.partition('://')[2].rstrip('/')}"
+
+
+def without_secrets(text: str) -> str:
+    """An address without what stands before the last `@`, and without its query."""
+    return re.sub(r"//.*@", "//", text, flags=re.DOTALL).partition("?")[0].partition("#")[0]
+
+
+def socket_of(text: str) -> str:
+    _, _, path = text.partition("://")
+    is_path = path.startswith("/") and not path.endswith("/") and path.isprintable()
+    if not is_path or len(os.fsencode(path)) > MAX_SOCKET_PATH:
+        raise InvalidDatabase(
+            f"a Unix socket is written unix:///run/allocator/ids.sock, in at most {MAX_SOCKET_PATH} bytes, got "
+            f"{text!a:.80}"
+        )
+    return f"unix://{path}"
+
+
+def is_overheard(address: str) -> bool:
+    """Tell whether requests leave this machine unencrypted."""
+    parts = urlsplit(address)
+    try:
+        return parts.scheme == "http" and not ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        return parts.hostname != "localhost"
