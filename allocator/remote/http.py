@@ -38,11 +38,9 @@ from allocator.errors import (
     ShardMisconfigured,
     TooManyRequests,
 )
-from allocator.remote.service_address import addresses, is_overheard
+from allocator.remote.service_address import is_overheard
 from allocator.runtime.forks import catch_up
 from allocator.runtime.thread_pool import Work
-
-__all__ = ["Servers", "addresses"]  # the service imports `addresses` from here
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from allocator.backend import databases_at
 from allocator.errors import DatabaseUnavailable, InvalidSetting
-from allocator.remote.http import addresses
+from allocator.remote.service_address import addresses
 from allocator.service.log_config import config_of
 from allocator.service.settings import FIGURES, ServeSettings
 from allocator.service.token_administration import Tokens
