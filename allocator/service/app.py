@@ -16,9 +16,9 @@ from starlette.types import ASGIApp
 
 import allocator
 from allocator.backend import fleet_of
-from allocator.runtime.thread_pool import Background
+from allocator.runtime.thread_pool import THREADS, Background
 from allocator.service import pages, routes
-from allocator.service.auth import REFRESH, Book
+from allocator.service.auth import REFRESH, SHARE, Book
 from allocator.service.compat import leaf, tinyid
 from allocator.service.console.views import Console
 from allocator.service.dispatch import Dispatch
@@ -52,7 +52,8 @@ def application(settings: ServeSettings) -> ASGIApp:
         if monotonic() - figures.claimed_at > REFRESH:
             tokens.ping()
 
-    book = Book(tokens.state, settings.is_open, settings.compat_token, check_database)
+    share = min(SHARE * len(settings.urls), THREADS - 2)
+    book = Book(tokens.state, settings.is_open, settings.compat_token, check_database, share)
     sources, newcomers = Sources(ids), Newcomers(settings.max_tags, settings.timeout)
     service = Ids(ids, sources, ServedTags(ids, sources, settings.create, newcomers))
     watch = Watch(service, book, figures)

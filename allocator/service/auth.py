@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
 from allocator.rules.token import DRAW, PREFIX, SCHEMES, VERBS, Token
-from allocator.runtime.thread_pool import THREADS
 from allocator.service.error_responses import Busy, Unauthorized
 from allocator.service.log_config import NUMBER
 from allocator.service.rate_limits import Rate
@@ -57,8 +56,8 @@ HOW = "send it as Authorization: Bearer allocator_SECRET (clients: token= or ALL
 RARE_RATE, RARE_BURST = 1.0, 20
 """Nodes and workers per second and token: an attacker needs twelve days for a million node numbers."""
 
-SHARE = THREADS * 3 // 4
-"""The threads that the requests of one token may use at once, so that some are left for the others."""
+SHARE = 3
+"""Requests of one token that may use the database at once. Of its four connections one is left for the others."""
 
 LOCAL = (b"localhost", b"127.0.0.1", b"[::1]")
 """Accepted values of the Host header. Any other name may belong to a website whose DNS points here (DNS rebinding)."""
@@ -81,12 +80,12 @@ class Grant:
 
     __slots__ = ("_rare", "_share", "digest", "expires", "ready", "token")
 
-    def __init__(self, token: Token) -> None:
+    def __init__(self, token: Token, share: int = SHARE) -> None:
         self.token = token
         self.digest = bytes.fromhex(token.digest)
         self.expires = token.expires_at is not None
         self._rare = Rate(RARE_RATE, RARE_BURST / RARE_RATE)
-        self._share = asyncio.Semaphore(SHARE)
+        self._share = asyncio.Semaphore(share)
         self.ready: dict[str, Source] = {}
 
     def check(self, verb: str, name: str | None) -> None:
@@ -110,7 +109,7 @@ class Grant:
 
     @asynccontextmanager
     async def turn(self, seconds: float) -> AsyncIterator[None]:
-        """Hold one of the token's share of the threads. Raises `Busy` after these seconds."""
+        """Hold one of the token's share of the connections. Raises `Busy` after these seconds."""
         try:
             async with asyncio.timeout(seconds):
                 await self._share.acquire()
@@ -127,6 +126,7 @@ class Book:
 
     compat: the name of the token whose rights clients of Leaf and tinyid have that cannot send one; empty for none.
     check_database: raises while the database is away.
+    share: requests of one token that may use the databases at once.
     """
 
     def __init__(
@@ -135,10 +135,12 @@ class Book:
         is_open: bool,
         compat: str = "",
         check_database: Callable[[], object] = lambda: None,
+        share: int = SHARE,
     ) -> None:
         self._load = load
         self._check_database = check_database
-        self._open = Grant(EVERYTHING) if is_open else None
+        self._share = share
+        self._open = Grant(EVERYTHING, share) if is_open else None
         self._were_made = False
         self._grants: dict[bytes, Grant] = {}
         self._compat = compat
@@ -259,7 +261,7 @@ class Book:
     def _take(self, tokens: list[Token]) -> None:
         grants = {}
         for token in tokens:
-            fresh = Grant(token)
+            fresh = Grant(token, self._share)
             known = self._grants.get(fresh.digest)
             # An unchanged token keeps its grant, which knows how much of its rate is used.
             grants[fresh.digest] = known if known and known.token == token else fresh

@@ -119,7 +119,7 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites_and_holds_no_token(guar
 
 
 def test_behind_a_proxy_with_https_the_cookie_is_bound_to_it_and_to_the_host(guarded, seat):
-    headers = {"Sec-Fetch-Site": "same-origin", "X-Forwarded-Proto": "https"}
+    headers = {"Sec-Fetch-Site": "same-origin", "X-Forwarded-For": "192.0.2.7", "X-Forwarded-Proto": "https"}
     said = seat.send("/console/sign-in", {"token": guarded.admin}, headers).headers["Set-Cookie"]
 
     assert said.startswith("__Host-allocator-")

@@ -318,15 +318,17 @@ def test_other_servers_serve_the_application(tmp_path):
     made = f"application(ServeSettings(({url!r},), console=False))"
     (tmp_path / "ids.py").write_text(f"from allocator.service import ServeSettings, application\napp = {made}\n")
     for server, options in OTHER_SERVERS.items():
-        port = free_port()
+        port, log = free_port(), tmp_path / server
         command = [sys.executable, "-m", server, "ids:app", *(one.format(port=port) for one in options)]
-        with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
-            with Allocator(f"http://127.0.0.1:{port}", token=secret, timeout=60) as ids:
-                assert distinct([*ids.next_ids("order", 5000), *(ids.ticket("job") for _ in range(3))]), server
-            with Allocator(f"http://127.0.0.1:{port}") as stranger, pytest.raises(AccessDenied):
-                stranger.next_id("order")
-            process.terminate()
-            assert "Traceback" not in process.communicate(timeout=60)[1], server
+        with log.open("wb") as said, subprocess.Popen(command, cwd=tmp_path, stderr=said) as process:
+            try:
+                with Allocator(f"http://127.0.0.1:{port}", token=secret, timeout=60) as ids:
+                    assert distinct([*ids.next_ids("order", 5000), *ids.next_ids("order", 3)]) == 5003, server
+                with Allocator(f"http://127.0.0.1:{port}") as stranger, pytest.raises(AccessDenied):
+                    stranger.next_id("order")
+            finally:
+                process.terminate()
+        assert "Traceback" not in log.read_text(), server
 
 
 def test_it_serves_https(tmp_path, monkeypatch):

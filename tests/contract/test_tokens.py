@@ -11,12 +11,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import create_engine, text
+from sqlalchemy import NullPool, create_engine, text
 from support.processes import patience
 from support.servers.administrator import execute
 from support.service.guarded import Guarded
@@ -443,6 +444,30 @@ def test_with_tokens_it_listens_where_it_was_told_and_never_opens_again(tmp_path
         assert until(lambda: service.post("/v1/meteor", token=guarded.admin).status == 401)
         assert service.post("/v1/meteor").status == 401
     guarded.database.close()
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_revoked_token_is_refused_while_every_connection_waits(fresh):
+    """Its owner, or anybody, may ask for locked rows again and again."""
+    with Allocator(fresh) as ids, closing(Database(fresh)) as database, ThreadPoolExecutor(6) as pool:
+        for number in range(6):
+            ids.ticket(f"t{number}")
+        tokens = Tokens(lambda: database)
+        (one, _), (two, _), (revoked, row) = (
+            tokens.create(name, verbs=("draw",), tags=("*",), schemes=("objectid",)) for name in ("a", "b", "c")
+        )
+        with (
+            Served(fresh, options=("--timeout", "60"), is_open=False) as service,
+            create_engine(fresh, poolclass=NullPool).connect() as own,
+        ):
+            own.execute(text("LOCK TABLE allocator_ticket, allocator_ticket_counter"))
+            for number, token in enumerate([one, two] * 3):
+                pool.submit(service.post, f"/v1/tickets/t{number}", token=token)
+            waiting = text("SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted AND relation IS NOT NULL")
+            assert until(lambda: own.execute(waiting).scalar_one() >= 4)
+            assert service.post("/v1/objectids", token=revoked).status == 200
+            tokens.revoke(row.number)
+            assert until(lambda: service.post("/v1/objectids", token=revoked).status == 401)
 
 
 def test_tags_are_made_up_to_a_number(tmp_path):

@@ -9,9 +9,9 @@ from unittest.mock import Mock
 
 import pytest
 
+from allocator.database.dialect import Dialect
 from allocator.errors import AccessDenied, DatabaseUnavailable, TooManyRequests
 from allocator.rules.token import VERBS, Token, digest_of
-from allocator.runtime.thread_pool import THREADS
 from allocator.service.auth import RARE_BURST, SHARE, Book, Grant, is_local
 from allocator.service.error_responses import Busy
 
@@ -191,7 +191,7 @@ def test_what_there_is_little_of_is_given_slowly_to_any_token():
     assert RARE_BURST <= given <= RARE_BURST + 1
 
 
-def test_a_token_uses_a_share_of_the_threads_and_no_more():
+def test_a_token_uses_a_share_of_the_connections_and_no_more():
     async def story() -> bool:
         grant, other = Grant(token()), Grant(token())
         async with AsyncExitStack() as held:
@@ -204,4 +204,4 @@ def test_a_token_uses_a_share_of_the_threads_and_no_more():
             return True
 
     assert asyncio.run(story())
-    assert SHARE == THREADS - 2
+    assert Dialect.pool_size - 1 == SHARE
