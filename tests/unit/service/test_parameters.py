@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from allocator.service.parameters import MAX_QUERY, choice, flag, number, read_body, read_query, required
 from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator.errors import AllocatorError, InvalidCount, InvalidSetting
-from allocator.service.parameters import MAX_QUERY, choice, flag, number, read_body, read_query, required
 
 FIELDS = (
     number("count", 1, 10, "", error=InvalidCount),
