@@ -6,7 +6,7 @@ Annotations are not put off here, since SQLAlchemy would look for a local type a
 from typing import Annotated
 
 import pytest
-from sqlalchemy import BigInteger, ForeignKey, MetaData, String, select
+from sqlalchemy import BigInteger, ForeignKey, ForeignKeyConstraint, MetaData, String, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
 
 from allocator.errors import InvalidTag
@@ -84,6 +84,50 @@ def test_subclasses_have_the_ids_of_the_table_that_numbers_them(engine, ids):
         assert employees == set(session.scalars(select(Person.id).where(Person.kind == "employee")))
     assert [tag.name for tag in ids.tags.list()] == ["person"]
     assert Employee.__table__.c.id.default is None
+
+
+@SQLITE
+@pytest.mark.parametrize("tag", [None, "named"])
+def test_a_key_draws_unless_it_is_that_of_another_row(engine, ids, tag):
+    """Of a joined parent, or of a row to which columns of the primary key alone refer."""
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Doc(Base):
+        __tablename__ = "doc"
+        __table_args__ = (ForeignKeyConstraint(["id", "replaces"], ["doc.id", "doc.version"]),)
+        id: Mapped[int] = primary_key(ids, tag=tag)
+        version: Mapped[int] = mapped_column(primary_key=True)
+        replaces: Mapped[int | None]
+
+    class Line(Base):
+        __tablename__ = "line"
+        __table_args__ = (ForeignKeyConstraint(["id", "version"], ["doc.id", "doc.version"]),)
+        id: Mapped[int] = primary_key(ids, tag=tag)
+        version: Mapped[int] = mapped_column(primary_key=True)
+        number: Mapped[int] = mapped_column(primary_key=True)
+
+    class Page(Base):
+        __tablename__ = "page"
+        id: Mapped[int] = primary_key(ids, tag=tag)
+        kind: Mapped[str] = mapped_column(String(20), unique=True)
+
+    class Letter(Page):
+        __tablename__ = "letter"
+        __table_args__ = (ForeignKeyConstraint(["id", "of"], ["page.id", "page.kind"]),)
+        id: Mapped[int] = primary_key(ids, tag=tag)
+        of: Mapped[str] = mapped_column(String(20))
+
+    drawing = [default_of(model.__table__.c.id) is not None for model in (Doc, Line, Page, Letter)]
+    assert drawing == [True, False, True, False]
+    Doc.__table__.create(engine)
+    with Session(engine) as session:
+        docs = [Doc(version=1), Doc(version=1), Doc(id=1, version=2, replaces=1)]
+        for doc in docs:
+            session.add(doc)
+            session.flush()
+        assert [doc.id for doc in docs] == [1, 2, 1]
 
 
 @SQLITE
