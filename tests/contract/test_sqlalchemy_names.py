@@ -44,13 +44,18 @@ def test_classes_that_share_a_type_have_tags_of_their_own(engine, ids):
         __tablename__ = "four"
         id: Mapped[key] = mapped_column(name="number", sort_order=5)
 
+    class Five(Base):  # as SQLModel's `sa_column` does
+        __tablename__ = "five"
+        id = primary_key(ids).column
+
     Base.metadata.create_all(engine)
     with Session(engine) as session:
-        for model, count in ((One, 1), (Two, 2), (Three, 3), (Four, 4)):
+        for model, count in ((One, 1), (Two, 2), (Three, 3), (Four, 4), (Five, 5)):
             session.add_all(model() for _ in range(count))
         session.commit()
 
-    assert {tag.name: ids.next_id(tag.name) for tag in ids.tags.list()} == {"one": 2, "two": 3, "three": 4, "four": 5}
+    following = {tag.name: ids.next_id(tag.name) for tag in ids.tags.list()}
+    assert following == {"one": 2, "two": 3, "three": 4, "four": 5, "five": 6}
 
 
 @TWO
@@ -152,14 +157,19 @@ def test_dataclasses(engine, ids):
             BigInteger, primary_key=True, insert_default=ids.sequence("another").next_id, init=False
         )
 
+    class Four(Base):
+        __tablename__ = "four"
+        id: Mapped[int] = primary_key(ids, default_factory=ids.sequence("four").next_id, kw_only=True)
+
     Base.metadata.create_all(engine)
     with Session(engine) as session:
-        objects = [One(), One("b"), Two(), Three()]
+        objects = [One(), One("b"), Two(), Three(), Four(), Four(id=7)]
+        assert objects[-2].id == 1
         session.add_all(objects)
         session.commit()
 
-        assert [made.id for made in objects] == [1, 2, 1, 1]
-    assert [tag.name for tag in ids.tags.list()] == ["another", "one", "two"]
+        assert [made.id for made in objects] == [1, 2, 1, 1, 1, 7]
+    assert [tag.name for tag in ids.tags.list()] == ["another", "four", "one", "two"]
 
 
 @SQLITE
