@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -66,9 +67,20 @@ def setup(plugin: Any) -> None:
 
 
 def leave_ours_alone(context: Any, *_: object) -> Any:
-    """Hide the allocator's tables from autogenerate, except those in the application's metadata."""
-    from alembic.util import PriorityDispatchResult
+    """Hide the allocator's tables from autogenerate, except those in the application's metadata.
 
+    Also refuse a first revision that Alembic would write into our folder, since ours is the only head.
+    """
+    from alembic.util import CommandError, PriorityDispatchResult
+
+    migration = context.migration_context
+    revises = migration.script.get_revisions("heads") if migration.script else ()
+    goes_on_with_ours = [Path(revision.path).parent for revision in revises] == [Path(versions())]
+    if goes_on_with_ours and getattr(migration.config.cmd_opts, "version_path", "") is None:
+        raise CommandError(
+            "this revision would be written into the installed package allocator; create your first one with: alembic "
+            "revision --head base --branch-label yours --version-path migrations/versions"
+        )
     named = {table.name for table in context.sorted_tables}
     own = context.run_name_filters
 

@@ -20,6 +20,7 @@ from typing import Any, overload
 from sqlalchemy import BigInteger, Column, ColumnDefault, Connection, Dialect, Table, TypeDecorator, event
 from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
+from sqlalchemy.sql.visitors import iterate
 
 from allocator.aio import AsyncAllocator
 from allocator.database.caller import is_one_call_for_all_rows
@@ -149,7 +150,7 @@ def primary_key(
     public: makes the key a text in Python, see `PublicId`.
     options: of `mapped_column`, such as `name`, `init` and `sort_order`.
 
-    The key of a joined subclass, with a foreign key, draws no ids: it has those of its parent.
+    The key of a joined subclass draws no ids, nor does one that is another row's by a foreign key.
 
     When the class is mapped, raises `InvalidTag` if the name of the table cannot be a tag, and `InvalidSetting` if the
     database generates ids for the column too.
@@ -163,7 +164,7 @@ def primary_key(
 def take_keys(mapper: Mapper[Any], _: type) -> None:
     """Settle the defaults of the keys of a class, and set the keys of its objects before they are inserted."""
     for local in mapper.local_table.c:
-        settle(local)
+        settle(local, is_other_row(local, mapper))
     for column in mapper.primary_key:
         if isinstance(default := default_of(column), KeyDefault):
             setter = key_setter(mapper.get_property_by_column(column).key, default)
@@ -175,12 +176,21 @@ def default_of(column: Any) -> Any:
     return getattr(getattr(getattr(column, "default", None), "arg", None), "__self__", None)
 
 
-def settle(column: Any) -> None:
-    """Find the tag of a key by its table; take the default from a key that is a foreign key."""
+def is_other_row(column: Any, mapper: Mapper[Any]) -> bool:
+    """Whether a key is that of another row: of a joined parent, or all of a foreign key is in the primary key."""
+    if mapper.inherit_condition is not None and column in set(iterate(mapper.inherit_condition)):
+        return True
+    return any(all(own.primary_key for own in key.constraint.columns) for key in column.foreign_keys)
+
+
+def settle(column: Any, draws_nothing: bool) -> None:
+    """Find the tag of a key by its table, or take the default from one that draws nothing."""
     default = default_of(column)
+    if isinstance(default, KeyDefault | TableDefault) and draws_nothing:
+        column.default = default = None
     if isinstance(default, TableDefault):
-        default = None if column.foreign_keys else default.of(column.table)
-        column.default = None if default is None else ColumnDefault(default.of_row)
+        default = default.of(column.table)
+        column.default = ColumnDefault(default.of_row)
     if isinstance(default, KeyDefault) and (other := own_generator(column)):
         raise InvalidSetting(
             f"{column} has two generators, which would issue the same ids: tag {default.sequence.tag!r} and {other}; "

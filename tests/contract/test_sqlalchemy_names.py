@@ -6,7 +6,7 @@ Annotations are not put off here, since SQLAlchemy would look for a local type a
 from typing import Annotated
 
 import pytest
-from sqlalchemy import BigInteger, ForeignKey, MetaData, String, select
+from sqlalchemy import BigInteger, ForeignKey, ForeignKeyConstraint, MetaData, String, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
 
 from allocator.errors import InvalidTag
@@ -44,13 +44,18 @@ def test_classes_that_share_a_type_have_tags_of_their_own(engine, ids):
         __tablename__ = "four"
         id: Mapped[key] = mapped_column(name="number", sort_order=5)
 
+    class Five(Base):  # as SQLModel's `sa_column` does
+        __tablename__ = "five"
+        id = primary_key(ids).column
+
     Base.metadata.create_all(engine)
     with Session(engine) as session:
-        for model, count in ((One, 1), (Two, 2), (Three, 3), (Four, 4)):
+        for model, count in ((One, 1), (Two, 2), (Three, 3), (Four, 4), (Five, 5)):
             session.add_all(model() for _ in range(count))
         session.commit()
 
-    assert {tag.name: ids.next_id(tag.name) for tag in ids.tags.list()} == {"one": 2, "two": 3, "three": 4, "four": 5}
+    following = {tag.name: ids.next_id(tag.name) for tag in ids.tags.list()}
+    assert following == {"one": 2, "two": 3, "three": 4, "four": 5, "five": 6}
 
 
 @TWO
@@ -87,6 +92,50 @@ def test_subclasses_have_the_ids_of_the_table_that_numbers_them(engine, ids):
 
 
 @SQLITE
+@pytest.mark.parametrize("tag", [None, "named"])
+def test_a_key_draws_unless_it_is_that_of_another_row(engine, ids, tag):
+    """Of a joined parent, or of a row to which columns of the primary key alone refer."""
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Doc(Base):
+        __tablename__ = "doc"
+        __table_args__ = (ForeignKeyConstraint(["id", "replaces"], ["doc.id", "doc.version"]),)
+        id: Mapped[int] = primary_key(ids, tag=tag)
+        version: Mapped[int] = mapped_column(primary_key=True)
+        replaces: Mapped[int | None]
+
+    class Line(Base):
+        __tablename__ = "line"
+        __table_args__ = (ForeignKeyConstraint(["id", "version"], ["doc.id", "doc.version"]),)
+        id: Mapped[int] = primary_key(ids, tag=tag)
+        version: Mapped[int] = mapped_column(primary_key=True)
+        number: Mapped[int] = mapped_column(primary_key=True)
+
+    class Page(Base):
+        __tablename__ = "page"
+        id: Mapped[int] = primary_key(ids, tag=tag)
+        kind: Mapped[str] = mapped_column(String(20), unique=True)
+
+    class Letter(Page):
+        __tablename__ = "letter"
+        __table_args__ = (ForeignKeyConstraint(["id", "of"], ["page.id", "page.kind"]),)
+        id: Mapped[int] = primary_key(ids, tag=tag)
+        of: Mapped[str] = mapped_column(String(20))
+
+    drawing = [default_of(model.__table__.c.id) is not None for model in (Doc, Line, Page, Letter)]
+    assert drawing == [True, False, True, False]
+    Doc.__table__.create(engine)
+    with Session(engine) as session:
+        docs = [Doc(version=1), Doc(version=1), Doc(id=1, version=2, replaces=1)]
+        for doc in docs:
+            session.add(doc)
+            session.flush()
+        assert [doc.id for doc in docs] == [1, 2, 1]
+
+
+@SQLITE
 def test_dataclasses(engine, ids):
     key = Annotated[int, primary_key(ids)]
 
@@ -108,14 +157,19 @@ def test_dataclasses(engine, ids):
             BigInteger, primary_key=True, insert_default=ids.sequence("another").next_id, init=False
         )
 
+    class Four(Base):
+        __tablename__ = "four"
+        id: Mapped[int] = primary_key(ids, default_factory=ids.sequence("four").next_id, kw_only=True)
+
     Base.metadata.create_all(engine)
     with Session(engine) as session:
-        objects = [One(), One("b"), Two(), Three()]
+        objects = [One(), One("b"), Two(), Three(), Four(), Four(id=7)]
+        assert objects[-2].id == 1
         session.add_all(objects)
         session.commit()
 
-        assert [made.id for made in objects] == [1, 2, 1, 1]
-    assert [tag.name for tag in ids.tags.list()] == ["another", "one", "two"]
+        assert [made.id for made in objects] == [1, 2, 1, 1, 1, 7]
+    assert [tag.name for tag in ids.tags.list()] == ["another", "four", "one", "two"]
 
 
 @SQLITE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -12,7 +13,7 @@ from types import ModuleType
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
+from alembic.config import CommandLine, Config
 from alembic.migration import MigrationContext
 from alembic.util import CommandError
 from click.testing import CliRunner
@@ -203,6 +204,26 @@ def test_our_revisions_as_a_branch_on_which_the_hosts_depend(empty, tmp_path):
     assert Path(made.path).parent == tmp_path / "host" / "versions"
     with pytest.raises(CommandError, match="allocator_segment holds 1 rows"):
         command.downgrade(config, "allocator@base")
+
+
+@SQLITE
+@PLUGINS
+def test_the_first_revision_of_a_host_is_not_written_among_ours(empty, tmp_path, monkeypatch):
+    ours = shutil.copytree(hooks.versions(), tmp_path / "ours")  # where a failure does no harm
+    monkeypatch.setattr(hooks, "versions", lambda: str(ours))
+    config = host(tmp_path / "host", empty, ALONE, str(ours))
+    own = tmp_path / "host" / "versions"
+
+    def revision(*words: str) -> None:
+        config.cmd_opts = CommandLine().parser.parse_args(["--raiseerr", "revision", "--autogenerate", *words])
+        command.upgrade(config, "heads")
+        CommandLine().run_cmd(config, config.cmd_opts)
+
+    with pytest.raises(CommandError, match=r"into the installed package allocator; .* --version-path"):
+        revision()
+    revision("--head", "base", "--branch-label", "yours", "--version-path", str(own))
+    revision("--head", "yours@head")
+    assert len(list(own.glob("*.py"))) == 2
 
 
 @TWO
