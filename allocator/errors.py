@@ -139,7 +139,7 @@ class AccessDenied(AllocatorError):
 
 
 class DatabaseRefused(AllocatorError):
-    """The database refused: wrong user, password, database name or privileges."""
+    """The database refused: wrong user, password, database name or privileges, or a file that cannot be used."""
 
 
 class SchemaOutOfDate(AllocatorError):

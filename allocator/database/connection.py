@@ -163,7 +163,10 @@ class Runner:
             raise DatabaseUnavailable(f"there is no file {self.address.file}: it was moved or deleted; put it back")
 
     def is_missing(self) -> bool:
-        return self.address.file is not None and not Path(self.address.file).exists()
+        try:
+            return self.address.file is not None and not Path(self.address.file).exists()
+        except OSError:
+            return False  # the folder may not be entered, as the driver says better
 
     def listen(self, listen: Callable[[Engine], None]) -> None:
         """Let an application listen to the engine, and to that of a forked child. A second call changes nothing."""

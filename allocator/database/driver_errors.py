@@ -66,8 +66,6 @@ GUARD_FIRED = (
     "DROP TRIGGER for each allocator_guard_… on allocator_segment"
 )
 
-FILE_REFUSED = "{where} refuses: {words}; check that the folder exists, and who may read and write there"
-
 LOCKED = (
     "{where} is locked by another process, or by another connection of this one: waited {waited:.3g} seconds; end the "
     "transaction that is open there (fuser and the path list the processes), or give the ids a file of their own"
@@ -80,8 +78,7 @@ def translate(error: SQLAlchemyError, dialect: Dialect, where: str, waited: floa
     if dialect.embedded and (code in codes.locked or isinstance(error, PoolTimeout)):
         return DatabaseUnavailable(LOCKED.format(where=where, waited=waited))
     kind = codes.errors.get(code) or codes.errors.get(code[:2], DatabaseUnavailable)
-    advice = FILE_REFUSED if dialect.embedded and kind is DatabaseRefused else codes.advice.get(code, ADVICE[kind])
-    return kind(advice.format(where=where, words=words_of(error)))
+    return kind(codes.advice.get(code, ADVICE[kind]).format(where=where, words=words_of(error)))
 
 
 def unforeseen(error: Exception, where: str) -> AllocatorError:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from support.applications.faces import Faces
@@ -36,3 +39,12 @@ def sync() -> Iterator[Faces]:
     """Makes allocators of the blocking face; that of asyncio draws through one of them."""
     with closing(Faces("sync")) as faces:
         yield faces
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One that any user may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="allocator-open-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)

@@ -56,6 +56,7 @@ class Migration(migrations.Migration):
 """,
     "tests.py": """
 from django.conf import settings
+from django.core import serializers
 from django.test import SimpleTestCase, TestCase
 from allocator.integrations.django import give_ids
 from depot.models import Bin, Shelf
@@ -70,6 +71,13 @@ class WithOne(TestCase):
             new = Bin(code="new")
             new.save()
         self.assertEqual(["lost", "new"], [one.code for one in Bin.objects.order_by("id")])
+
+    def test_ids_are_above_those_of_a_fixture(self):
+        new = Bin.objects.create(code="new").pk
+        fixture = [{"model": "depot.bin", "pk": new + 1, "fields": {"code": "loaded"}}]
+        for row in serializers.deserialize("python", fixture):
+            row.save()
+        self.assertEqual(new + 2, Bin.objects.create(code="next").pk)
 
     def test_a_narrow_column_has_room(self):
         self.assertEqual(1, Shelf.objects.filter(id=Shelf.objects.create().pk).count())
@@ -102,7 +110,7 @@ def test_rows_of_a_migration_are_in_nobodys_way(
     for words in ("--keepdb --parallel 2", "--keepdb", "--keepdb --parallel 2"):
         done = manage(f"test depot {words}", here)
         assert done.returncode == 0, done.stderr
-        assert "Ran 4 tests" in done.stderr
+        assert "Ran 5 tests" in done.stderr
 
 
 CHILD = """

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.faults.ill_databases import Patient, named
+from support.faults.read_only import as_nobody
 from support.servers.administrator import execute
 
 from allocator import doctor
 from allocator.database.sqlite.doctor_rules import loses_commits
 from allocator.doctor import DANGER, NOTE, OUTAGE, examine, is_healthy
-
-NOBODY = 65_534
 
 
 @pytest.fixture
@@ -73,15 +69,6 @@ def test_a_file_that_another_program_has_locked(patient, file):
     assert "database is locked" in found.found
 
 
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """One that any user may enter."""
-    folder = Path(tempfile.mkdtemp(prefix="allocator-doctor-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
-
-
 @pytest.mark.parametrize("barred", ["file", "folder"])
 def test_what_may_not_be_written(open_folder, barred):
     file = open_folder / "ids.db"
@@ -93,18 +80,6 @@ def test_what_may_not_be_written(open_folder, barred):
 
     assert found.severity == OUTAGE
     assert found.found.startswith(f"the current user cannot write {file if barred == 'file' else open_folder}")
-
-
-class as_nobody:  # noqa: N801
-    """Root may write whatever it likes."""
-
-    def __enter__(self) -> None:
-        if os.getuid() == 0:
-            os.seteuid(NOBODY)
-
-    def __exit__(self, *error: object) -> None:
-        if os.getuid() == 0:
-            os.seteuid(0)
 
 
 def test_a_file_that_is_not_there_is_not_made(file):

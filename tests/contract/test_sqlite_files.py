@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine, select
 from support.distinct import Duplicate, distinct
+from support.faults.read_only import as_nobody
 
 from allocator import Allocator
 from allocator.database import connection as runner
@@ -269,3 +270,31 @@ def test_a_folder_that_may_not_be_listed_is_used_without_a_lock_and_a_missing_on
         shutil.rmtree(file.parent)
         with pytest.raises(DatabaseUnavailable, match="there is no file .*: it was moved or deleted; put it back"):
             ids.reserve("order", 1)
+
+
+SPOILED = (
+    ("a file that may not be written", lambda file: file.chmod(0o444), "this user may write both"),
+    ("a folder that may not be written", lambda file: file.parent.chmod(0o555), "this user may write both"),
+    ("a folder that may not be entered", lambda file: file.parent.chmod(0o000), "this user may write both"),
+    (
+        "a file that was cut off",
+        lambda file: os.truncate(file, file.stat().st_size // 2),
+        "is damaged, .* restored$",
+    ),
+    ("pages of noise", lambda file: file.write_bytes(file.read_bytes()[:4096] + bytes(40_000)), "is damaged, "),
+    ("a text", lambda file: file.write_text("hello" * 1000), "or no SQLite database: .*; restore a backup"),
+)
+
+
+def test_a_file_that_no_retry_can_use_is_refused(open_folder):
+    for number, (name, spoil, said) in enumerate(SPOILED):
+        file = open_folder / str(number) / "ids.db"
+        file.parent.mkdir()
+        with Allocator(f"sqlite:///{file}") as ids:
+            ids.next_id("order"), ids.ticket("order")
+        file.chmod(0o666), file.parent.chmod(0o777)
+        spoil(file)
+        for verb in ("next_id", "ticket"):
+            with as_nobody(), Allocator(f"sqlite:///{file}") as ids, pytest.raises(DatabaseRefused, match=said):
+                pytest.fail(f"{name}: {getattr(ids, verb)('order')}")
+        file.parent.chmod(0o777)

@@ -90,16 +90,25 @@ OUT_OF_RANGE = frozenset({"SQLITE_CONSTRAINT_CHECK"})
 MOVED = "SQLITE_BUSY_SNAPSHOT"
 BUSY = frozenset({"SQLITE_BUSY", "SQLITE_BUSY_RECOVERY", "SQLITE_BUSY_TIMEOUT", MOVED})
 LOCKED = frozenset({"SQLITE_LOCKED", "SQLITE_LOCKED_SHAREDCACHE", "SQLITE_LOCKED_VTAB"})
+FAMILIES = ("SQLITE_CANTOPEN", "SQLITE_CORRUPT", "SQLITE_READONLY")
+"""The codes that begin so, such as SQLITE_READONLY_DIRECTORY, have one meaning."""
+
+FILE_REFUSED = "{where} refuses: {words}; check that its folder exists, and that this user may write both"
+FILE_DAMAGED = "{where} is damaged, or no SQLite database: {words}; restore a backup, then run: allocator db restored"
+OF_FILE = {
+    **dict.fromkeys(("SQLITE_CANTOPEN", "SQLITE_ERROR", "SQLITE_READONLY"), FILE_REFUSED),
+    **dict.fromkeys(("SQLITE_CORRUPT", "SQLITE_NOTADB"), FILE_DAMAGED),
+}
 
 CODES = ErrorCodes(
     errors={
         **dict.fromkeys(("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE", GUARDED), MaxValueWentBack),
-        **dict.fromkeys(("SQLITE_CANTOPEN", "SQLITE_ERROR", "SQLITE_NOTADB", "SQLITE_READONLY"), DatabaseRefused),
+        **dict.fromkeys(OF_FILE, DatabaseRefused),
         **dict.fromkeys(("no such table", "no such column"), SchemaOutOfDate),
         **dict.fromkeys(OUT_OF_RANGE, SchemaDamaged),
         "SQLITE_MISMATCH": Exhausted,  # of a counter past 2**63, which became a REAL
     },
-    advice={GUARDED: GUARD_FIRED},
+    advice={GUARDED: GUARD_FIRED, **OF_FILE},
     of_draw={MOVED: (NumberConflict, DRAWN_MEANWHILE), "SQLITE_READONLY": (DatabaseRefused, NO_WRITES)},
     locked=BUSY | LOCKED,
     contended=BUSY,
@@ -185,7 +194,8 @@ class SQLite(Dialect):
         for missing in ("no such table", "no such column"):
             if words.startswith(missing):
                 return missing
-        return getattr(error, "sqlite_errorname", "")
+        name = str(getattr(error, "sqlite_errorname", ""))
+        return next((family for family in FAMILIES if name.startswith(family)), name)
 
     def server(self, connection: Connection) -> str:
         return "''"  # no identity of a file survives a move or another mount

@@ -40,6 +40,10 @@ IN_SAVE = object()
 
 def before_save(*, instance: Any, raw: bool, **signal: Any) -> None:
     instance._state.allocated = None if raw else IN_SAVE
+    if raw:  # a fixture brings keys of its own
+        for field in instance._meta.concrete_fields:
+            if isinstance(field, AllocatedBigAutoField):
+                field.look_again()
 
 
 def after_save(*, instance: Any, **signal: Any) -> None:
@@ -110,6 +114,10 @@ class AllocatedBigAutoField(BigAutoField):
             return
         super().contribute_to_class(cls, name, **options)
         cls._meta.auto_field = copy(self)  # Django leaves the field itself out of an INSERT of an object without a key
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Let the next id be above all ids in the table, as the first one of this process."""
         self._sequence: Any = None
         self._looked: tuple[Any, dict[str, int]] = None, {}
 
