@@ -1,0 +1,91 @@
+"""What a query and a body may hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi.exceptions import RequestValidationError
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from starlette.requests import Request
+
+from allocator.errors import AllocatorError, InvalidCount, InvalidSetting, InvalidTag
+from allocator.schemes.shared.residues import Residue
+from allocator.service import shapes
+from allocator.service.dispatch import MAX_QUERY, check_query, refusal_of
+
+
+def read(form: type[shapes.Form], value: Any) -> dict[str, Any]:
+    try:
+        return form.model_validate(value).given()
+    except ValidationError as error:
+        found: list[Any] = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
+        raise refusal_of(RequestValidationError(found)) from None
+
+
+def test_fields_are_read_as_what_they_are():
+    for form, value, found in [
+        (shapes.Count, {"count": "3"}, {"count": 3}),
+        (shapes.Wanted, {"seen": "1.2.3", "exact": "true"}, {"seen": {Residue(1, 2): 3}, "exact": True}),
+        (
+            shapes.Settings,
+            {"limit": "9223372036854775807", "failover_gap": "5"},
+            {"limit": 2**63 - 1, "failover_gap": 5},
+        ),
+        (shapes.Settings, {"failover_gap": "auto"}, {"failover_gap": "auto"}),
+        (shapes.Settings, {}, {}),
+    ]:
+        assert read(form, value) == found
+
+
+def test_what_cannot_be_is_refused_by_its_name(subtests):
+    for form, value, kind, sentence in [
+        (shapes.Count, {"count": "0"}, InvalidCount, "count: .*greater than or equal to 1, got '0'"),
+        (shapes.Wanted, {"size": 10**9}, InvalidCount, "size: .*less than or equal to"),
+        (shapes.Wanted, {"exact": "perhaps"}, InvalidSetting, "exact: .*'perhaps'"),
+        (shapes.Wanted, {"seen": "1"}, InvalidSetting, "seen must be offset.step.id"),
+        (shapes.Pages, {"after": "a b"}, InvalidTag, "a tag is 1 to 64"),
+        (shapes.Format, {"scheme": "c"}, InvalidSetting, "scheme: .*'meteor'"),
+        (shapes.Settings, {"step": "5", "stepp": 1}, InvalidSetting, "unknown parameter 'stepp'"),
+        (shapes.LeaseWanted, {"layout": "1/41/5/5/12", "epoch": 1, "now": 1}, InvalidSetting, "until is missing"),
+        (shapes.LeaseWanted, {"layout": "x", "epoch": 1, "now": 1, "until": 2}, InvalidSetting, "layout"),
+        (shapes.Settings, [1], AllocatorError, "the body must be a JSON object"),
+    ]:
+        with subtests.test(sentence=sentence), pytest.raises(kind, match=sentence):
+            read(form, value)
+
+
+def test_a_query_may_not_be_long_or_repeat_a_field_or_hold_one_where_there_is_none():
+    def check(query: bytes, parameters: int) -> None:
+        route: Any = type("Route", (), {"dependant": type("Dependant", (), {"query_params": [1] * parameters})})
+        check_query(Request({"type": "http", "query_string": query, "headers": []}), route)
+
+    check(b"a=1&b=2", 1)
+    for query, parameters, sentence in [
+        (b"a=1&a=1", 1, "parameter 'a' occurs twice"),
+        (b"x=" + b"1" * MAX_QUERY, 1, "the query may have at most"),
+        (b"x=1", 0, "unknown parameter 'x'; this route takes none"),
+    ]:
+        with pytest.raises(AllocatorError, match=sentence):
+            check(query, parameters)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=10,
+)
+FORMS = [shapes.Count, shapes.Wanted, shapes.Pages, shapes.Format, shapes.Settings, shapes.Renewal, shapes.NumberWanted]
+names = sorted({name for form in FORMS for name in form.model_fields})
+
+
+@given(st.sampled_from(FORMS), st.dictionaries(st.sampled_from(names) | st.text(max_size=5), json_values, max_size=4))
+def test_whatever_json_comes_is_read_or_refused_in_a_line(form, value):
+    sentence = ""
+    try:
+        read(form, value)
+    except AllocatorError as error:
+        sentence = str(error)
+    assert "\n" not in sentence
