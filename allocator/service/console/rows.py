@@ -134,7 +134,7 @@ class KeyRow(NamedTuple):
     @property
     def needs_attention(self) -> bool:
         ends_soon = self.days is not None and self.days < SOON
-        return ends_soon or self.key.is_full_or_unread
+        return ends_soon or self.key.is_urgent
 
 
 def key_rows(keys: Iterable[KeyColumn], days: Mapping[str, float]) -> list[KeyRow]:
