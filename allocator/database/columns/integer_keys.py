@@ -112,7 +112,7 @@ def behind(connection: Connection, dialect: Dialect, found: Found, key: KeyColum
     if counter is None or stored < counter.next:
         return key
     value: ColumnClause[int] = column(found.column)
-    within = value.between(counter.next, min(key.limit, counter.ends) - 1)
+    within = value.between(counter.next, key.limit - 1)
     source = table(found.table, value, schema=found.schema)
     rows = select(value).select_from(source).where(within).order_by(value.desc()).limit(LOOK_BACK).subquery()
     met = rows.c[found.column]
