@@ -105,7 +105,7 @@ def text_of(where: str, found: Sequence[Mapping[str, Any]]) -> str:
     if all(row["per_day"] is None for row in rows):
         summary += "; --since adds rates and dates"
     mends = [
-        f"{row['column']} is behind: its counter is at {row['next']}, and rows have greater ids; fix:\n{row['mend']};"
+        f"{row['column']} is behind: its counter is at {row['next']}, where rows have ids already; fix:\n{row['mend']};"
         for row in rows
         if row["mend"]
     ]

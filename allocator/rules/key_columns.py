@@ -46,7 +46,7 @@ class KeyColumn(NamedTuple):
     def used(self) -> float:
         """The used share of the range from the start to the limit."""
         before = self.starts - 1
-        return max(0, (self.greatest or 0) - before) / (self.limit - before)
+        return max(0, (self.greatest or 0) - before) / max(1, self.limit - before)
 
     @property
     def is_urgent(self) -> bool:

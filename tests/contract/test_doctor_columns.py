@@ -144,7 +144,7 @@ COUNTERS: dict[str, dict[str, tuple[list[str], int]]] = {
             [
                 COUNTED,
                 "INSERT INTO {t} (id) VALUES (1)",
-                "SELECT auto_increment FROM information_schema.tables",
+                "SELECT auto_increment FROM information_schema.tables WHERE table_schema = DATABASE()",
                 "INSERT INTO {t} (id) VALUES (100)",
             ],
             0,

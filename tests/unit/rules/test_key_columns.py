@@ -71,6 +71,7 @@ def test_of_a_sequence_the_range_counts():
 
     assert found.key.used == 0.6
     assert not found.needs_attention(TODAY)
+    assert key("a", 0, 2_000)._replace(starts=2_001).used == 0
 
 
 def test_a_key_whose_counter_is_behind_comes_first_and_needs_attention():
