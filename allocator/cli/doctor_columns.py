@@ -101,7 +101,7 @@ def text_of(where: str, found: Sequence[Mapping[str, Any]]) -> str:
     if unread:
         summary += f"; not read, since this user lacks SELECT: {unread}"
     if counters := sum(row["counter_unread"] for row in rows):
-        summary += f"; counters not read, since this user lacks SELECT on their sequences: {counters}"
+        summary += f"; sequences not read, since this user lacks SELECT: {counters}"
     if all(row["per_day"] is None for row in rows):
         summary += "; --since adds rates and dates"
     mends = [

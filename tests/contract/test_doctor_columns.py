@@ -222,7 +222,7 @@ def test_what_this_user_may_not_read_is_no_good_news(fresh):
     assert (found["column"], found["greatest"], found["needs_attention"]) == ("public.hidden.id", None, True)
     told = CliRunner().invoke(main, ["doctor", "--columns", "--url", url]).stdout
     assert "not read, since this user lacks SELECT: 1" in told
-    assert "counters not read, since this user lacks SELECT on their sequences: 1" in told
+    assert "sequences not read, since this user lacks SELECT: 1" in told
 
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
