@@ -128,7 +128,7 @@ class Allocator(Uncopyable):
         return self.sequence(tag).next_ids(count)
 
     def reserve(self, tag: str, count: int) -> range:
-        """One block of 1 to 10 million ids, claimed by this call. With shards, its step is their number."""
+        """One block of 1 to 10**13 ids, claimed by this call. With shards, its step is their number."""
         return self.sequence(tag).reserve(count)
 
     def sequence(self, tag: str) -> Sequence:

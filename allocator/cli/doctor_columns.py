@@ -79,6 +79,9 @@ def to_row(one: Outlook, today: date) -> dict[str, Any]:
         "ends": one.ends,
         "references": key.references or None,
         "by_sequence": key.by_sequence,
+        "next": None if key.next is None else str(key.next),
+        "mend": key.mend or None,
+        "counter_unread": key.mend is None,
         "needs_attention": one.needs_attention(today),
     }
 
@@ -92,11 +95,18 @@ def text_of(where: str, found: Sequence[Mapping[str, Any]]) -> str:
     rows = [{**row, "used": None if row["greatest"] is None else row["used"]} for row in found]
     unread = sum(row["greatest"] is None for row in rows)
     needing = sum(row["needs_attention"] for row in rows) - unread
-    summary = f"keys: {len(rows)}; over {100 * FULL:.0f} % full, or ending within {SOON} days: {needing}"
+    summary = f"keys: {len(rows)}; over {100 * FULL:.0f} % full, ending within {SOON} days, or behind: {needing}"
     if needing:
-        summary += "; to widen a key while it is written, see docs/operating.md"
+        summary += "; what to do: docs/operating.md"
     if unread:
         summary += f"; not read, since this user lacks SELECT: {unread}"
+    if counters := sum(row["counter_unread"] for row in rows):
+        summary += f"; sequences not read, since this user lacks SELECT: {counters}"
     if all(row["per_day"] is None for row in rows):
         summary += "; --since adds rates and dates"
-    return f"{where}\n{table(rows, COLUMNS)}\n{summary}"
+    mends = [
+        f"{row['column']} is behind: its counter is at {row['next']}, where rows have ids already; fix:\n{row['mend']};"
+        for row in rows
+        if row["mend"]
+    ]
+    return "\n".join([where, table(rows, COLUMNS), summary, *mends])

@@ -9,11 +9,13 @@ import click
 
 from allocator.cli.options import open_allocator, option, optional_fleet_options, required
 from allocator.cli.output import check_open, show, wants_json
+from allocator.errors import InvalidCount
 from allocator.generators.objectid import ObjectId
-from allocator.schemes.shared.argument_checks import check_reserve
+from allocator.schemes.shared.argument_checks import check_whole
 
 SCHEMES = ("segment", "ticket", "meteor", "snowflake", "objectid")
 TAGGED = ("segment", "ticket")
+MAX_PRINTED = 10_000_000
 
 
 @click.command("next")
@@ -42,7 +44,7 @@ def next_ids(tag: str | None, count: int, scheme: str, no_create: bool, urls: tu
             f"the scheme {scheme} needs a TAG" if tag is None else f"the scheme {scheme} takes no TAG"
         )
     check_open()
-    check_reserve(count)
+    check_whole("count", count, 1, MAX_PRINTED, InvalidCount)
     if scheme == "objectid":
         write(tag, (ObjectId() for _ in range(count)))
         return

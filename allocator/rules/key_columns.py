@@ -19,9 +19,12 @@ class KeyColumn(NamedTuple):
 
     type: in the database's words.
     limit: the greatest value that it can hold, and that its sequence gives.
-    greatest: the greatest value so far, issued or stored; None if this user may not read it.
+    greatest: the greatest value so far, issued or stored up to the limit of the sequence; None if this user may not
+        read it.
     references: the referenced table and column; empty for a primary key.
-    by_sequence: whether its sequence ends before the column does.
+    by_sequence: whether its sequence ends before the column does. starts: the sequence's least value.
+    next: the next value of its counter, if rows from there on hold values that it will issue.
+    mend: the statement that then raises the counter; None if this user may not read its position.
     """
 
     table: str
@@ -31,6 +34,9 @@ class KeyColumn(NamedTuple):
     greatest: int | None
     references: str = ""
     by_sequence: bool = False
+    starts: int = 1
+    next: int | None = None
+    mend: str | None = ""
 
     @property
     def name(self) -> str:
@@ -38,13 +44,14 @@ class KeyColumn(NamedTuple):
 
     @property
     def used(self) -> float:
-        """The used share of the range from 1 to the limit."""
-        return max(0, self.greatest or 0) / self.limit
+        """The used share of the range from the start to the limit."""
+        before = self.starts - 1
+        return max(0, (self.greatest or 0) - before) / max(1, self.limit - before)
 
     @property
-    def is_full_or_unread(self) -> bool:
+    def is_urgent(self) -> bool:
         """Whether the key needs attention whatever its rate."""
-        return self.used >= FULL or self.greatest is None
+        return self.used >= FULL or self.greatest is None or self.next is not None
 
 
 class Outlook(NamedTuple):
@@ -56,18 +63,22 @@ class Outlook(NamedTuple):
 
     def needs_attention(self, today: date) -> bool:
         soon = self.ends is not None and self.ends <= today + timedelta(SOON)
-        return soon or self.key.is_full_or_unread
+        return soon or self.key.is_urgent
 
 
 def outlooks(
     keys: Iterable[KeyColumn], before: Mapping[str, int] | None, days: float | None, today: date
 ) -> list[Outlook]:
-    """The outlook of each key, the worst first: used up, then by date, then by used share.
+    """The outlook of each key, the worst first: counter behind, used up, then by date, then by used share.
 
     before: the greatest values by name, `days` ago; None if all were 0 then, and `days` None without an earlier run.
     """
     found = [outlook(key, before, days, today) for key in keys]
-    return sorted(found, key=lambda one: (one.key.used < 1, one.ends or date.max, -one.key.used, one.key.name))
+    return sorted(found, key=rank)
+
+
+def rank(one: Outlook) -> tuple[bool, bool, date, float, str]:
+    return one.key.next is None, one.key.used < 1, one.ends or date.max, -one.key.used, one.key.name
 
 
 def outlook(key: KeyColumn, before: Mapping[str, int] | None, days: float | None, today: date) -> Outlook:

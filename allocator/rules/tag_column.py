@@ -22,8 +22,9 @@ class Generator(NamedTuple):
     """What supplies the id of an INSERT without one: AUTO_INCREMENT, an identity, a default, a trigger.
 
     drop: the statement that ends it; "" where none does.
-    next, ends: the range of ids that it can still issue.
+    next, ends: the range of ids that it can still issue, each `step` after the one before.
     hold: the statement that ends its range at {n}, or where not `is_below` lets it continue at {n}; "" for none.
+    skip: the statement that lets it continue at {n} or above; "" where `next` is not known.
     """
 
     name: str
@@ -32,6 +33,8 @@ class Generator(NamedTuple):
     ends: int = MAX_ID
     hold: str = ""
     is_below: bool = False
+    step: int = 1
+    skip: str = ""
 
 
 class ColumnFacts(NamedTuple):

@@ -101,7 +101,93 @@ def test_mysql_has_widths_and_signs(fresh):
     assert found["t6.id"][1] == 0
     assert [one["column"].split(".")[1] for one in columns(fresh, code=1)][:2] == ["t3", "t0"]
     told = CliRunner().invoke(main, ["doctor", "--columns", "--url", fresh]).stdout
-    assert "or ending within 365 days: 1; to widen a key while it is written, see docs/operating.md" in told
+    assert "ending within 365 days, or behind: 1; what to do: docs/operating.md" in told
+
+
+SERIAL = "CREATE TABLE {t} (id BIGSERIAL PRIMARY KEY, what TEXT)"
+OWN = (
+    "CREATE SEQUENCE {t}_s %s",
+    "CREATE TABLE {t} (id BIGINT PRIMARY KEY DEFAULT nextval('{t}_s'), what TEXT)",
+)
+COUNTED = "CREATE TABLE {t} (id BIGINT AUTO_INCREMENT PRIMARY KEY, what TEXT)"
+KEPT = "CREATE TABLE {t} (id INTEGER PRIMARY KEY AUTOINCREMENT, what TEXT)"
+COUNTERS: dict[str, dict[str, tuple[list[str], int]]] = {
+    # kind: {table: (statements, the first id after the mend; 0 if the counter is not behind)}
+    "postgres": {
+        "imported": ([SERIAL, "INSERT INTO {t} VALUES (100)"], 101),
+        "restored": (
+            [
+                "CREATE TABLE {t} (id INT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, what TEXT)",
+                "INSERT INTO {t} (what) VALUES ('tea'), ('oil')",
+                "INSERT INTO {t} OVERRIDING SYSTEM VALUE VALUES (50)",
+            ],
+            51,
+        ),
+        "elsewhere": (
+            [
+                "CREATE SCHEMA other",
+                'CREATE SEQUENCE other."It\'s"',
+                "CREATE TABLE {t} (id BIGINT PRIMARY KEY DEFAULT nextval('other.\"It''s\"'), what TEXT)",
+                "INSERT INTO {t} VALUES (9)",
+            ],
+            10,
+        ),
+        "of_odd_ids": ([OWN[0] % "INCREMENT 2", OWN[1], "INSERT INTO {t} VALUES (7), (12)"], 9),
+        "within_its_range": ([OWN[0] % "MAXVALUE 1000", OWN[1], "INSERT INTO {t} VALUES (500), (5000)"], 501),
+        "beside_even_ids": ([OWN[0] % "INCREMENT 2", OWN[1], "INSERT INTO {t} VALUES (2), (12)"], 0),
+        "below_others": ([OWN[0] % "MINVALUE 901 MAXVALUE 1000", OWN[1], "INSERT INTO {t} VALUES (5000)"], 0),
+        "restarted": ([SERIAL, "INSERT INTO {t} VALUES (100)", "ALTER SEQUENCE {t}_id_seq RESTART 101"], 0),
+        "unused": ([SERIAL, "INSERT INTO {t} VALUES (100)", "ALTER TABLE {t} ALTER id DROP DEFAULT"], 0),
+    },
+    "mysql": {
+        "read_long_ago": (
+            [
+                COUNTED,
+                "INSERT INTO {t} (id) VALUES (1)",
+                "SELECT auto_increment FROM information_schema.tables WHERE table_schema = DATABASE()",
+                "INSERT INTO {t} (id) VALUES (100)",
+            ],
+            0,
+        ),
+    },
+    "mariadb": {
+        "followed": (
+            [
+                "CREATE TABLE parent (id BIGINT PRIMARY KEY)",
+                COUNTED,
+                "ALTER TABLE {t} ADD FOREIGN KEY (id) REFERENCES parent (id) ON UPDATE CASCADE",
+                "INSERT INTO parent VALUES (1), (101)",
+                "INSERT INTO {t} (id) VALUES (1)",
+                "UPDATE parent SET id = 100 WHERE id = 1",
+            ],
+            101,
+        ),
+        "used": ([COUNTED, "INSERT INTO {t} (id) VALUES (100)"], 0),
+    },
+    "sqlite": {
+        "changed": ([KEPT, "INSERT INTO {t} (id) VALUES (1)", "UPDATE {t} SET id = 100"], 101),
+        "it's": ([KEPT, "INSERT INTO {t} (id) VALUES (100)", "DELETE FROM sqlite_sequence"], 101),
+        "used": ([KEPT, "INSERT INTO {t} (id) VALUES (100)"], 0),
+        "plain": (["CREATE TABLE {t} (id INTEGER PRIMARY KEY, what TEXT)", "INSERT INTO {t} (id) VALUES (100)"], 0),
+    },
+}
+
+
+@pytest.mark.statements
+def test_a_counter_behind_its_rows_is_found_and_mended(rows, kind):
+    quoted = {one: f'"{one}"' if "'" in one else one for one in COUNTERS[kind]}
+    execute(rows, *(line.format(t=quoted[one]) for one, (lines, _) in COUNTERS[kind].items() for line in lines))
+    after = {one: first for one, (_, first) in COUNTERS[kind].items() if first}
+
+    found = {str(one["column"]).split(".")[1]: one["mend"] for one in columns(rows, code=bool(after)) if one["mend"]}
+    assert set(found) == set(after)
+    told = CliRunner().invoke(main, ["doctor", "--columns", "--url", rows]).stdout
+    assert all(f"fix:\n{mend};" in told for mend in found.values())
+    execute(rows, *map(str, found.values()))
+    columns(rows, code=0)
+    for one, first in after.items():
+        execute(rows, f"DELETE FROM {quoted[one]}", f"INSERT INTO {quoted[one]} (what) VALUES ('new')")
+        assert values(rows, f"SELECT id FROM {quoted[one]}") == [first], one
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
@@ -126,14 +212,17 @@ def test_what_this_user_may_not_read_is_no_good_news(fresh):
     execute(
         fresh,
         "CREATE TABLE hidden (id INT PRIMARY KEY)",
+        "CREATE TABLE counted (id BIGSERIAL PRIMARY KEY)",
         f"DO $$ BEGIN CREATE ROLE {reader} LOGIN PASSWORD 'x'; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
     )
     url = make_url(fresh).set(username=reader, password="x").render_as_string(hide_password=False)
 
-    (found,) = columns(url, code=1)
+    execute(fresh, f"GRANT SELECT ON counted TO {reader}")
+    found = next(one for one in columns(url, code=1) if one["column"] == "public.hidden.id")
     assert (found["column"], found["greatest"], found["needs_attention"]) == ("public.hidden.id", None, True)
     told = CliRunner().invoke(main, ["doctor", "--columns", "--url", url]).stdout
     assert "not read, since this user lacks SELECT: 1" in told
+    assert "sequences not read, since this user lacks SELECT: 1" in told
 
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)

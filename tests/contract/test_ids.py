@@ -124,6 +124,15 @@ def test_a_reservation_beyond_the_limit_is_refused_and_nothing_is_lost(face, pla
     assert range(1, 101) == ids.reserve(tag, 100)
 
 
+@statements
+def test_the_largest_reservation_may_end_near_the_greatest_id(ids):
+    ids.tags.create("order", start_after=MAX_ID - 10**13 - 5)
+
+    assert ids.reserve("order", 10**13)[-1] == MAX_ID - 5
+    with pytest.raises(InvalidCount, match="count must be at most 5, the ids left of tag"):
+        ids.reserve("order", 10**13)
+
+
 # -- administration
 
 

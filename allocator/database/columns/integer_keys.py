@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, column, func, select, table, text
+from sqlalchemy import ColumnClause, Connection, column, func, select, table, text
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.address import Address
@@ -15,12 +15,19 @@ from allocator.database.driver_errors import is_forbidden
 from allocator.database.schema.tables import VERSION_TABLE, metadata
 from allocator.database.verbs.number_columns import reading
 from allocator.rules.key_columns import KeyColumn
+from allocator.rules.tag_column import Generator
 
 OURS = frozenset({*metadata.tables, VERSION_TABLE})
+LOOK_BACK = 1000
+"""Rows that are read at most to find one that a sequence with an increment will meet."""
 
 
 class Found(NamedTuple):
-    """A key by the catalogues. given: the last value of its sequence; ends: the sequence's greatest one."""
+    """A key by the catalogues.
+
+    given: the last value of its sequence; ends, starts: the sequence's greatest and least one.
+    may_read_counter: of what supplies the value of an INSERT without one; None if nothing does that counts.
+    """
 
     schema: str
     table: str
@@ -29,6 +36,8 @@ class Found(NamedTuple):
     given: int | None = None
     ends: int | None = None
     may_read: bool = True
+    may_read_counter: bool | None = None
+    starts: int = 1
 
 
 class KeyQueries(NamedTuple):
@@ -81,11 +90,42 @@ def prepare(connection: Connection, words: str) -> None:
 
 def key_of(connection: Connection, dialect: Dialect, found: Found) -> KeyColumn:
     stored = greatest_of(connection, dialect, found) if found.may_read else None
-    known = [int(value) for value in (stored, found.given) if value is not None]
     limit = limit_in(dialect, found.type)
-    greatest = max(known) if known else None
     ends, shown = min(limit, found.ends or limit), f"{found.schema}.{found.table}"
-    return KeyColumn(shown, found.column, found.type, ends, greatest, by_sequence=ends < limit)
+    is_of_others = found.may_read_counter and ends < min(limit, stored or 0)
+    known = [int(value) for value in (0 if is_of_others else stored, found.given) if value is not None]
+    greatest = max(known) if known else None
+    key = KeyColumn(shown, found.column, found.type, ends, greatest, by_sequence=ends < limit, starts=found.starts)
+    if found.may_read_counter is None:
+        return key
+    if not found.may_read_counter:
+        return key._replace(mend=None)
+    return behind(connection, dialect, found, key, stored) if stored and stored > (found.given or 0) else key
+
+
+def behind(connection: Connection, dialect: Dialect, found: Found, key: KeyColumn, stored: int) -> KeyColumn:
+    """The key with the next value of its counter and the mend, if rows hold values that the counter will issue.
+
+    Rows above its end belong to others. Without the last value, nothing can be behind: the key is full.
+    """
+    counter = counter_of(connection, dialect, found)
+    if counter is None or stored < counter.next:
+        return key
+    value: ColumnClause[int] = column(found.column)
+    within = value.between(counter.next, key.limit - 1)
+    source = table(found.table, value, schema=found.schema)
+    rows = select(value).select_from(source).where(within).order_by(value.desc()).limit(LOOK_BACK).subquery()
+    met = rows.c[found.column]
+    last = connection.scalar(select(func.max(met)).where((met - counter.next) % counter.step == 0))
+    counter = counter_of(connection, dialect, found)  # after the rows: other processes insert meanwhile
+    if last is None or counter is None or last < counter.next:
+        return key
+    return key._replace(next=counter.next, mend=counter.skip.replace("{n}", str(last + counter.step)))
+
+
+def counter_of(connection: Connection, dialect: Dialect, found: Found) -> Generator | None:
+    known = dialect.tools().fetch_column(connection, found.schema, found.table, found.column)
+    return next((one for one in known.generators if one.skip), None) if known else None
 
 
 def greatest_of(connection: Connection, dialect: Dialect, found: Found) -> int | None:

@@ -182,7 +182,8 @@ QUESTIONS = (
 
 
 PRIMARY_KEYS = """
-SELECT c.table_schema, c.table_name, c.column_name, c.column_type, t.auto_increment - 1, NULL, 1
+SELECT c.table_schema, c.table_name, c.column_name, c.column_type, t.auto_increment - 1, NULL, 1,
+       CASE WHEN c.extra LIKE '%auto_increment%' AND t.auto_increment IS NOT NULL THEN 1 END
 FROM information_schema.statistics s
 JOIN information_schema.columns c ON c.table_schema = s.table_schema AND c.table_name = s.table_name
  AND c.column_name = s.column_name
@@ -236,7 +237,7 @@ def fetch_column(connection: Connection, schema: str, table: str, column: str) -
     altered = f"ALTER TABLE {quoted(row.db)}.{quoted(row.tbl)}"
     if row.counts:
         drop, hold = f"{altered} MODIFY {quoted(row.col)} {row.type} NOT NULL", f"{altered} AUTO_INCREMENT = {{n}}"
-        writing.append(Generator("AUTO_INCREMENT", drop, int(row.next or 1), hold=hold))
+        writing.append(Generator("AUTO_INCREMENT", drop, int(row.next or 1), hold=hold, skip=hold))
     elif "(" in (row.default_words or ""):
         drop = f"{altered} ALTER {quoted(row.col)} DROP DEFAULT"
         writing.append(Generator(f"DEFAULT {row.default_words}", drop))

@@ -80,7 +80,8 @@ QUESTIONS = (
 
 
 KEYS = KeyQueries("""
-SELECT 'main', m.name, p.name, p.type, NULL, NULL, 1 FROM sqlite_master m JOIN pragma_table_info(m.name) p
+SELECT 'main', m.name, p.name, p.type, NULL, NULL, 1, CASE WHEN upper(m.sql) LIKE '%AUTOINCREMENT%' THEN 1 END
+FROM sqlite_master m JOIN pragma_table_info(m.name) p
 WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite!_%' ESCAPE '!' AND p.pk = 1 AND upper(p.type) LIKE '%INT%'
   AND COALESCE(:schema, 'main') = 'main'
 """)
@@ -101,7 +102,17 @@ def fetch_column(connection: Connection, schema: str, table: str, column: str) -
     Only AUTOINCREMENT is a generator: other keys continue after the greatest row, whoever wrote it.
     """
     row = connection.execute(text(COLUMN), {"table": table, "column": column}).first()
-    return None if row is None else Found._make((*row[:6], (Generator("AUTOINCREMENT"),) * row.counts))
+    if row is None:
+        return None
+    return Found._make((*row[:6], (counter_of(connection, row[1]),) if row.counts else ()))
+
+
+def counter_of(connection: Connection, table_name: str) -> Generator:
+    last = connection.scalar(text("SELECT seq FROM sqlite_sequence WHERE name = :name"), {"name": table_name})
+    name = "'" + table_name.replace("'", "''") + "'"
+    lost, kept = f"INSERT INTO sqlite_sequence VALUES ({name}, ", "UPDATE sqlite_sequence SET seq = "
+    skip = f"{lost}{{n}} - 1)" if last is None else f"{kept}{{n}} - 1 WHERE name = {name}"
+    return Generator("AUTOINCREMENT", next=(last or 0) + 1, skip=skip)
 
 
 TOOLS = Tools(QUESTIONS, RULES, KEYS, fetch_column)

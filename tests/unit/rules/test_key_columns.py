@@ -66,6 +66,21 @@ def test_a_column_that_is_full_ends_today_and_one_that_was_emptied_never():
     assert emptied.ends is None
 
 
+def test_of_a_sequence_the_range_counts():
+    (found,) = outlooks([key("a", 1_600, 2_000)._replace(starts=1_001)], None, None, TODAY)
+
+    assert found.key.used == 0.6
+    assert not found.needs_attention(TODAY)
+    assert key("a", 0, 2_000)._replace(starts=2_001).used == 0
+
+
+def test_a_key_whose_counter_is_behind_comes_first_and_needs_attention():
+    behind, over = outlooks([key("over", INT + 5), key("behind", 5)._replace(next=3)], None, None, TODAY)
+
+    assert (behind.key.table, over.key.table) == ("shop.behind", "shop.over")
+    assert behind.needs_attention(TODAY)
+
+
 def test_a_key_that_is_over_comes_first_whatever_the_rates():
     over, soon = outlooks([key("soon", INT // 2), key("over", INT + 5)], {"shop.soon.id": 0}, 1.0, TODAY)
 
