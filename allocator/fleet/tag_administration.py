@@ -9,8 +9,8 @@ from decimal import Decimal
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from allocator.errors import FleetGrowing, InvalidSetting, SchemaOutOfDate, TagExists
-from allocator.rules.column_limit import Column, max_step_for
+from allocator.errors import FleetGrowing, InvalidSetting, TagExists
+from allocator.rules.column_limit import Column, NoColumn, max_step_for
 from allocator.schemes.shared.argument_checks import MAX_ID, check_tag, check_whole, quoted, split_column
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import FailoverGap, Tag, gap_of, unknown
@@ -158,12 +158,12 @@ class Tags:
         for database in self.databases():
             try:
                 greatest, kind, limit = database.read_column(table, column)
-            except SchemaOutOfDate as error:
+            except NoColumn as error:
                 missing = error
             else:
                 found.append(Column(limit, f"{name} ({kind})", whole(name, greatest)))
         if not found:
-            raise InvalidSetting(f"there is no column {name:.100} to start after") from missing
+            raise missing
         return min(found)._replace(greatest=max(one.greatest for one in found))
 
 

@@ -12,22 +12,12 @@ from sqlalchemy import ColumnElement, Connection, Insert, Table, TextClause, fun
 from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import Dialect
-from allocator.database.driver_errors import DRAWN_MEANWHILE, GUARD_FIRED, NO_WRITES, ErrorCodes
 from allocator.database.schema.tables import CLAIMED
 from allocator.database.sqlite.file import alone, check_name, is_alone, path_of
 from allocator.database.sqlite.fork_gate import GATE
 from allocator.database.verbs.claims import only_row, returned
 from allocator.database.verbs.tickets import COUNT, FENCE, drawn
-from allocator.errors import (
-    DatabaseRefused,
-    DatabaseUnavailable,
-    Exhausted,
-    InvalidDatabase,
-    MaxValueWentBack,
-    NumberConflict,
-    SchemaDamaged,
-    SchemaOutOfDate,
-)
+from allocator.errors import DatabaseUnavailable, InvalidDatabase
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
@@ -84,29 +74,6 @@ def kept(connection: Connection, query: str, name: str, end: int) -> int:
     return end
 
 
-GUARDED = "SQLITE_CONSTRAINT_TRIGGER"
-"""SQLite's code for RAISE() in a trigger, as those of the guard do; a trigger cannot choose another."""
-OUT_OF_RANGE = frozenset({"SQLITE_CONSTRAINT_CHECK"})
-MOVED = "SQLITE_BUSY_SNAPSHOT"
-BUSY = frozenset({"SQLITE_BUSY", "SQLITE_BUSY_RECOVERY", "SQLITE_BUSY_TIMEOUT", MOVED})
-LOCKED = frozenset({"SQLITE_LOCKED", "SQLITE_LOCKED_SHAREDCACHE", "SQLITE_LOCKED_VTAB"})
-
-CODES = ErrorCodes(
-    errors={
-        **dict.fromkeys(("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE", GUARDED), MaxValueWentBack),
-        **dict.fromkeys(("SQLITE_CANTOPEN", "SQLITE_ERROR", "SQLITE_NOTADB", "SQLITE_READONLY"), DatabaseRefused),
-        **dict.fromkeys(("no such table", "no such column"), SchemaOutOfDate),
-        **dict.fromkeys(OUT_OF_RANGE, SchemaDamaged),
-        "SQLITE_MISMATCH": Exhausted,  # of a counter past 2**63, which became a REAL
-    },
-    advice={GUARDED: GUARD_FIRED},
-    of_draw={MOVED: (NumberConflict, DRAWN_MEANWHILE), "SQLITE_READONLY": (DatabaseRefused, NO_WRITES)},
-    locked=BUSY | LOCKED,
-    contended=BUSY,
-    out_of_range=OUT_OF_RANGE,
-)
-
-
 class SQLite(Dialect):
     name = "sqlite"
     default_driver = "pysqlite"
@@ -129,7 +96,6 @@ class SQLite(Dialect):
     )
     """Without this key AUTOINCREMENT is gone too, and each process would draw the first ticket."""
     pool_size = 1  # SQLite allows one writer; a database in memory is one connection
-    codes = CODES
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.sqlite.gapless_draws import SQLiteNumbers
@@ -181,10 +147,6 @@ class SQLite(Dialect):
         return driver_connection.in_transaction is True
 
     def code(self, error: BaseException) -> str:
-        words = str(error)
-        for missing in ("no such table", "no such column"):
-            if words.startswith(missing):
-                return missing
         return getattr(error, "sqlite_errorname", "")
 
     def server(self, connection: Connection) -> str:
