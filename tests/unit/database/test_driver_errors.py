@@ -1,4 +1,4 @@
-"""What becomes of the codes of clusters, which a single server never says."""
+"""What becomes of errors that no server of the tests gives: of clusters, TLS, poolers, networks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from allocator.database.driver_errors import (
 )
 from allocator.database.mysql.dialect import MySQL
 from allocator.database.postgresql.dialect import PostgreSQL
-from allocator.errors import DatabaseRefused, DatabaseUnavailable, Exhausted
+from allocator.errors import DatabaseRefused, DatabaseUnavailable, Exhausted, SchemaOutOfDate
 from allocator.schemes.shared.argument_checks import MAX_ID
 
 NOT_PREPARED = (1047, "WSREP has not yet prepared node for application use")
@@ -73,6 +73,58 @@ def test_what_an_engine_does_not_have_is_refused_and_not_tried_for_ever():
     told = (1235, "function LOCK IN SHARE MODE has only noop implementation in tidb now")
 
     assert type(translate(error(*told), MySQL(), "here", 0.0)) is DatabaseRefused
+
+
+def test_what_comes_without_a_code_is_told_by_its_words():
+    """From libpq and PyMySQL, which refuse or lose a connection."""
+    for words, kind, sentence in [
+        ('FATAL:  no pg_hba.conf entry for host "::1", user "u", no encryption', DatabaseRefused, "refuses the login"),
+        ('FATAL:  "trust" authentication failed', DatabaseRefused, "refuses the login"),
+        ("FATAL:  no such database: ids", DatabaseRefused, "there is no such database"),
+        ("FATAL:  unsupported startup parameter: options", DatabaseRefused, "is a pooler that refuses an argument"),
+        ('root certificate file "/x" does not exist', DatabaseRefused, "do not agree on TLS"),
+        ("SSL error: certificate verify failed", DatabaseRefused, "do not agree on TLS"),
+        ("SSL SYSCALL error: EOF detected", DatabaseUnavailable, "is not available"),
+        ("SSL connection has been closed unexpectedly", DatabaseUnavailable, "is not available"),
+        ("server closed the connection unexpectedly", DatabaseUnavailable, "is not available"),
+        ("FATAL:  the database system is starting up", DatabaseUnavailable, "is not available"),
+        ("FATAL:  sorry, too many clients already", DatabaseUnavailable, "has no connection left"),
+        ("expected authentication request from server, but received H", DatabaseRefused, "does not speak the protocol"),
+        ("failed to resolve host 'x': [Errno -3] Temporary failure", DatabaseUnavailable, "no address is known"),
+        (
+            "Several attempts failed:\n- host: 'a': refused\n- host: 'b': gone",
+            DatabaseUnavailable,
+            "'a': refused - host",
+        ),
+    ]:
+        found = translate(error(words), PostgreSQL(), "here", 0.0)
+
+        assert (type(found), sentence in str(found)) == (kind, True), (words, found)
+
+
+def test_what_only_the_words_of_a_code_tell():
+    verified = "Can't connect to MySQL server on 'h' ([SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed)"
+    for told, kind, sentence in [
+        ((2003, verified), DatabaseRefused, "do not agree on TLS"),
+        (
+            (2003, "Can't connect to MySQL server on 'h' ([Errno 111] Connection refused)"),
+            DatabaseUnavailable,
+            "is not",
+        ),
+        ((2026, "SSL connection error: SSL is required but the server doesn't support it"), DatabaseRefused, "on TLS"),
+        ((2026, "SSL connection error: unexpected eof while reading"), DatabaseUnavailable, "is not available"),
+        ((1129, "Host 'h' is blocked because of many connection errors"), DatabaseRefused, "refuses: "),
+        ((1130, "Host 'h' is not allowed to connect to this MySQL server"), DatabaseRefused, "refuses: "),
+        ((3032, "The server is currently in offline mode"), DatabaseUnavailable, "is not available"),
+        ((1969, "Query execution was interrupted (max_statement_time exceeded)"), DatabaseUnavailable, "ended the"),
+        ((1030, "Got error 28 'No space left on device' from storage engine"), DatabaseUnavailable, "no space left"),
+        ((1146, "Table 'allocator_shop.bills' doesn't exist"), DatabaseRefused, "lacks what is not the allocator's"),
+        ((1146, "Table 'shop.allocator_segment' doesn't exist"), SchemaOutOfDate, "run: allocator db upgrade"),
+        ((3, "Error writing file './x' (errno: 28)"), DatabaseUnavailable, "has no space left"),
+    ]:
+        found = translate(error(*told), MySQL(), "here", 0.0)
+
+        assert (type(found), sentence in str(found)) == (kind, True), (told, found)
 
 
 def test_a_counter_that_cannot_be_read_is_at_its_end_or_locked():
