@@ -22,7 +22,7 @@
     ├── NumberConflict              run the whole transaction again
     │   └── NumberBusy              another transaction holds the numbers of the scope
     ├── AccessDenied                the token is unknown, or lacks the right
-    ├── DatabaseRefused             wrong user, password, database name or privileges
+    ├── DatabaseRefused             until somebody changes user, rights, URL, TLS or a setting
     ├── SchemaOutOfDate             the tables are missing, or of an older or newer version
     ├── SchemaDamaged               the tables were changed by hand
     ├── ForkedUnseen                C code forked a process that held ids, without Python's fork hooks
@@ -139,7 +139,7 @@ class AccessDenied(AllocatorError):
 
 
 class DatabaseRefused(AllocatorError):
-    """The database refused: wrong user, password, database name or privileges."""
+    """The database refuses until somebody changes the user, its rights, the URL, TLS or a setting."""
 
 
 class SchemaOutOfDate(AllocatorError):

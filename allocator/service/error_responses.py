@@ -109,6 +109,8 @@ def status_of(error: AllocatorError) -> int:
 
 def detail_of(error: AllocatorError) -> str:
     detail = "" if isinstance(error, HttpRefusal) else row_of(error)[1]
+    if isinstance(error, UnknownTag):
+        detail = str(error).partition(";")[0]  # the rest names tags that the token may not know of
     if not detail and "://" in str(error):  # the message names a database
         detail = PROBLEMS[-1][2]
     return detail or str(error)
