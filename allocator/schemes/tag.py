@@ -129,7 +129,7 @@ def check_not_back(tag: Tag | None, name: str, seen: Seen) -> None:
 
 def unknown(name: str, known: Iterable[str] = ()) -> UnknownTag:
     """The error for a missing tag. It names similar ones of those `known`, since the name may be a typo of theirs."""
-    similar = get_close_matches(name, list(known))
+    similar = get_close_matches(name, list(known), cutoff=0.75)
     hint = f"similar tags: {', '.join(similar)}" if similar else f"create it with: allocator tags create {name}"
     return UnknownTag(f"tag {name!r} does not exist; {hint}")
 
