@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from allocator.errors import DatabaseUnavailable, InvalidSetting, InvalidTag
+from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, InvalidTag
 from allocator.generators.backend_protocol import Backend
 from allocator.rules.fleet_consistency import STATEMENTS
 from allocator.rules.hosts import Hosts
@@ -104,13 +104,13 @@ def settings_of(settings: S | None, kind: type[S]) -> S:
 
 def database_list(database: Any, shards: Iterable[Any] | None) -> list[Any]:
     """The databases that either argument names."""
-    if (database is None) == (shards is None):
-        raise InvalidSetting("pass either database or shards, not both or neither")
-    if shards is None:
-        return [database]
-    if isinstance(shards, str) or not isinstance(shards, Iterable):
+    if database is not None and shards is not None:
+        raise InvalidSetting("pass either database or shards, not both")
+    if isinstance(shards, str) or not isinstance(shards, Iterable | None):
         raise InvalidSetting(f"shards must be a list of databases, got {quoted(shards, 40)}")
-    databases = list(shards)
+    databases = [database] if shards is None else list(shards)
+    if any(one is None for one in databases):
+        raise InvalidDatabase("no URL of a database was given, but None, as by an environment variable that is not set")
     if not 1 <= len(databases) <= MAX_SHARDS:
         raise InvalidSetting(f"shards must be 1 to {MAX_SHARDS} databases, got {len(databases)}")
     return databases

@@ -224,6 +224,7 @@ def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
         databases = ids.tags.databases()
         if not databases:
             raise InvalidSetting("a service deletes no tags; pass the URL of its database as --url")
+        ids.tags.get(tag)  # its error names similar tags
         if last := last_claimed(databases, tag):
             confirm(f"tag {tag!r} has issued ids up to {last}; they repeat if its name is used again", sure)
         delete(databases, tag, last)

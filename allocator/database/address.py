@@ -110,7 +110,10 @@ def of_engine(engine: Engine) -> Address:
 
 def of_url(given: str | URL) -> Address:
     if isinstance(given, str) and not given.strip():
-        raise InvalidDatabase("the URL of the database is empty; one looks like postgresql+psycopg://user@host/name")
+        raise InvalidDatabase(
+            "the URL of the database is empty, as by an environment variable without a value; one looks like "
+            "postgresql+psycopg://user@host/name"
+        )
     try:
         url = make_url(given)
     except (ArgumentError, ValueError):

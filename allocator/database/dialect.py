@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, func, select, text
 
-from allocator.database.driver_errors import ErrorCodes
+from allocator.database.driver_errors import MISPLACED
 from allocator.database.schema.tables import node
 from allocator.database.verbs.claims import returned
 from allocator.database.verbs.tickets import FLOOR, KEEP, drawn
@@ -65,8 +65,6 @@ class Dialect:
     columns_have_types: ClassVar[bool] = True
     """A column has a type, and integer types have widths. Else any column holds 64 bits, and may have no type."""
 
-    codes: ClassVar[ErrorCodes] = ErrorCodes()
-
     sound: ClassVar[str] = "1"
     """An SQL condition: no table has damage, nor a trigger, that no statement would notice and that repeats ids."""
     ownership: ClassVar[str] = ""
@@ -74,6 +72,8 @@ class Dialect:
 
     transactional_ddl: ClassVar[bool] = True
     """DDL can be rolled back. Where it cannot, each change of a table commits the statements before it."""
+    rolls_back_by_itself: ClassVar[bool] = False
+    """The server may roll back the whole transaction at an error, and begin another one without a word."""
     index_only: ClassVar[str] = ""
     """Makes the planner use indexes in this transaction, even on small tables; empty where it does so by default."""
 
@@ -147,7 +147,7 @@ class Dialect:
 
     def is_misplaced(self, error: BaseException) -> bool:
         """Whether another server has taken over, and this connection must be left."""
-        return self.code(error) in self.codes.misplaced
+        return self.code(error) in MISPLACED
 
     @contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:

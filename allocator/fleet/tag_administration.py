@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from decimal import Decimal
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from allocator.errors import FleetGrowing, InvalidSetting, SchemaOutOfDate, TagExists
-from allocator.rules.column_limit import Column, max_step_for
+from allocator.errors import AllocatorError, FleetGrowing, InvalidSetting, TagExists, UnknownTag
+from allocator.rules.column_limit import Column, NoColumn, max_step_for
 from allocator.schemes.shared.argument_checks import MAX_ID, check_tag, check_whole, quoted, split_column
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import FailoverGap, Tag, gap_of, unknown
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FIELDS = {"start_after": "max_value"}
 COLUMNS = {"limit": "id_limit", "start_after": "max_value"}
+NEAR = 200
+"""Tags that an unknown one is compared with: the first ones, and those from its first letter on."""
 
 
 class Tags:
@@ -92,8 +94,14 @@ class Tags:
         rows = [database.fetch_tag(name) for database in self.databases()]
         found = [row for row in rows if row is not None]
         if not found:
-            raise unknown(name)
+            raise self._unknown(name)
         return merged(found)
+
+    def _unknown(self, name: str) -> UnknownTag:
+        known: list[Tag] = []
+        with suppress(AllocatorError):  # a token may have no right to list the tags
+            known = self._page("", NEAR) + self._page(name[:1], NEAR)
+        return unknown(name, {tag.name for tag in known})
 
     def databases(self) -> Sequence[Database]:
         """The databases that hold these tags, with checked tables; none if a service holds them."""
@@ -132,7 +140,7 @@ class Tags:
         name = check_tag(tag)
         found = [(database, database.fetch_tag(name)) for database in self.databases()]
         if not any(row for _, row in found):
-            raise unknown(name)
+            raise self._unknown(name)
         for database, row in found:
             if row is not None:
                 database.repair_segment(row, above)
@@ -158,12 +166,12 @@ class Tags:
         for database in self.databases():
             try:
                 greatest, kind, limit = database.read_column(table, column)
-            except SchemaOutOfDate as error:
+            except NoColumn as error:
                 missing = error
             else:
                 found.append(Column(limit, f"{name} ({kind})", whole(name, greatest)))
         if not found:
-            raise InvalidSetting(f"there is no column {name:.100} to start after") from missing
+            raise missing
         return min(found)._replace(greatest=max(one.greatest for one in found))
 
 

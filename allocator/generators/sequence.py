@@ -124,8 +124,13 @@ class Sequence(Supply):
 
     def _open(self) -> None:
         """Fetch the tag's settings once; create its row if the allocator may."""
-        if not self._opened:
-            self._configure(self._backend.open_segment(self._template, self._terms.create_missing))
+        if self._opened:
+            return
+        try:
+            tag = self._backend.open_segment(self._template, self._terms.create_missing)
+        except UnknownTag:
+            tag = self._backend.tags(self._template).get(self.tag)  # whose error names similar tags
+        self._configure(tag)
 
     def _configure(self, tag: Tag) -> None:
         with self._lock:

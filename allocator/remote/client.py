@@ -211,6 +211,9 @@ class RemoteTags(Tags):
         super().__init__(lambda: (), template)
         self._service = service
 
+    def _page(self, after: str, most: int) -> list[Tag]:
+        return self._service.page_of_tags(after)[0][:most]
+
     def list(self) -> list[Tag]:
         tags, following = self._service.page_of_tags("")
         while following:
@@ -222,7 +225,10 @@ class RemoteTags(Tags):
         return len(self.list())
 
     def get(self, tag: str) -> Tag:
-        return self._service.read_tag(tag)
+        try:
+            return self._service.read_tag(tag)
+        except UnknownTag:
+            raise self._unknown(tag) from None
 
     def _make(self, fresh: Tag) -> None:
         self._service.make_tag(fresh)

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import NamedTuple
 
+from allocator.errors import InvalidSetting
 from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_whole
 from allocator.schemes.tag import Tag
 
@@ -27,6 +28,10 @@ class Column(NamedTuple):
     limit: int = MAX_ID
     name: str = ""
     greatest: int = 0
+
+
+class NoColumn(InvalidSetting):
+    """There is no such column in the database."""
 
 
 def limit_of(kind: str) -> int:

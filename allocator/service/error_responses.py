@@ -119,6 +119,8 @@ def detail_of(error: AllocatorError) -> str:
     if isinstance(error, HttpRefusal):
         return str(error)
     status, detail = row_of(error)
+    if isinstance(error, UnknownTag):
+        return str(error).partition(";")[0]  # the rest names tags that the token may not know of
     if status < 500:
         return URL.sub("(a URL)", str(error))
     if not detail and "://" in str(error):  # the message names a database

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from allocator.errors import AllocatorError, DatabaseUnavailable, NotCopyable, SchemaOutOfDate
+from allocator.errors import AllocatorError, DatabaseUnavailable, NotCopyable
 from allocator.fleet.tag_administration import COLUMNS, Tags
+from allocator.rules.column_limit import NoColumn
 from allocator.rules.failover import plain, repaired
 from allocator.rules.fleet_consistency import STATEMENTS
 from allocator.schemes.formats.bit_layout import Layout
@@ -182,4 +183,4 @@ class MemoryBackend:
         """None: memory is no shard of a fleet."""
 
     def read_column(self, table: str, column: str) -> tuple[object, str, int]:
-        raise SchemaOutOfDate(f"a MemoryAllocator has no tables, so it cannot read the column {table}.{column}")
+        raise NoColumn(f"a MemoryAllocator has no tables, so it cannot read the column {table}.{column}")

@@ -26,6 +26,7 @@ from allocator import Allocator, AsyncAllocator
 from allocator.cli import main
 from allocator.cli.options import named_urls
 from allocator.cli.output import pasteable, table, with_urls
+from allocator.database.address import address_of
 from allocator.database.schema.tables import REVISIONS
 from allocator.errors import InvalidArgument
 
@@ -156,7 +157,9 @@ def test_a_refusal_is_one_sentence_and_exit_code_1(here):
 
 
 EMPTY: list[tuple[dict[str, Any], str]] = [
-    ({"database": ""}, "the URL of the database is empty"),
+    ({}, "no URL of a database was given, but None, as by an environment variable that is not set"),
+    ({"shards": ["sqlite:///mine.db", None]}, "no URL of a database was given, but None"),
+    ({"database": ""}, "the URL of the database is empty, as by an environment variable without a value"),
     ({"database": " "}, "the URL of the database is empty"),
     ({"database": "sqlite:///"}, "names no file"),
     ({"database": "sqlite:///%20"}, "names no file"),
@@ -298,6 +301,8 @@ def test_a_server_needs_its_schema_first(empty, tag):
     assert (refused.exit_code, "run: allocator db upgrade" in refused.stderr) == (1, True)
     checked = run("db", "check", url=empty)
     assert (checked.exit_code, f" is at revision none (the newest is {REVISIONS[-1]})\n" in checked.output) == (1, True)
+    checked = CliRunner().invoke(main, ["db", "check", "--url", empty])
+    assert checked.output.splitlines()[-1].endswith(f"run: allocator db upgrade --url {address_of(empty).shown}")
     assert json.loads(run("db", "upgrade", "--json", url=empty).output)["revision"] == REVISIONS[-1]
     assert (
         f" is at revision {REVISIONS[-1]} (the newest)\nthe tables are correct\n"

@@ -62,6 +62,16 @@ def test_a_tag_is_shown_with_what_remains_and_its_last_claim(fresh):
     assert "error: tag 'other' does not exist" in run("tags", "show", "other", url=fresh).stderr
 
 
+@SQLITE
+def test_a_misspelt_tag_is_answered_with_similar_ones(three):
+    for words in ("show order_eu", "set order_eu --step 2", "repair order_eu", "delete order_eu"):
+        assert run("tags", *words.split(), url=three).stderr == (
+            "error: tag 'order_eu' does not exist; similar tags: order-eu, order-us\n"
+        )
+    assert run("next", "usr", "--no-create", url=three).stderr.endswith("similar tags: user\n")
+    assert "create it with: allocator tags create bill" in run("tags", "show", "bill", url=three).stderr
+
+
 # -- delete
 
 

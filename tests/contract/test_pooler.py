@@ -7,11 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, make_url
 from support.distinct import distinct
 from support.servers.pooler import pooled
 
 from allocator import Allocator, Numbers
+from allocator.errors import DatabaseRefused
 
 CLIENTS, TIMES = 8, 60
 pytestmark = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
@@ -41,6 +42,21 @@ def test_ids_of_every_kind(pooler):
         found = at_once(draw)
 
     assert [distinct(each) for each in zip(*found, strict=True)] == [TIMES] * 5
+
+
+def test_what_it_refuses_is_no_outage(pooler):
+    place = make_url(pooler)
+    for wrong, sentence in (
+        (
+            place.update_query_dict({"options": "-c search_path=public"}),
+            "is a pooler that refuses an argument .*options",
+        ),
+        (place.set(database="nowhere"), "there is no such database"),
+        (place.set(username="nobody_here"), "refuses the login"),
+        (place.update_query_dict({"sslmode": "require"}), "do not agree on TLS"),
+    ):
+        with Allocator(wrong) as ids, pytest.raises(DatabaseRefused, match=sentence):
+            ids.next_id("order")
 
 
 def test_numbers_while_every_third_transaction_is_rolled_back(pooler):

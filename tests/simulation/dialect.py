@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from allocator.database.driver_errors import ErrorCodes
 from allocator.database.verbs.start import Start
 from allocator.rules.failover import NOTHING, Crossing, Failover, Here, Skipped, plain
 from allocator.rules.fleet_consistency import Shard
@@ -16,7 +15,7 @@ from allocator.schemes.shared.residues import Residue
 from allocator.schemes.snowflake import SnowflakeWorker
 from allocator.schemes.tag import Tag
 from simulation.fates import Fate
-from simulation.network import CONTENDED, Connection, Failure
+from simulation.network import Connection, Failure
 from simulation.statement import Row, Rules, claimed
 from simulation.store import View
 
@@ -208,7 +207,6 @@ class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, ShardVerbs):
 
     embedded = False
     max_pause = 0.2
-    codes = ErrorCodes(contended=frozenset({CONTENDED}))
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, column, func, inspect, select, table
 from sqlalchemy.types import NULLTYPE, TypeEngine
 
 from allocator.database.dialect import Dialect
-from allocator.database.driver_errors import meaning
+from allocator.database.driver_errors import MISSING, NO_FUNCTION, meaning
 from allocator.errors import InvalidSetting
-from allocator.rules.column_limit import limit_of
+from allocator.rules.column_limit import NoColumn, limit_of
 from allocator.schemes.shared.argument_checks import MAX_ID, split_table
 
 
@@ -20,7 +20,9 @@ def read(connection: Connection, dialect: Dialect, table_name: str, column_name:
     schema, bare = split_table(table_name)
     source = table(bare, column(column_name), schema=schema or None)
     refused = InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers")
-    with meaning(refused, dialect.codes.no_function, dialect):  # there is no max() of booleans and some other types
+    missing = NoColumn(f"there is no column {f'{table_name}.{column_name}':.100} to start after")
+    # There is no max() of booleans and some other types.
+    with meaning(refused, NO_FUNCTION, dialect), meaning(missing, MISSING, dialect):
         greatest = connection.scalar(select(func.max(source.c[column_name])))
     kinds = kinds_of(connection, bare, schema)
     try:

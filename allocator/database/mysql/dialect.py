@@ -12,13 +12,6 @@ from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import ASLEEP, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
-from allocator.database.driver_errors import (
-    DEADLOCK,
-    DRAWN_MEANWHILE,
-    NO_WRITES,
-    ROLLED_BACK,
-    ErrorCodes,
-)
 from allocator.database.mysql.identity import (
     CLOCK,
     FACTS,
@@ -36,15 +29,7 @@ from allocator.database.mysql.identity import (
 )
 from allocator.database.schema.tables import segment
 from allocator.database.verbs.tickets import FENCE, FLOOR
-from allocator.errors import (
-    DatabaseRefused,
-    DatabaseUnavailable,
-    Exhausted,
-    MaxValueWentBack,
-    NumberConflict,
-    SchemaDamaged,
-    SchemaOutOfDate,
-)
+from allocator.errors import DatabaseUnavailable, Exhausted, SchemaDamaged
 from allocator.rules.failover import Here, one_of_several, plain
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.tag import damaged
@@ -71,32 +56,6 @@ UNSAID = frozenset({"1064", "1142", "1143", "1193", "1227", "1235", "1305", "137
 """A server or proxy refuses a variable or function, or lacks it: connect without the identity of the server."""
 NO_COUNTER = "1467"
 """MariaDB cannot read the counter while another session has locked a row; MySQL also says so after the last number."""
-OUT_OF_RANGE = frozenset({"1264", "1690", "3819", "4025"})
-
-CODES = ErrorCodes(
-    errors={
-        "1062": MaxValueWentBack,
-        **dict.fromkeys(("1044", "1045", "1046", "1049", "1698", *UNSAID), DatabaseRefused),
-        **dict.fromkeys(("1054", "1146"), SchemaOutOfDate),
-        **dict.fromkeys(OUT_OF_RANGE, SchemaDamaged),
-        "167": Exhausted,
-    },
-    advice={NO_COUNTER: "{where}: the lock of the counter of tickets, or of nodes, was not free: {words}; try again"},
-    of_draw={
-        "1206": (NumberConflict, ROLLED_BACK),  # no memory for locks
-        "1213": (NumberConflict, DEADLOCK),
-        "1180": (NumberConflict, DEADLOCK),  # where Group Replication's applier takes the row
-        **dict.fromkeys(("1020", "3101"), (NumberConflict, DRAWN_MEANWHILE)),
-        **dict.fromkeys(("1290", "1792", "1836"), (DatabaseRefused, NO_WRITES)),
-    },
-    locked=frozenset({"1205"}),
-    rolled_back=frozenset({"1020", "1206", "1213"}),
-    timed_out=frozenset({"1205"}),
-    out_of_range=OUT_OF_RANGE,
-    contended=frozenset({"1213", "1205", "1020", "3101"}),
-    misplaced=frozenset({"1047", "1180", "1290", "1792", "1836", "3100"}),
-    forbidden=frozenset({"1142", "1143"}),
-)
 
 
 class MySQL(Dialect):
@@ -104,7 +63,7 @@ class MySQL(Dialect):
     default_driver = "pymysql"
     extra = "mysql"
     unusable_drivers = frozenset({"mysqlconnector"})  # its timeouts, in fields named as PyMySQL's, are whole seconds
-    needs_name = locks_what_it_reads = True
+    needs_name = locks_what_it_reads = rolls_back_by_itself = True
     may_name = frozenset({"database", "db", "read_default_file", "read_default_group"})
     transactional_ddl = False
     replace_ticket, count_ticket = REPLACE, COUNT
@@ -115,7 +74,6 @@ class MySQL(Dialect):
         "FROM information_schema.triggers WHERE event_object_schema = DATABASE() AND event_object_table = :name"
     )
     retired_triggers = frozenset({"allocator_guard_update", "allocator_guard_delete"})
-    codes = CODES
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.mysql.gapless_draws import MariaDBNumbers, MySQLNumbers

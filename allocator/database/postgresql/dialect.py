@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import URL, Connection, Engine, Insert, Table, text
 
 from allocator.database.dialect import MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
-from allocator.database.driver_errors import ABORTED, DEADLOCK, DRAWN_MEANWHILE, GUARD_FIRED, NO_WRITES, ErrorCodes
 from allocator.database.postgresql.id_sequences import greatest_ticket, number_from, skip_nodes, skip_tickets
 from allocator.database.postgresql.identity import (
     FIRST,
@@ -28,15 +26,6 @@ from allocator.database.postgresql.identity import (
 )
 from allocator.database.schema.tables import CLAIMED
 from allocator.database.verbs.tickets import COUNT, FENCE
-from allocator.errors import (
-    DatabaseRefused,
-    Exhausted,
-    InvalidDatabase,
-    MaxValueWentBack,
-    NumberConflict,
-    SchemaDamaged,
-    SchemaOutOfDate,
-)
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
@@ -65,64 +54,7 @@ REQUIRES = 160000
 """The first version of libpq with `require_auth`."""
 
 
-GUARDED = "ID001"
-"""Our own SQLSTATE, raised by the triggers of the guard; class ID is none of the server's."""
-READ_ONLY, NO_SCHEMA, NO_FUNCTION = "25006", "3F000", "42883"
-MISSTATED, UNPROVEN = "misstated", "unproven"
-"""No server's codes: the driver refused an argument, or to log in to a server that asks for a password in clear."""
-REFUSED = "28000"
-LACKING = "{where} refuses: {words}; this server lacks what the statement needs: allocator doctor"
-OUT_OF_RANGE = frozenset({"22003", "23514"})
-
-CODES = ErrorCodes(
-    errors={
-        **dict.fromkeys(("23505", GUARDED), MaxValueWentBack),
-        **dict.fromkeys((REFUSED, "28P01", "3D000", "42", "0A"), DatabaseRefused),
-        **dict.fromkeys((MISSTATED, NO_SCHEMA, UNPROVEN, NOT_READY), DatabaseRefused),
-        **dict.fromkeys(("42P01", "42703"), SchemaOutOfDate),
-        **dict.fromkeys(OUT_OF_RANGE, SchemaDamaged),
-        "2200H": Exhausted,
-    },
-    advice={
-        MISSTATED: "{where} cannot be used: {words}; check the URL and its arguments",
-        READ_ONLY: "{where} is read-only: {words}; use the primary, or if this is it: ALTER ROLE name SET "
-        "default_transaction_read_only = off",
-        NO_SCHEMA: "{where} refuses: {words}; check that the search_path of the user or the URL names a schema that "
-        "exists",
-        **dict.fromkeys((NOT_READY, "0A000", NO_FUNCTION), LACKING),
-        UNPROVEN: "{where} is named by the fleet, and its server does not log in by SCRAM: {words}; give its URL too",
-        GUARDED: GUARD_FIRED,
-    },
-    of_draw={
-        "40P01": (NumberConflict, DEADLOCK),
-        "40001": (NumberConflict, DRAWN_MEANWHILE),
-        "25P02": (InvalidDatabase, ABORTED),
-        READ_ONLY: (DatabaseRefused, NO_WRITES),
-    },
-    locked=frozenset({"55P03"}),
-    out_of_range=OUT_OF_RANGE,
-    contended=frozenset({"40001", "40P01", "55P03"}),
-    misplaced=frozenset({READ_ONLY}),
-    forbidden=frozenset({"42501"}),
-    no_function=frozenset({NO_FUNCTION}),
-)
-
-REFUSED_IN_WORDS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
-"""psycopg gives a refused connection no SQLSTATE, only the server's message."""
-WITHHELD = "authentication method requirement"
-WRONG = re.compile(
-    r"invalid connection option|bad value for|invalid (\w+ value|port)|definition of service .* not found"
-)
-"""libpq and psycopg refuse an invalid argument before any connection, so there is no SQLSTATE."""
-
-
-def code_of_words(words: str) -> str:
-    """The code of an error that libpq says in words."""
-    if WITHHELD in words:
-        return UNPROVEN
-    if any(refusal in words for refusal in REFUSED_IN_WORDS):
-        return REFUSED
-    return MISSTATED if WRONG.search(words) else ""
+READ_ONLY = "25006"
 
 
 class PostgreSQL(Dialect):
@@ -153,7 +85,6 @@ class PostgreSQL(Dialect):
         "AND tgname IN ('allocator_guard_rows', 'allocator_guard_truncate'))) "
         f"AND NOT EXISTS (SELECT 1 FROM pg_rewrite WHERE ev_class IN {CLAIMED_THERE})"
     )
-    codes = CODES
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.verbs.gapless_number_rows import NumberDialect
@@ -207,7 +138,7 @@ class PostgreSQL(Dialect):
         code = sqlstate(error)
         if code == NOT_READY and "wal_level" not in str(error):
             return READ_ONLY
-        return code or code_of_words(str(error))
+        return code or ""
 
     @contextmanager
     def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:

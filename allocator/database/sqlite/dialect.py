@@ -12,22 +12,12 @@ from sqlalchemy import ColumnElement, Connection, Insert, Table, TextClause, fun
 from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import Dialect
-from allocator.database.driver_errors import DRAWN_MEANWHILE, GUARD_FIRED, NO_WRITES, ErrorCodes
 from allocator.database.schema.tables import CLAIMED
 from allocator.database.sqlite.file import alone, check_name, is_alone, path_of
 from allocator.database.sqlite.fork_gate import GATE
 from allocator.database.verbs.claims import only_row, returned
 from allocator.database.verbs.tickets import COUNT, FENCE, drawn
-from allocator.errors import (
-    DatabaseRefused,
-    DatabaseUnavailable,
-    Exhausted,
-    InvalidDatabase,
-    MaxValueWentBack,
-    NumberConflict,
-    SchemaDamaged,
-    SchemaOutOfDate,
-)
+from allocator.errors import DatabaseUnavailable, InvalidDatabase
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
@@ -84,36 +74,8 @@ def kept(connection: Connection, query: str, name: str, end: int) -> int:
     return end
 
 
-GUARDED = "SQLITE_CONSTRAINT_TRIGGER"
-"""SQLite's code for RAISE() in a trigger, as those of the guard do; a trigger cannot choose another."""
-OUT_OF_RANGE = frozenset({"SQLITE_CONSTRAINT_CHECK"})
-MOVED = "SQLITE_BUSY_SNAPSHOT"
-BUSY = frozenset({"SQLITE_BUSY", "SQLITE_BUSY_RECOVERY", "SQLITE_BUSY_TIMEOUT", MOVED})
-LOCKED = frozenset({"SQLITE_LOCKED", "SQLITE_LOCKED_SHAREDCACHE", "SQLITE_LOCKED_VTAB"})
 FAMILIES = ("SQLITE_CANTOPEN", "SQLITE_CORRUPT", "SQLITE_READONLY")
 """The codes that begin so, such as SQLITE_READONLY_DIRECTORY, have one meaning."""
-
-FILE_REFUSED = "{where} refuses: {words}; check that its folder exists, and that this user may write both"
-FILE_DAMAGED = "{where} is damaged, or no SQLite database: {words}; restore a backup, then run: allocator db restored"
-OF_FILE = {
-    **dict.fromkeys(("SQLITE_CANTOPEN", "SQLITE_ERROR", "SQLITE_READONLY"), FILE_REFUSED),
-    **dict.fromkeys(("SQLITE_CORRUPT", "SQLITE_NOTADB"), FILE_DAMAGED),
-}
-
-CODES = ErrorCodes(
-    errors={
-        **dict.fromkeys(("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE", GUARDED), MaxValueWentBack),
-        **dict.fromkeys(OF_FILE, DatabaseRefused),
-        **dict.fromkeys(("no such table", "no such column"), SchemaOutOfDate),
-        **dict.fromkeys(OUT_OF_RANGE, SchemaDamaged),
-        "SQLITE_MISMATCH": Exhausted,  # of a counter past 2**63, which became a REAL
-    },
-    advice={GUARDED: GUARD_FIRED, **OF_FILE},
-    of_draw={MOVED: (NumberConflict, DRAWN_MEANWHILE), "SQLITE_READONLY": (DatabaseRefused, NO_WRITES)},
-    locked=BUSY | LOCKED,
-    contended=BUSY,
-    out_of_range=OUT_OF_RANGE,
-)
 
 
 class SQLite(Dialect):
@@ -138,7 +100,6 @@ class SQLite(Dialect):
     )
     """Without this key AUTOINCREMENT is gone too, and each process would draw the first ticket."""
     pool_size = 1  # SQLite allows one writer; a database in memory is one connection
-    codes = CODES
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.sqlite.gapless_draws import SQLiteNumbers
@@ -190,10 +151,6 @@ class SQLite(Dialect):
         return driver_connection.in_transaction is True
 
     def code(self, error: BaseException) -> str:
-        words = str(error)
-        for missing in ("no such table", "no such column"):
-            if words.startswith(missing):
-                return missing
         name = str(getattr(error, "sqlite_errorname", ""))
         return next((family for family in FAMILIES if name.startswith(family)), name)
 

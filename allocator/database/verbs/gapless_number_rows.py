@@ -140,5 +140,5 @@ def translated(caller: Caller, row: Row, act: Callable[[], T]) -> T:
         is_kept = not is_over
         raise translate_drawn(error, dialect, caller.where, place(**row), passed, is_over=is_over) from error
     finally:
-        if not is_kept and dialect.codes.rolled_back:  # also after an exception of a signal handler: nobody looked
+        if not is_kept and dialect.rolls_back_by_itself:  # also after an exception of a signal handler: nobody looked
             caller.refuse_more()

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, exists, insert, literal_column, select, update
 
 from allocator.database.dialect import NOWHERE, Dialect
-from allocator.database.driver_errors import meaning
+from allocator.database.driver_errors import FORBIDDEN, meaning
 from allocator.database.schema.tables import node, segment, shard, worker
 from allocator.database.verbs import failover_row, segments, tickets
 from allocator.errors import DatabaseRefused, ShardMisconfigured
@@ -125,7 +125,7 @@ def check_writer(connection: Connection, dialect: Dialect) -> None:
         "this user may not write allocator_shard, as making or growing a fleet does: use the user that "
         "ran allocator db upgrade; run that again where it was left out, with --url once for each shard"
     )
-    with meaning(refused, dialect.codes.forbidden, dialect):
+    with meaning(refused, FORBIDDEN, dialect):
         connection.execute(update(shard).where(shard.c.id == 0).values(revision=0))
 
 

@@ -44,7 +44,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
 def test_what_the_database_answers_is_translated_and_its_connection_stays(runner):
     used = runner.run(plain)
     with pytest.raises(SchemaOutOfDate):
-        runner.run(plain, None, "SELECT 1 FROM nowhere")
+        runner.run(plain, None, "SELECT 1 FROM allocator_nowhere")
     with pytest.raises(DatabaseUnavailable, match="ours"):
         runner.run(plain, DatabaseUnavailable("ours"))
 
@@ -117,7 +117,7 @@ def test_an_interrupt_while_a_connection_is_opened_reaches_the_caller(runner):
         with pytest.raises(type(error)) as caught:
             runner.run(plain)
         assert caught.value is error
-    with pytest.raises(AllocatorError, match="cannot be used: KeyError: 'token'; check the URL"):
+    with pytest.raises(AllocatorError, match="cannot be used: KeyError: 'token'; the driver, or a listener"):
         runner.run(plain)
     runner.run(plain)
 

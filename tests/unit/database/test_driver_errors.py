@@ -1,4 +1,4 @@
-"""What becomes of the codes of clusters, which a single server never says."""
+"""What becomes of errors that no server of the tests gives: of clusters, TLS, poolers, networks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.driver_errors import is_contended, translate
+from allocator.database.driver_errors import (
+    FILE_BUSY_CODES,
+    FILE_LOCKED_CODES,
+    MISPLACED,
+    is_contended,
+    translate,
+)
 from allocator.database.mysql.dialect import MySQL
 from allocator.database.postgresql.dialect import PostgreSQL
-from allocator.database.sqlite.dialect import SQLite
-from allocator.errors import DatabaseRefused, DatabaseUnavailable, Exhausted
+from allocator.errors import DatabaseRefused, DatabaseUnavailable, Exhausted, SchemaOutOfDate
 from allocator.schemes.shared.argument_checks import MAX_ID
 
 NOT_PREPARED = (1047, "WSREP has not yet prepared node for application use")
@@ -32,7 +37,7 @@ def test_a_member_that_was_left_alone_is_unavailable_and_its_connections_are_lef
         found = translate(error(*told), MySQL(), "here", 0.0)
 
         assert type(found) is DatabaseUnavailable, told
-        assert str(told[0]) in MySQL.codes.misplaced, told
+        assert str(told[0]) in MISPLACED, told
         assert not is_contended(error(*told), MySQL()), told
 
 
@@ -46,7 +51,7 @@ def test_a_standby_of_postgresql_is_left_and_a_server_that_hides_its_wal_is_not(
         told = Exception(words)
         told.sqlstate = code  # type: ignore[attr-defined]
 
-        assert (PostgreSQL().code(told) in PostgreSQL.codes.misplaced) is is_left, (code, words)
+        assert (PostgreSQL().code(told) in MISPLACED) is is_left, (code, words)
         kind = DatabaseUnavailable if is_left else DatabaseRefused
         assert type(translate(DBAPIError("SELECT", {}, told), PostgreSQL(), "here", 0.0)) is kind, (code, words)
 
@@ -70,6 +75,58 @@ def test_what_an_engine_does_not_have_is_refused_and_not_tried_for_ever():
     assert type(translate(error(*told), MySQL(), "here", 0.0)) is DatabaseRefused
 
 
+def test_what_comes_without_a_code_is_told_by_its_words():
+    """From libpq and PyMySQL, which refuse or lose a connection."""
+    for words, kind, sentence in [
+        ('FATAL:  no pg_hba.conf entry for host "::1", user "u", no encryption', DatabaseRefused, "refuses the login"),
+        ('FATAL:  "trust" authentication failed', DatabaseRefused, "refuses the login"),
+        ("FATAL:  no such database: ids", DatabaseRefused, "there is no such database"),
+        ("FATAL:  unsupported startup parameter: options", DatabaseRefused, "is a pooler that refuses an argument"),
+        ('root certificate file "/x" does not exist', DatabaseRefused, "do not agree on TLS"),
+        ("SSL error: certificate verify failed", DatabaseRefused, "do not agree on TLS"),
+        ("SSL SYSCALL error: EOF detected", DatabaseUnavailable, "is not available"),
+        ("SSL connection has been closed unexpectedly", DatabaseUnavailable, "is not available"),
+        ("server closed the connection unexpectedly", DatabaseUnavailable, "is not available"),
+        ("FATAL:  the database system is starting up", DatabaseUnavailable, "is not available"),
+        ("FATAL:  sorry, too many clients already", DatabaseUnavailable, "has no connection left"),
+        ("expected authentication request from server, but received H", DatabaseRefused, "does not speak the protocol"),
+        ("failed to resolve host 'x': [Errno -3] Temporary failure", DatabaseUnavailable, "no address is known"),
+        (
+            "Several attempts failed:\n- host: 'a': refused\n- host: 'b': gone",
+            DatabaseUnavailable,
+            "'a': refused - host",
+        ),
+    ]:
+        found = translate(error(words), PostgreSQL(), "here", 0.0)
+
+        assert (type(found), sentence in str(found)) == (kind, True), (words, found)
+
+
+def test_what_only_the_words_of_a_code_tell():
+    verified = "Can't connect to MySQL server on 'h' ([SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed)"
+    for told, kind, sentence in [
+        ((2003, verified), DatabaseRefused, "do not agree on TLS"),
+        (
+            (2003, "Can't connect to MySQL server on 'h' ([Errno 111] Connection refused)"),
+            DatabaseUnavailable,
+            "is not",
+        ),
+        ((2026, "SSL connection error: SSL is required but the server doesn't support it"), DatabaseRefused, "on TLS"),
+        ((2026, "SSL connection error: unexpected eof while reading"), DatabaseUnavailable, "is not available"),
+        ((1129, "Host 'h' is blocked because of many connection errors"), DatabaseRefused, "refuses: "),
+        ((1130, "Host 'h' is not allowed to connect to this MySQL server"), DatabaseRefused, "refuses: "),
+        ((3032, "The server is currently in offline mode"), DatabaseUnavailable, "is not available"),
+        ((1969, "Query execution was interrupted (max_statement_time exceeded)"), DatabaseUnavailable, "ended the"),
+        ((1030, "Got error 28 'No space left on device' from storage engine"), DatabaseUnavailable, "no space left"),
+        ((1146, "Table 'allocator_shop.bills' doesn't exist"), DatabaseRefused, "lacks what is not the allocator's"),
+        ((1146, "Table 'shop.allocator_segment' doesn't exist"), SchemaOutOfDate, "run: allocator db upgrade"),
+        ((3, "Error writing file './x' (errno: 28)"), DatabaseUnavailable, "has no space left"),
+    ]:
+        found = translate(error(*told), MySQL(), "here", 0.0)
+
+        assert (type(found), sentence in str(found)) == (kind, True), (told, found)
+
+
 def test_a_counter_that_cannot_be_read_is_at_its_end_or_locked():
     connection = MagicMock()
     connection.execute.side_effect = error(1467, "Failed to read auto-increment value from storage engine")
@@ -86,4 +143,4 @@ def test_each_name_of_a_lock_that_sqlite_has_is_known():
     """Python names the codes it knows of, so that a newer one would show here."""
     known = {name for name in vars(sqlite3) if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))}
 
-    assert known <= SQLite.codes.locked
+    assert known <= {*FILE_BUSY_CODES.split(), *FILE_LOCKED_CODES.split(), "SQLITE_BUSY_SNAPSHOT"}

@@ -21,7 +21,9 @@ class Failed(Exception):
     """As of the drivers: MySQL's has its number first, the others a code of their own."""
 
     def __init__(self, code: str) -> None:
-        super().__init__(int(code) if code.isdecimal() and len(code) == 4 else "words of the driver")
+        super().__init__(
+            int(code) if code.isdecimal() and len(code) == 4 else "words of the driver on allocator_number"
+        )
         self.sqlstate = self.sqlite_errorname = code
 
 

@@ -9,7 +9,16 @@ import logging
 
 from allocator import errors
 from allocator.errors import AllocatorError
-from allocator.service.error_responses import HttpRefusal, Refusals, Unauthorized, body_of, headers_of, status_of
+from allocator.schemes.tag import unknown
+from allocator.service.error_responses import (
+    HttpRefusal,
+    Refusals,
+    Unauthorized,
+    body_of,
+    detail_of,
+    headers_of,
+    status_of,
+)
 from allocator.service.log_config import LINES, REFUSED, LineLimit, Lines
 
 ERRORS = [
@@ -32,6 +41,10 @@ STATUSES = {
     "TooManyRequests": 429,
 }
 SECRET = "postgresql://root:hunter2@10.0.0.5/ids: SELECT * FROM allocator_segment"
+
+
+def test_no_tag_is_told_but_the_one_that_was_asked_for():
+    assert detail_of(unknown("ordr", ["order", "secret"])) == "tag 'ordr' does not exist"
 
 
 def test_every_error_has_one_status():

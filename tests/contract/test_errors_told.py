@@ -1,0 +1,273 @@
+"""Each error that a real server gives: refused for good or unavailable for now, and a sentence that names the cause."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from itertools import count
+from typing import Any, NamedTuple
+
+import pytest
+from sqlalchemy import URL, create_engine, event, make_url
+from support.servers.administrator import execute
+
+from allocator import Allocator
+from allocator.database.store import Database
+from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable, SchemaOutOfDate
+
+numbers = count(1)
+USER = {
+    "postgres": (
+        "CREATE ROLE {user} LOGIN PASSWORD 'word'",
+        "GRANT CONNECT ON DATABASE {name} TO {user}",
+        "GRANT ALL ON ALL TABLES IN SCHEMA public TO {user}",
+    ),
+    "mysql": ("CREATE USER {user} IDENTIFIED BY 'word'", "GRANT ALL ON {name}.* TO {user}"),
+}
+GONE = {"postgres": ("DROP OWNED BY {user}", "DROP ROLE {user}"), "mysql": ("DROP USER {user}",)}
+LOCK = "UPDATE allocator_segment SET step = step + 1"
+
+
+class Case(NamedTuple):
+    """What a user meets. The first statements are the administrator's."""
+
+    error: type[AllocatorError]
+    sentence: str
+    by: tuple[str, ...] = ()
+    url: dict[str, Any] = {}
+    sql: str = LOCK
+    holds: str = ""
+    """What another session of the user has done in a transaction that is open."""
+
+
+def signal(code: int | str) -> str:
+    """For an error that a healthy server does not give."""
+    if isinstance(code, int):
+        return f"SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = {code}, MESSAGE_TEXT = 'as told'"
+    return f"DO $$ BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = '{code}'; END $$"
+
+
+def setting(words: str) -> dict[str, Any]:
+    return {"query": {"init_command": words}}
+
+
+ANYWHERE = (
+    Case(DatabaseRefused, "refuses the login: .*; check user and password", url={"password": "s3cret"}),
+    Case(DatabaseUnavailable, "no address is known for the host: .*; check its name", url={"host": "nosuch.invalid"}),
+    Case(DatabaseUnavailable, "is not available: .*[Cc]onnection refused", url={"port": 1}),
+    Case(DatabaseRefused, "lacks what is not the allocator's: .*bills.*; look for the", sql="SELECT n FROM bills"),
+    Case(
+        SchemaOutOfDate, "of the allocator: .*allocator_x.*; run: allocator db upgrade", sql="SELECT n FROM allocator_x"
+    ),
+    Case(SchemaOutOfDate, "of the allocator: .*nix.*; run: allocator db", sql="SELECT nix FROM allocator_segment"),
+    Case(DatabaseRefused, "refuses: .*syntax", sql="SELEKT 1"),
+)
+OF_POSTGRES = (
+    *ANYWHERE,
+    Case(DatabaseRefused, "there is no such database.*no_such", url={"database": "no_such"}),
+    Case(DatabaseRefused, "lacks a right: .*not permitted to log in", ("ALTER ROLE {user} NOLOGIN",)),
+    Case(
+        DatabaseRefused,
+        "lacks a right: .*permission denied for database .*; grant it",
+        ("REVOKE CONNECT ON DATABASE {name} FROM PUBLIC, {user}",),
+    ),
+    Case(
+        DatabaseRefused, "lacks a right: permission denied for table", ("REVOKE ALL ON allocator_segment FROM {user}",)
+    ),
+    *(
+        Case(DatabaseRefused, f"refuses a setting .*{words}.*: URL, engine or user", url={"query": {"options": option}})
+        for words, option in (
+            ("statement_timeout", "-c statement_timeout=abc"),
+            ("no_such", "-c no_such=1"),
+            ("session_replication_role", "-c session_replication_role=replica"),
+        )
+    ),
+    Case(DatabaseRefused, "client and server do not agree on TLS: .*SSL", url={"query": {"sslmode": "require"}}),
+    Case(DatabaseUnavailable, "has no connection left: .*too many.*; raise", ("ALTER ROLE {user} CONNECTION LIMIT 0",)),
+    Case(
+        DatabaseUnavailable,
+        "ended the statement: .*statement timeout; retry, or raise the timeout",
+        ("ALTER ROLE {user} SET statement_timeout = '50ms'",),
+        sql="SELECT pg_sleep(5)",
+    ),
+    Case(
+        DatabaseUnavailable,
+        "other transactions hold what this one needs: .*lock timeout",
+        ("ALTER ROLE {user} SET lock_timeout = '50ms'",),
+        holds=LOCK,
+    ),
+    Case(DatabaseUnavailable, "other transactions hold what", sql=signal("40P01")),
+    Case(DatabaseUnavailable, "has no space left: as told; free some", sql=signal("53100")),
+    Case(DatabaseUnavailable, "is not available: .*administrator", sql="SELECT pg_terminate_backend(pg_backend_pid())"),
+)
+OF_MYSQL = (
+    *ANYWHERE,
+    Case(DatabaseRefused, "there is no such database.*no_such", url={"database": "no_such"}),
+    Case(DatabaseRefused, "lacks a right: .*denied.*; grant it", ("REVOKE UPDATE ON {name}.* FROM {user}",)),
+    *(
+        Case(DatabaseRefused, f"refuses a setting .*{named}.*: URL, engine or user", url=setting(words))
+        for named, words in (
+            ("NIX", "SET sql_mode = 'NIX'"),
+            ("nix", "SET nix = 1"),
+            ("Nowhere", "SET time_zone = 'Nowhere/X'"),
+            ("nix", "SET NAMES nix"),
+            ("port", "SET port = 3"),
+            ("GLOBAL", "SET SESSION max_connections = 3"),
+        )
+    ),
+    Case(DatabaseRefused, "lacks what is not .*bills", url=setting("SELECT n FROM bills")),
+    Case(
+        DatabaseRefused,
+        "lacks what is not .*seen",
+        ("CREATE TABLE things (n INT)", "CREATE VIEW seen AS SELECT n FROM things", "DROP TABLE things"),
+        sql="SELECT n FROM seen",
+    ),
+    Case(
+        DatabaseRefused,
+        "refuses the login: .*, and without TLS",
+        ("ALTER USER {user} REQUIRE SSL",),
+        {"query": {"ssl_disabled": "true"}},
+    ),
+    Case(DatabaseRefused, "refuses: .*locked", ("ALTER USER {user} ACCOUNT LOCK",)),
+    Case(DatabaseRefused, "refuses: .*(expired|SET PASSWORD)", ("ALTER USER {user} PASSWORD EXPIRE",)),
+    Case(
+        DatabaseUnavailable,
+        "has no connection left: .*max_user_connections.*; raise",
+        ("ALTER USER {user} WITH MAX_USER_CONNECTIONS 1",),
+        holds="SELECT 1",
+    ),
+    Case(DatabaseUnavailable, "other transactions hold what this one needs: .*Lock wait", holds=LOCK),
+    Case(DatabaseUnavailable, "ended the statement: .*interrupted", sql="KILL QUERY CONNECTION_ID()"),
+    Case(
+        DatabaseUnavailable,
+        "has no space left: .*is full.*; free some",
+        (
+            "SET SESSION max_heap_table_size = 16384",
+            "CREATE TABLE {name}.narrow (n VARCHAR(9000) CHARACTER SET latin1) ENGINE = MEMORY",
+        ),
+        sql="INSERT INTO narrow SELECT repeat('x', 9000) FROM information_schema.columns LIMIT 100",
+    ),
+    *(
+        Case(error, sentence, sql=signal(code))
+        for error, sentence, code in (
+            (DatabaseRefused, "client and server do not agree on TLS", 3159),
+            (DatabaseUnavailable, "is read-only: .*; use the primary", 1290),
+            (DatabaseUnavailable, "has no connection left", 1040),
+            (DatabaseUnavailable, "has no space left", 1021),
+            (DatabaseUnavailable, "is not available", 1053),
+            (DatabaseUnavailable, "other transactions hold what", 1213),
+        )
+    ),
+)
+CASES = {"postgres": OF_POSTGRES, "mysql": OF_MYSQL, "mariadb": OF_MYSQL}
+
+
+def changed(url: URL, given: dict[str, Any]) -> URL:
+    others = {name: value for name, value in given.items() if name != "query"}
+    return url.set(**others).update_query_dict(given.get("query", {}))
+
+
+def told(url: URL | str, sql: str) -> AllocatorError | None:
+    with closing(Database(url, 2.0)) as database:
+        try:
+            database.run(lambda connection, _: connection.exec_driver_sql(sql))
+        except AllocatorError as error:
+            return error
+    return None
+
+
+@pytest.mark.statements
+@pytest.mark.parametrize("kind", CASES, indirect=True)
+def test_what_a_server_says(fresh, kind):
+    with Allocator(fresh) as ids:
+        ids.reserve("order", 1)
+    place, of = make_url(fresh), "postgres" if kind == "postgres" else "mysql"
+    wrong = []
+    for case in CASES[kind]:
+        names = {"user": f"told_{next(numbers)}_{place.database}"[:32], "name": place.database}
+        execute(fresh, *(words.format(**names) for words in (*USER[of], *case.by)))
+        theirs = place.set(username=names["user"], password="word")
+        with ExitStack() as stack:
+            if case.holds:
+                engine = create_engine(theirs)
+                stack.callback(engine.dispose)
+                stack.enter_context(engine.connect()).exec_driver_sql(case.holds)
+            found = told(changed(theirs, case.url), case.sql)
+        if type(found) is not case.error or not re.search(case.sentence, str(found)) or "s3cret" in str(found):
+            wrong.append(f"{case.sentence}: {found!r}")
+        execute(fresh, *(words.format(**names) for words in GONE[of]))
+
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_sqlite_says(tmp_path):
+    url = f"sqlite:///{tmp_path}/ids.db"
+    with Allocator(url) as ids:
+        ids.reserve("order", 1)
+    for error, sentence, sql in (
+        (DatabaseRefused, "lacks what is not the allocator's: no such table: bills;", "SELECT n FROM bills"),
+        (DatabaseRefused, "lacks what is not the allocator's: no such column: nix;", "SELECT nix FROM sqlite_master"),
+        (SchemaOutOfDate, "of the allocator: no such table: allocator_x; run:", "SELECT n FROM allocator_x"),
+        (SchemaOutOfDate, "of the allocator: no such column: nix; run:", "SELECT nix FROM allocator_segment"),
+        (DatabaseRefused, r"ids.db refuses: near .*syntax error$", "SELEKT 1"),
+        (DatabaseUnavailable, "has no space left: .* full; free some", "CREATE TABLE more AS SELECT zeroblob(100000)"),
+    ):
+        engine = create_engine(url)
+        event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count = 1"))
+        found = told(engine, sql)
+        engine.dispose()
+
+        assert type(found) is error, (sql, found)
+        assert re.search(sentence, str(found)), (sql, found)
+
+
+LOGGING = {
+    "postgres": (
+        "CREATE FUNCTION logs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO audit_log VALUES (1); END $$",
+        "CREATE TRIGGER logs BEFORE UPDATE ON allocator_segment FOR EACH ROW EXECUTE FUNCTION logs()",
+    ),
+    "mysql": ("CREATE TRIGGER logs BEFORE UPDATE ON allocator_segment FOR EACH ROW INSERT INTO audit_log VALUES (1)",),
+    "sqlite": ("CREATE TRIGGER logs BEFORE UPDATE ON allocator_segment BEGIN INSERT INTO audit_log VALUES (1); END",),
+}
+
+
+def test_a_table_that_a_trigger_misses_is_not_called_ours(fresh, kind):
+    with Allocator(fresh) as ids:
+        ids.reserve("order", 1)
+        execute(fresh, *LOGGING.get(kind, LOGGING["mysql"]))
+        with pytest.raises(DatabaseRefused, match="lacks what is not the allocator's: .*audit_log.*trigger or view"):
+            ids.reserve("order", 1)
+
+
+@contextmanager
+def answering(greeting: bytes, *, first: bool) -> Iterator[int]:
+    """The port of a server of another protocol; it greets `first`, or answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as client:
+                if not first:
+                    client.recv(8)
+                client.sendall(greeting)
+                client.recv(1000)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        yield server.getsockname()[1]
+        serving.join()
+
+
+def test_a_server_of_another_protocol_is_called_so():
+    for scheme, greeting, first in (
+        ("postgresql+psycopg", b"HTTP/1.1 400 Bad Request\r\n\r\n", False),
+        ("postgresql+psycopg", b"J\x00\x00\x00\x0a9.0.0\x00", True),
+        ("mysql+pymysql", b"SSH-2.0-OpenSSH_9.2\r\n", True),
+    ):
+        with answering(greeting, first=first) as port:
+            found = told(f"{scheme}://root@127.0.0.1:{port}/x", "SELECT 1")
+
+        assert type(found) is DatabaseRefused, (greeting, found)
+        assert "does not speak the protocol of such a database" in str(found), (greeting, found)
