@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support.clusters.runs import account, only, under_load
@@ -12,8 +16,6 @@ from support.faults.trouble import skipping
 from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
 from support.servers.machine_oceanbase import OceanBase
-
-from allocator.doctor import examine
 
 KILLS, BETWEEN = 10, 5
 COUNTS = {"segment": 4, "ticket": 2, "meteor": 1, "snowflake": 1}
@@ -41,5 +43,10 @@ def test_a_node_is_killed_ten_times(node, writers, report):
         report(f"the greatest {what}: {values(node.url, f'SELECT max({column}) FROM allocator_{table}')}")
 
 
-def test_the_doctor_says_that_the_guard_sleeps_and_nothing_else(node):
-    assert [finding.name for finding in examine(node.url)] == ["guard-sleeps"]
+def test_the_commands_say_that_the_guard_sleeps_and_nothing_else(node):
+    def said(*words: str) -> dict[str, Any]:
+        command = [sys.executable, "-W", "error", "-m", "allocator", *words, "--json", "--url", node.url]
+        return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout)
+
+    assert [finding["name"] for finding in said("doctor")["findings"]] == ["guard-sleeps"]
+    assert said("db", "check")["problems"] == []
