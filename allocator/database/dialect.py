@@ -89,6 +89,8 @@ class Dialect:
     """A query with the parameter `:name`, a table; each row is the name of a trigger or rule, and what drops it."""
     guard_query: ClassVar[str] = ""
     """A query: name and texts, as `guard.sql` has them, of each trigger that may be the guard's; empty without one."""
+    unique_query: ClassVar[str] = ""
+    """A query: table and columns of each unique key; empty where SQLAlchemy reads the keys of every such engine."""
     retired_triggers: ClassVar[frozenset[str]] = frozenset()
     """Triggers of an earlier guard; an upgrade drops them."""
     replace_ticket: ClassVar[str]

@@ -167,7 +167,7 @@ def create(name: str, *parts: Any, **options: Any) -> None:
 
 def ascii_text(length: int) -> sa.types.TypeEngine[str]:
     """Text that MySQL and MariaDB compare byte by byte."""
-    bytewise = mysql.VARCHAR(length, charset="ascii", collation="ascii_bin")
+    bytewise = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
     return sa.String(length).with_variant(bytewise, "mysql", "mariadb")
 
 

@@ -217,7 +217,7 @@ COLLATION = {
     ),
     "mysql": (
         f"{RETYPED} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci NOT NULL",
-        f"{RETYPED} CHARACTER SET ascii COLLATE ascii_bin NOT NULL",
+        f"{RETYPED} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL",
     ),
 }
 UNNUMBERED = {

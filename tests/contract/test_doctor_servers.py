@@ -130,7 +130,7 @@ def standby_of(url: str, folder: object, name: str) -> Iterator[None]:
     target = make_url(url)
     who = f"user={target.username} password='{target.password or ''}' application_name={name}"
     words = [
-        str(postgres_binaries() / "pg_receivewal"),
+        str(postgres_binaries("pg_receivewal") / "pg_receivewal"),
         "-d",
         f"host={target.host} port={target.port} {who}",
         "-D",

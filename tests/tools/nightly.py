@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from support.quick import git
+from support.servers import fetched
 from support.servers.available import KINDS
 from tqdm import tqdm
 
@@ -59,6 +60,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         f"soak-{name}": (*PYTEST, *(f"tests/endurance/test_{each}.py" for each in files))
         for name, files in SOAKS.items()
     },
+    **{f"postgres-{version}": (sys.executable, "-m", "tools.postgres", version) for version in fetched.POSTGRES},
     **{f"matrix-{name}": (sys.executable, "-m", "tools.matrix", name) for name in COMBINATIONS},
 }
 

@@ -34,7 +34,7 @@ def of_schema(connection: Connection, dialect: Dialect, where: str) -> list[Find
 
 def of_tables(connection: Connection, dialect: Dialect) -> list[Finding]:
     """Check the tables, all of which exist."""
-    seen = inspection.Reflection.of(connection)
+    seen = inspection.Reflection.of(connection, dialect)
     return [
         *(finding for table in seen.tables_to_check() for finding in of_shape(seen, table)),
         *of_triggers(connection, dialect),

@@ -52,8 +52,8 @@ IN_TRANSACTION = 1
 """SERVER_STATUS_IN_TRANS: each OK packet has it in its status flags, so no query is needed."""
 
 
-UNSAID = frozenset({"1064", "1142", "1143", "1193", "1227", "1235", "1305", "1370"})
-"""A server or proxy refuses a variable or function, or lacks it: connect without the identity of the server."""
+UNSAID = frozenset({"1064", "1142", "1143", "1146", "1193", "1227", "1235", "1305", "1370"})
+"""A server or proxy refuses a variable, function or table, or lacks it: connect without the identity of the server."""
 NO_COUNTER = "1467"
 """MariaDB cannot read the counter while another session has locked a row; MySQL also says so after the last number."""
 
@@ -72,6 +72,10 @@ class MySQL(Dialect):
     trigger_query = (
         "SELECT trigger_name, concat('DROP TRIGGER `', replace(trigger_name, '`', '``'), '`') "
         "FROM information_schema.triggers WHERE event_object_schema = DATABASE() AND event_object_table = :name"
+    )
+    unique_query = (
+        "SELECT table_name, group_concat(column_name ORDER BY seq_in_index) FROM information_schema.statistics "
+        "WHERE table_schema = DATABASE() AND non_unique = 0 GROUP BY table_name, index_name"
     )
     retired_triggers = frozenset({"allocator_guard_update", "allocator_guard_delete"})
 

@@ -23,7 +23,7 @@ from allocator.database.doctor_queries.questions import (
 )
 from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
 from allocator.database.mysql.doctor_rules import RULES, is_cluster
-from allocator.database.mysql.identity import IS_DURABLE
+from allocator.database.mysql.identity import IS_DURABLE, is_merely_like_it
 from allocator.rules.tag_column import Generator, may_write
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ def user(name: str) -> str:
 def number_of(version: str) -> tuple[int, ...]:
     """The version as MySQL counts: MariaDB keeps AUTO_INCREMENT over restarts from 10.2.4 on, as MySQL from 8.0 on."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    if is_merely_like_it(version):
+        return (8, 0, 0)
     if "mariadb" not in version.lower():
         return numbers
     return (8, 0, 0) if numbers >= (10, 2, 4) else (5, 7, 0)
@@ -92,7 +94,7 @@ def columns(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     return {
         "collations": listed([f"{one.name}.{one.part} has {one.collation}" for one in astray]),
         "recollate": "; ".join(
-            f"ALTER TABLE {one.name} MODIFY {one.part} VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL"
+            f"ALTER TABLE {one.name} MODIFY {one.part} VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
             for one in astray
         ),
         "unnumbered": listed([one.name for one in numbers if "auto_increment" not in one.extra]),
@@ -118,7 +120,7 @@ def durability(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 def replicas(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     """Whether replicas follow, and no commit waits for them; only a server with a binary log has any."""
     waits = "ON" in {facts.get("rpl_semi_sync_source_enabled"), facts.get("rpl_semi_sync_master_enabled")}
-    if facts["log_bin"] != "ON" or waits or is_cluster(facts):
+    if facts["log_bin"] != "ON" or waits or is_cluster(facts) or is_merely_like_it(facts["version"]):
         return {}
     words = "SHOW REPLICAS" if facts["version_number"] >= (8, 0, 22) else "SHOW SLAVE HOSTS"
     return {"has_asynchronous_standby": bool(rows(connection, "SHOW SLAVE HOSTS" if is_mariadb(facts) else words))}
@@ -126,6 +128,8 @@ def replicas(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 
 def source(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     """Whether this server is a replica."""
+    if is_merely_like_it(facts["version"]):
+        return {}
     older = is_mariadb(facts) or facts["version_number"] < (8, 0, 22)
     return {"follows": len(rows(connection, "SHOW SLAVE STATUS" if older else "SHOW REPLICA STATUS"))}
 

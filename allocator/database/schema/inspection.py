@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+from warnings import filterwarnings
 
 from sqlalchemy import (
     BigInteger,
@@ -24,6 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.engine.reflection import ObjectKind, ObjectScope
+from sqlalchemy.exc import SAWarning
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import (
@@ -41,6 +43,9 @@ from allocator.errors import AllocatorError, SchemaDamaged, SchemaOutOfDate
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import ReflectedColumn
 
+
+# OceanBase's SHOW CREATE TABLE has options of its own in the lines of keys, which `unique_keys` reads elsewhere.
+filterwarnings("ignore", "Unknown schema content", SAWarning, __name__)
 
 HEAD = REVISIONS[-1]
 UPGRADE = "run: allocator db upgrade"
@@ -110,7 +115,7 @@ def problems(connection: Connection, dialect: Dialect, where: str) -> list[str]:
         return [str(error)]
     names = [expected.name for expected in metadata.sorted_tables]
     lacking = filter(None, [lacks_beside(connection, where)])
-    return [*lacking, *all_damages(connection), *triggers(connection, dialect, names)]
+    return [*lacking, *all_damages(connection, dialect), *triggers(connection, dialect, names)]
 
 
 def triggers(connection: Connection, dialect: Dialect, names: Iterable[str]) -> list[str]:
@@ -124,14 +129,14 @@ def triggers(connection: Connection, dialect: Dialect, names: Iterable[str]) -> 
 def check_sound(connection: Connection, dialect: Dialect, where: str) -> bool:
     """Raise `SchemaOutOfDate` or `SchemaDamaged` unless ids can be claimed safely; else as `check`."""
     has_revision = check(connection, where)
-    found = [*all_damages(connection), *triggers(connection, dialect, CLAIMED)]
+    found = [*all_damages(connection, dialect), *triggers(connection, dialect, CLAIMED)]
     if found:
         raise SchemaDamaged(f"{where}: {found[0]}; see: allocator db check")
     return has_revision
 
 
-def all_damages(connection: Connection) -> list[str]:
-    seen = Reflection.of(connection)
+def all_damages(connection: Connection, dialect: Dialect) -> list[str]:
+    seen = Reflection.of(connection, dialect)
     return [sentence for expected in seen.tables_to_check() for sentence in damages(seen, expected)]
 
 
@@ -142,19 +147,17 @@ class Reflection:
     dialect: SQLDialect
     columns: dict[str, list[ReflectedColumn]]
     keys: dict[str, Any]
-    indexes: dict[str, Any]
-    constraints: dict[str, Any]
+    unique: Collection[tuple[str, str]]
     options: dict[str, Any]
 
     @classmethod
-    def of(cls, connection: Connection) -> Reflection:
+    def of(cls, connection: Connection, dialect: Dialect) -> Reflection:
         inspector = inspect(connection)
         return cls(
             inspector.dialect,
             described(inspector.get_multi_columns),
             described(inspector.get_multi_pk_constraint),
-            described(inspector.get_multi_indexes),
-            described(inspector.get_multi_unique_constraints),
+            unique_keys(connection, dialect),
             described(inspector.get_multi_table_options),
         )
 
@@ -162,9 +165,15 @@ class Reflection:
         """The tables of ids, and of those beside them the ones that are there."""
         return [*FOR_IDS, *(expected for expected in BESIDE if expected.name in self.columns)]
 
-    def unique_columns(self, name: str) -> list[list[str | None]]:
-        indexes = [index["column_names"] for index in self.indexes.get(name, ()) if index["unique"]]
-        return indexes + [found["column_names"] for found in self.constraints.get(name, ())]
+
+def unique_keys(connection: Connection, dialect: Dialect) -> set[tuple[str, str]]:
+    """The table of each unique key, and its columns."""
+    if dialect.unique_query:
+        return set(map(tuple, connection.execute(text(dialect.unique_query))))
+    inspector = inspect(connection)
+    kinds = described(inspector.get_multi_indexes), described(inspector.get_multi_unique_constraints)
+    keys = [(name, key) for kind in kinds for name, found in kind.items() for key in found]
+    return {(name, ",".join(map(str, key["column_names"]))) for name, key in keys if key.get("unique", True)}
 
 
 def described(describe: Callable[..., Mapping[Any, Any]]) -> dict[str, Any]:
@@ -209,9 +218,9 @@ def key_damages(seen: Reflection, expected: Table) -> list[str]:
     for constraint in expected.constraints:
         if not isinstance(constraint, UniqueConstraint):
             continue
-        columns = [part.name for part in constraint.columns]
-        if columns not in seen.unique_columns(expected.name):
-            found.append(f"{expected.name} must have a unique key on ({', '.join(columns)}), and has none")
+        columns = ",".join(part.name for part in constraint.columns)
+        if (expected.name, columns) not in seen.unique:
+            found.append(f"{expected.name} must have a unique key on ({columns}), and has none")
     return found
 
 

@@ -68,7 +68,7 @@ metadata = MetaData()
 
 def bytewise(length: int) -> String:
     """Text that MySQL and MariaDB compare byte by byte: their default collation may equate `Order` and `order`."""
-    return String(length).with_variant(String(length, collation="ascii_bin"), "mysql", "mariadb")
+    return String(length).with_variant(String(length, collation="utf8mb4_bin"), "mysql", "mariadb")
 
 
 def bytewise_everywhere(length: int) -> String:

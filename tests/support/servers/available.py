@@ -2,6 +2,7 @@
 
 ALLOCATOR_TEST_POSTGRES_URL    a database that may be used; likewise MYSQL and MARIADB
 ALLOCATOR_TEST_POSTGRES_IMAGE  the image for testcontainers
+ALLOCATOR_TEST_POSTGRES_BIN    a folder with initdb and postgres, used instead of Docker
 ALLOCATOR_TEST_REQUIRE         postgres,mysql: their absence fails the run instead of skipping
 """
 

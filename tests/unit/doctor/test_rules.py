@@ -264,6 +264,7 @@ def test_which_versions_remember_their_numbering():
         "11.8.9-MariaDB-4": (8, 0, 0),
         "10.2.3-MariaDB": (5, 7, 0),
         "10.2.4-MariaDB": (8, 0, 0),
+        "5.7.25-OceanBase seekdb-v1.4.0.0": (8, 0, 0),
     }
 
     assert {told: number_of(told) for told in expected} == expected
@@ -272,6 +273,7 @@ def test_which_versions_remember_their_numbering():
 def test_collations_that_keep_tags_apart():
     expected = {
         "ascii_bin": True,
+        "utf8mb4_bin": True,
         "utf8mb4_0900_bin": True,
         "binary": True,
         "utf8mb4_0900_ai_ci": False,
