@@ -107,7 +107,7 @@ class Ids:
         grant_in(request).admit_rare()
         return await self._lease(form, None)
 
-    async def renew(self, space: Name, form: shapes.Renewal) -> Response:
+    async def renew(self, space: Annotated[str, Path(examples=["0"])], form: shapes.Renewal) -> Response:
         """Renew the lease of a worker."""
         check_format(form.layout, form.epoch)
         worker = whole("worker", space, 0, WORKERS - 1)

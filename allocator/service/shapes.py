@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
-from allocator.remote.wire import seen_from_text
+from allocator.remote.wire import NUMBER, seen_from_text
 from allocator.schemes.formats.bit_layout import Layout, layout_from_text
 from allocator.schemes.formats.id_inspection import SCHEMES
 from allocator.schemes.formats.known_formats import FORMATS
@@ -21,19 +21,28 @@ PAGE = 100
 MAX_LEASE = 600_000
 """Milliseconds of the longest lease. It limits how long a client that leases all workers can block others."""
 
+
+def plain(value: object) -> object:
+    """Refuse what Pydantic takes beside a whole number and its digits: true, " 5", 1_000."""
+    if isinstance(value, bool) or (isinstance(value, str) and not NUMBER.fullmatch(value)):
+        raise ValueError("a whole number is needed")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(plain)]
 Name = Annotated[
     str, BeforeValidator(check_tag), Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$", examples=["order"])
 ]
 Text = Annotated[str, Field(pattern="^[0-9A-Za-z-]{1,64}$", examples=["5016762319896585"])]
 """An id in one of its forms."""
-Step = Annotated[int, Field(ge=1, le=MAX_STEP)]
+Step = Annotated[Whole, Field(ge=1, le=MAX_STEP)]
 Long = Annotated[
-    int,
+    Whole,
     Field(ge=0, le=MAX_ID),
     WithJsonSchema({"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]{1,19}$"}]}),
 ]
 """A number above 2**53, which JavaScript clients must send as text."""
-Millisecond = Annotated[int, Field(ge=0, le=2**53)]
+Millisecond = Annotated[Whole, Field(ge=0, le=2**53)]
 """Up to 2**53 JavaScript reads a JSON number exactly."""
 Holder = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 SEEN = WithJsonSchema({"type": "string", "pattern": r"^([0-9]+\.[0-9]+\.[0-9]+(,[0-9]+\.[0-9]+\.[0-9]+)*)?$"})
@@ -49,7 +58,7 @@ class Form(BaseModel):
 
 
 class Count(Form):
-    count: int = Field(1, ge=1, le=MAX_IDS_A_CALL, description="Number of ids.", examples=[2])
+    count: Whole = Field(1, ge=1, le=MAX_IDS_A_CALL, description="Number of ids.", examples=[2])
 
 
 class Wanted(Form):
@@ -62,7 +71,7 @@ class Wanted(Form):
 
 class Pages(Form):
     after: Name = Field("", description="Start after this tag: the `next` of the previous page.")
-    limit: int = Field(PAGE, ge=1, le=MAX_PAGE, description="Number of tags.")
+    limit: Whole = Field(PAGE, ge=1, le=MAX_PAGE, description="Number of tags.")
 
 
 class Format(Form):
@@ -80,7 +89,7 @@ class Settings(Form):
     max_step: Step = Field(MAX_STEP, description="Largest number of ids per claim.")
     limit: Long = Field(MAX_ID, description="Greatest id of the tag.", examples=[str(JAVASCRIPT_MAX_ID)])
     start_after: Long = Field(0, description="Claim only ids above this; never goes back. Those in memory are issued.")
-    failover_gap: Literal["auto", "refuse"] | Annotated[int, Field(ge=0, le=MAX_ID)] = Field(
+    failover_gap: Literal["auto", "refuse"] | Annotated[Whole, Field(ge=0, le=MAX_ID)] = Field(
         "auto", description="Ids to skip after a failover or a restore: a number, by those issued so far, or stop."
     )
 
@@ -107,10 +116,10 @@ class NumberWanted(Form):
         description="The client's clock, since 1970, before the request; with release: the last use of the number.",
         examples=[1790000000000],
     )
-    bits: int = Field(BITS, ge=1, le=MAX_BITS, description="Width of the number, the same for all of a space.")
+    bits: Whole = Field(BITS, ge=1, le=MAX_BITS, description="Width of the number, the same for all of a space.")
     host: str = Field("", pattern="^[ -~]{0,255}$", description="Where the client runs, for the operator.")
     process: Millisecond = Field(0, description="The client's process id, for the operator.")
-    number: Annotated[int, Field(ge=0, lt=1 << MAX_BITS)] | None = Field(None, description="To renew or release.")
+    number: Annotated[Whole, Field(ge=0, lt=1 << MAX_BITS)] | None = Field(None, description="To renew or release.")
     holder: Holder | None = Field(None, description="To renew or release: as in the answer to the lease.")
     release: bool = Field(False, description="true: give the number back.")
 
@@ -121,7 +130,7 @@ class Answer(BaseModel):
 
 Digits = Annotated[str, Field(pattern="^[0-9]{1,19}$")]
 """An id is a string, since a browser reads the number 9007199254740993 as 9007199254740992."""
-Whole = Annotated[int, Field(ge=0)]
+Natural = Annotated[int, Field(ge=0)]
 
 
 class Ids(Answer):
@@ -154,24 +163,24 @@ class Node(Answer):
 
 
 class Lease(Answer):
-    worker: Whole
+    worker: Natural
     holder: str = Field(examples=["3f1d0a5c8e9b4d27a6c1f0e2b7d49853"])
-    since: Whole = Field(examples=[1790000000000])
-    until: Whole = Field(examples=[1790000010000])
+    since: Natural = Field(examples=[1790000000000])
+    until: Natural = Field(examples=[1790000010000])
 
 
 class NumberLease(Answer):
     space: str = Field(examples=["billing"])
-    number: Whole
+    number: Natural
     holder: str = Field(examples=["3f1d0a5c8e9b4d27a6c1f0e2b7d49853"])
-    until: Whole = Field(examples=[1790000060000])
+    until: Natural = Field(examples=[1790000060000])
 
 
 class Tag(Answer):
     tag: str = Field(examples=["order"])
     max_value: Digits = Field(examples=["1000"])
-    step: Whole = Field(examples=[1000])
-    max_step: Whole = Field(examples=[1_000_000])
+    step: Natural = Field(examples=[1000])
+    max_step: Natural = Field(examples=[1_000_000])
     limit: Digits = Field(examples=["9223372036854775807"])
     failover_gap: str = Field(pattern="^([0-9]{1,19}|auto|refuse)$", examples=["auto"])
 
@@ -198,7 +207,7 @@ class Inspection(Answer):
 class Problem(Answer):
     type: str = Field(examples=["urn:allocator:InvalidCount"])
     title: str = Field(examples=["Bad Request"])
-    status: Whole = Field(examples=[400])
+    status: Natural = Field(examples=[400])
     error: str = Field(examples=["InvalidCount"])
     detail: str = Field(examples=["count must be 1 to 10000, got 0"])
     request: str = Field(examples=["4fd5c1a9b0e2"])

@@ -50,15 +50,15 @@ def test_a_number_is_leased_renewed_and_given_back(guarded, service):
 def test_what_is_no_request_is_refused(guarded, service):
     """What the fields may be is judged by the tests of the lease rule."""
     for body, detail in (
-        ({"seconds": None}, "seconds must be a number of seconds, got None"),
-        ({"now": None}, "now must be a whole number"),
-        ({"seconds": 601}, "seconds must be at most 600, got 601"),
+        ({"seconds": None}, "seconds: "),
+        ({"now": None}, "now: "),
+        ({"seconds": 601}, "seconds: "),
         ({"number": 1}, "send both number and holder"),
         ({"holder": "0" * 32}, "send both number and holder"),
         ({"release": True}, "send both number and holder"),
-        ({"holder": "me"}, "holder must be 32 hexadecimal digits"),
-        ({"host": "a\nb"}, "host must be 1 to 255 printable ASCII characters"),
-        ({"bits": 32}, "bits must be 1 to 31"),
+        ({"holder": "me"}, "holder: "),
+        ({"host": "a\nb"}, "host: "),
+        ({"bits": 32}, "bits: "),
         ({"now": 2**53}, "the clock of this machine is"),
     ):
         refused = service.post("/v1/workers/other", token=guarded.admin, json={"seconds": 60, "now": now_ms(), **body})

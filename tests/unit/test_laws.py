@@ -39,7 +39,20 @@ PURE_ROOMS = ("schemes", "rules", "public_ids")
 
 PURE = {"__future__", "abc", "array", "bisect", "collections", "dataclasses", "datetime", "decimal"}
 PURE |= {"difflib", "enum"}
-PURE |= {"fnmatch", "functools", "hashlib", "itertools", "math", "operator", "re", "shlex", "types", "typing", "uuid"}
+PURE |= {
+    "difflib",
+    "fnmatch",
+    "functools",
+    "hashlib",
+    "itertools",
+    "math",
+    "operator",
+    "re",
+    "shlex",
+    "types",
+    "typing",
+    "uuid",
+}
 """Of the standard library. hashlib is: the same bytes in give the same bytes out; keys and randomness are arguments."""
 
 CONSOLE = ("service/console/formatting.py", "service/console/rows.py")

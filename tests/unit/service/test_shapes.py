@@ -77,15 +77,21 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
     max_leaves=10,
 )
-FORMS = [shapes.Count, shapes.Wanted, shapes.Pages, shapes.Format, shapes.Settings, shapes.Renewal, shapes.NumberWanted]
-names = sorted({name for form in FORMS for name in form.model_fields})
+BODIES = [shapes.Settings, shapes.Renewal, shapes.NumberWanted]
+QUERIES = [shapes.Count, shapes.Wanted, shapes.Pages, shapes.Format]
 
 
-@given(st.sampled_from(FORMS), st.dictionaries(st.sampled_from(names) | st.text(max_size=5), json_values, max_size=4))
-def test_whatever_json_comes_is_read_or_refused_in_a_line(form, value):
+def some(forms: list[type[shapes.Form]], values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    names = sorted({name for form in forms for name in form.model_fields})
+    given = st.dictionaries(st.sampled_from(names) | st.text(max_size=5), values, max_size=4)
+    return st.tuples(st.sampled_from(forms), given)
+
+
+@given(some(BODIES, json_values) | some(QUERIES, st.text(max_size=30)))
+def test_whatever_comes_is_read_or_refused_in_a_line(request_of):
     sentence = ""
     try:
-        read(form, value)
+        read(*request_of)
     except AllocatorError as error:
         sentence = str(error)
     assert "\n" not in sentence
