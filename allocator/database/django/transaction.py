@@ -109,9 +109,15 @@ def leave_open(connection: object) -> None:
 
 
 def make_tables(connection: Any) -> None:
-    """Make the tables of numbers where Django keeps its rows, unless they are there."""
+    """Make the tables of numbers where Django keeps its rows, unless Django sees them.
+
+    On PostgreSQL `IF NOT EXISTS` asks the first schema of the search_path alone, and a table there would hide the one
+    in use. django-tenants shows a tenant its own schema, so a tenant still gets tables of its own.
+    """
     if dialect := SQL_DIALECTS.get(connection.vendor):
-        run(connection, (CreateTable(table, if_not_exists=True).compile(dialect=dialect()) for table in BESIDE))
+        seen = connection.introspection.table_names()
+        missing = (table for table in BESIDE if table.name not in seen)
+        run(connection, (CreateTable(table, if_not_exists=True).compile(dialect=dialect()) for table in missing))
 
 
 def empty_tables(connection: Any) -> None:
