@@ -161,8 +161,13 @@ def downgrade() -> None:
 
 
 def create(name: str, *parts: Any, **options: Any) -> None:
-    """MySQL and MariaDB commit each table by itself: an upgrade that died has left some of them."""
-    op.create_table(name, *parts, if_not_exists=True, mysql_engine="InnoDB", mariadb_engine="InnoDB", **options)
+    """Create a table, unless the connection sees it.
+
+    MySQL and MariaDB commit each table by itself: an upgrade that died has left some of them. On PostgreSQL
+    `IF NOT EXISTS` asks the first schema of the search_path alone, and a table there would hide the one in use.
+    """
+    if op.get_context().as_sql or not sa.inspect(op.get_bind()).has_table(name):
+        op.create_table(name, *parts, if_not_exists=True, mysql_engine="InnoDB", mariadb_engine="InnoDB", **options)
 
 
 def ascii_text(length: int) -> sa.types.TypeEngine[str]:

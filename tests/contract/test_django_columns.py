@@ -20,6 +20,9 @@ SILENCED_SYSTEM_CHECKS = ["models.W042"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS += ["keys"]
 """
+TWO_HOSTS = """
+DATABASES["default"] |= {name: "{0},{0}".format(DATABASES["default"][name]) for name in ("HOST", "PORT")}
+"""
 HEAD = """
 from django.db import migrations, models
 from allocator.integrations.django import AllocatedBigAutoField, BindTag, CreateTag, TakeOver
@@ -70,7 +73,8 @@ def keys(kind: str, new_database: Callable[[str], str], tmp_path: Path) -> tuple
         follows = f"    dependencies = [('keys', {before!r})]\n" if before else "    initial = True\n"
         (folder / f"{name}.py").write_text(f"{HEAD}{follows}    operations = {steps}\n")
         before = name
-    (tmp_path / "keyed.py").write_text((AS_MYSQLDB if kind in {"mysql", "mariadb"} else "") + SETTINGS)
+    settings = (AS_MYSQLDB if kind in {"mysql", "mariadb"} else "") + SETTINGS
+    (tmp_path / "keyed.py").write_text(settings + TWO_HOSTS * (kind == "postgres"))
     url = new_database(kind)
     return environment(tmp_path, url, "keyed"), url
 

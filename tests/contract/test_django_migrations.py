@@ -56,6 +56,39 @@ def test_tables_that_no_migration_can_alter_keep_the_counter_of_the_database(pro
     assert json.loads(run(WITHOUT_THE_SHOP + MIGRATED + JOINED.format("b"), before)) == [1, 2, 1]
 
 
+SECOND_SCHEMA = """
+import json
+from django.db import connection, transaction
+from allocator import Numbers
+from allocator.integrations.django.ids import upgrade
+
+def draw():
+    with transaction.atomic():
+        return Numbers("invoice").next(connection).n
+
+def execute(*statements):
+    with connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+found = [draw()]
+execute("CREATE SCHEMA eyes")
+call_command("migrate", verbosity=0)
+found.append(draw())
+execute("CREATE SCHEMA tenant", "SET search_path = tenant")  # as django-tenants migrates a tenant
+upgrade(using="default")
+print(json.dumps([*found, draw()]))
+"""
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_tables_in_a_later_schema_of_the_search_path_are_the_tables(project):
+    """An empty table in the first one would hide them, and numbers would begin again. A tenant gets its own."""
+    path = 'DATABASES["default"]["OPTIONS"] = {"options": "-c search_path=eyes,public"}\n'
+
+    assert json.loads(run(MIGRATED + SECOND_SCHEMA, project("eyes", BEFORE + path))) == [1, 2, 1]
+
+
 FIRST = """
 from django.db import migrations, models
 class Migration(migrations.Migration):

@@ -293,10 +293,11 @@ OF_POSTGRES = {
     ),
     "tables-twice": (
         DANGER,
-        "in the schemas public, second",
+        "allocator_lease in public, second; allocator_segment in public, second. ",
         (
             "CREATE SCHEMA second",
             "CREATE TABLE second.allocator_segment (LIKE allocator_segment)",
+            "CREATE TABLE second.allocator_lease (LIKE allocator_lease)",
             "ALTER DATABASE {name} SET search_path = public, second",
         ),
         ("ALTER DATABASE {name} RESET search_path", "DROP SCHEMA second CASCADE"),

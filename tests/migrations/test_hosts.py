@@ -253,6 +253,18 @@ def test_a_downgrade_of_a_host_forgets_no_id(empty, tmp_path):
     assert table_names(empty) >= {"allocator_segment", "allocator_token", "allocator_failover"}
 
 
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_branch_uses_the_tables_in_a_later_schema_of_the_search_path(fresh, tmp_path):
+    execute(fresh, "CREATE SCHEMA eyes")
+    config = host(
+        tmp_path / "host", f"{fresh}?options=-csearch_path%3Deyes,public", f"{BY_NAME}, version_table_schema='eyes'"
+    )
+    config.set_main_option("version_locations", hooks.versions())
+    command.upgrade(config, "heads")
+
+    assert values(fresh, "SELECT tablename FROM pg_tables WHERE schemaname = 'eyes'") == ["alembic_version"]
+
+
 def test_control_without_our_folder_nobody_knows_the_branch(tmp_path):
     config = host(tmp_path / "host", "sqlite://", BY_NAME)
     (tmp_path / "host" / "versions" / "host0001.py").write_text(OWN)

@@ -55,16 +55,24 @@ def url_of(vendor: str, entry: Mapping[str, Any]) -> URL | str:
         raise InvalidDatabase(
             f"no ids come from Django's database, which is {vendor}; set ALLOCATOR to the URL of another"
         )
-    server, host = SERVERS[vendor], str(entry.get("HOST") or "")
+    server, host, port = SERVERS[vendor], str(entry.get("HOST") or ""), str(entry.get("PORT") or "")
     query = options_of(server, entry.get("OPTIONS") or {})
-    if host.startswith("/"):
+    count = host.count(",") + 1 if vendor == "postgresql" else 1
+    ports = port.split(",")
+    if len(ports) not in {1, count} or not all(one.isdecimal() for one in ports if one):
+        raise InvalidDatabase(
+            f"Django's database has the PORT {port!r}, and needs one number for each host of {host!r}"
+        )
+    if host.startswith("/") or count > 1:
         host, query[server.socket] = "", host
+    if port and count > 1:  # libpq takes one port for all hosts, SQLAlchemy does not
+        port, query["port"] = "", ",".join(ports if len(ports) == count else ports * count)
     return URL.create(
         vendor,
         entry.get("USER") or None,
         entry.get("PASSWORD") or None,
         host or None,
-        int(entry["PORT"]) if entry.get("PORT") else None,
+        int(port) if port else None,
         name or None,
         query,
     )

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import URL, Connection, StaticPool, create_engine, delete
+from sqlalchemy import Connection, StaticPool, create_engine, delete, make_url
 from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
@@ -20,6 +20,7 @@ from sqlalchemy.schema import CreateTable
 
 from allocator.database.address import dialect_named
 from allocator.database.caller import Answer
+from allocator.database.django.database_setting import url_of
 from allocator.database.schema.tables import BESIDE
 from allocator.database.verbs.gapless_number_rows import NumberDialect, number_dialect
 from allocator.errors import InvalidDatabase
@@ -92,11 +93,10 @@ def as_django_has_it(statement: str) -> str:
 def borrowed(connection: Any) -> Iterator[Connection]:
     """Django's connection as one of SQLAlchemy's, in its transaction, which is left open."""
     connection.ensure_connection()
-    given, entry = connection.connection, connection.settings_dict
+    given = connection.connection
     driver = type(given).__module__.partition(".")[0]
-    host, port = entry.get("HOST") or None, int(entry["PORT"]) if entry.get("PORT") else None
     scheme = f"{connection.vendor}+{DRIVERS.get(driver, driver)}"
-    url = URL.create(scheme, entry.get("USER") or None, None, host, port, str(entry["NAME"]))
+    url = make_url(url_of(connection.vendor, connection.settings_dict)).set(drivername=scheme)
     engine = create_engine(url, creator=lambda: given, poolclass=StaticPool, pool_reset_on_return=None)
     dialect: Any = engine.dialect
     dialect.do_rollback = leave_open  # SQLAlchemy rolls back at its first connect, and at the end
@@ -109,9 +109,15 @@ def leave_open(connection: object) -> None:
 
 
 def make_tables(connection: Any) -> None:
-    """Make the tables of numbers where Django keeps its rows, unless they are there."""
+    """Make the tables of numbers where Django keeps its rows, unless Django sees them.
+
+    On PostgreSQL `IF NOT EXISTS` asks the first schema of the search_path alone, and a table there would hide the one
+    in use. django-tenants shows a tenant its own schema, so a tenant still gets tables of its own.
+    """
     if dialect := SQL_DIALECTS.get(connection.vendor):
-        run(connection, (CreateTable(table, if_not_exists=True).compile(dialect=dialect()) for table in BESIDE))
+        seen = connection.introspection.table_names()
+        missing = (table for table in BESIDE if table.name not in seen)
+        run(connection, (CreateTable(table, if_not_exists=True).compile(dialect=dialect()) for table in missing))
 
 
 def empty_tables(connection: Any) -> None:

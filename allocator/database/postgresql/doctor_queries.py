@@ -118,12 +118,13 @@ def durability(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 def copies(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     found = rows(
         connection,
-        "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
-        "WHERE relname = 'allocator_segment' AND relkind IN ('r', 'p') AND nspname = ANY (current_schemas(false)) "
-        "ORDER BY array_position(current_schemas(false), nspname)",
+        "SELECT relname, string_agg(nspname, ', ' ORDER BY array_position(current_schemas(false), nspname)) AS schemas "
+        "FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+        "WHERE relname = ANY (:names) AND relkind IN ('r', 'p') AND nspname = ANY (current_schemas(false)) "
+        "GROUP BY relname HAVING count(*) > 1 ORDER BY relname",
+        names=list(TABLES),
     )
-    schemas = [one.nspname for one in found]
-    return {"copies": ", ".join(schemas) if schemas[1:] else "", "copy_used": schemas[0] if schemas else ""}
+    return {"copies": "; ".join(f"{one.relname} in {one.schemas}" for one in found)}
 
 
 def collations(connection: Connection, facts: Facts) -> Mapping[str, Any]:

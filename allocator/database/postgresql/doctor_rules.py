@@ -8,9 +8,9 @@ DANGERS = {
     "not-durable": NOT_DURABLE,
     "tables-twice": Rule(
         lambda facts: facts.get("copies"),
-        "allocator_segment exists in the schemas {copies}, all in the search_path: this role uses {copy_used}, and a "
-        "client with another search_path would issue the same ids from another copy",
-        "keep the copy with the greatest max_value for every tag, and drop the others",
+        "tables exist in several schemas of the search_path: {copies}. This role uses the first of each, and a client "
+        "with another search_path would issue the same ids or numbers from another copy",
+        "keep the copy with the greatest values, and drop the others",
     ),
     "tag-collation": Rule(
         lambda facts: facts.get("collations"),

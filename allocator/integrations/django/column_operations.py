@@ -13,6 +13,9 @@ from allocator.integrations import column_steps
 from allocator.integrations.django.ids import allocator, is_testing, own_databases
 from allocator.schemes.tag import FailoverGap
 
+IN_QUERY = ("host", "port", "unix_socket", "service", "read_default_file")
+"""Arguments of a URL that name a server."""
+
 
 class TagOperation(Operation):  # type: ignore[misc]
     """An operation on the allocator's rows. It changes no model, and cannot be printed as SQL."""
@@ -95,5 +98,9 @@ def shares(connection: Any) -> bool:
     own = own_databases()
     if is_testing() or keeps_ids_beside(connection.vendor) or len(own) != 1:
         return False
-    there = address_of(url_of(connection.vendor, connection.settings_dict))
-    return address_of(own[0]).public_url == there.public_url
+    return server_of(own[0]) == server_of(url_of(connection.vendor, connection.settings_dict))
+
+
+def server_of(database: Any) -> tuple[object, ...]:
+    address = address_of(database)
+    return address.public_url, *(address.url.query.get(name) for name in IN_QUERY)

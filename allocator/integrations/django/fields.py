@@ -221,9 +221,17 @@ def give_ids(objects: Iterable[M]) -> list[M]:
         parts = one.pk if isinstance(one.pk, tuple) else (one.pk,)  # a composite key is a tuple
         if None in parts:
             one._state.allocated = None  # not in `save` here, though a receiver of `pre_save` may call
-            one.pk = one._meta.pk.get_pk_value_on_save(one)
+            one.pk = key_of(one).get_pk_value_on_save(one)
             one._state.allocated = None  # the caller may have used the id already: it stays in an upsert
     return listed
+
+
+def key_of(model: Any) -> Any:
+    """The primary key, or that of the parent by multi-table inheritance, whose id is the child's."""
+    key = model._meta.pk
+    while getattr(key.remote_field, "parent_link", False):
+        key = key.target_field
+    return key
 
 
 class PublicBigAutoField(AllocatedBigAutoField):

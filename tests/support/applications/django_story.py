@@ -280,12 +280,15 @@ def inheritance() -> dict:
     with connection.schema_editor() as editor:
         editor.alter_field(Old, Old._meta.pk, changed(Old))
     place, restaurant = Place.objects.create(), Restaurant.objects.create(name="r")
+    (known,) = give_ids([Restaurant(name="g")])
+    given = known.pk
+    known.save()
     restaurant.orders.add(Order.objects.create(), Order.objects.create())
     through = Restaurant.orders.through
     return {
         "tags": [model._meta.pk.tag for model in (Place, Shelf)],
         "joining": type(through._meta.pk).__name__,
-        "ids": [place.pk, restaurant.pk, restaurant.place_ptr_id],
+        "ids": [place.pk, restaurant.pk, restaurant.place_ptr_id, given, Place.objects.get(name="g").pk],
         "through": sorted(through.objects.values_list("pk", flat=True)),
         "shelf": [Shelf.objects.create().pk for _ in range(2)],
         "both": [Left.objects.create().pk, Right.objects.create(pk=50).pk, Right.objects.create().pk],

@@ -25,6 +25,22 @@ NAMED = [
         "postgresql://db/shop?sslmode=require",
     ),
     ("postgresql", {"OPTIONS": {"service": "shop"}}, "postgresql://?service=shop"),
+    (
+        "postgresql",
+        {"NAME": "shop", "USER": "ada", "HOST": "a,b", "PORT": "5432,5433", "OPTIONS": {"target_session_attrs": "any"}},
+        "postgresql://ada@/shop?host=a%2Cb&port=5432%2C5433&target_session_attrs=any",
+    ),
+    (
+        "postgresql",
+        {"NAME": "shop", "HOST": "a,b,c", "PORT": 5432},
+        "postgresql:///shop?host=a%2Cb%2Cc&port=5432%2C5432%2C5432",
+    ),
+    ("postgresql", {"NAME": "shop", "HOST": "a,b"}, "postgresql:///shop?host=a%2Cb"),
+    (
+        "postgresql",
+        {"NAME": "shop", "HOST": "/run/a,/run/b", "PORT": "1,2"},
+        "postgresql:///shop?host=%2Frun%2Fa%2C%2Frun%2Fb&port=1%2C2",
+    ),
     ("mysql", {"OPTIONS": {"read_default_file": "/shop.cnf"}}, "mysql://?read_default_file=%2Fshop.cnf"),
     ("mysql", {"NAME": "shop", "HOST": "db", "PORT": 3307}, "mysql://db:3307/shop"),
     ("mysql", {"NAME": "shop", "HOST": "/run/my.sock"}, "mysql:///shop?unix_socket=%2Frun%2Fmy.sock"),
@@ -53,6 +69,12 @@ def test_an_option_that_would_be_lost_is_refused(subtests):
             pytest.raises(InvalidDatabase, match=f"the options {next(iter(options))}, .* set ALLOCATOR to a URL"),
         ):
             url_of(vendor, SERVER | {"OPTIONS": options})
+
+
+def test_ports_that_fit_no_host_are_refused():
+    for vendor, host, port in [("postgresql", "a,b", "1,2,3"), ("postgresql", "a", "1,2"), ("mysql", "a,b", "x")]:
+        with pytest.raises(InvalidDatabase, match=f"the PORT '{port}', and needs one number for each host of '{host}'"):
+            url_of(vendor, SERVER | {"HOST": host, "PORT": port})
 
 
 def test_another_kind_of_database_is_refused():

@@ -11,6 +11,7 @@ from allocator.errors import AccessDenied, InvalidSetting
 
 pytest.importorskip("django")
 
+from allocator.integrations.django import column_operations
 from allocator.integrations.django.ids import raise_above
 
 
@@ -52,3 +53,16 @@ def test_another_process_may_raise_it_first():
 
 def test_a_token_that_is_good_for_drawing_alone_leaves_the_tag_to_whoever_made_it():
     assert raise_above(refusing(AccessDenied("no"), 10), "order", 500) == 0
+
+
+def test_a_tag_is_made_in_the_transaction_of_a_migration_only_on_the_server_of_the_ids(monkeypatch):
+    for host, port, ids, is_one in [
+        ("/run/a", "", "postgresql:///shop?host=/run/a", True),
+        ("/run/a", "", "postgresql:///shop?host=/run/b", False),
+        ("a,b", "1,2", "postgresql:///shop?host=a,b&port=1,2", True),
+        ("a,b", "1,2", "postgresql:///shop?host=a,b&port=1,3", False),
+    ]:
+        monkeypatch.setattr(column_operations, "own_databases", lambda ids=ids: [ids])
+        entry = {"NAME": "shop", "HOST": host, "PORT": port}
+        shares = column_operations.shares(SimpleNamespace(vendor="postgresql", settings_dict=entry))
+        assert shares is is_one, ids
