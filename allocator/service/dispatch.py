@@ -68,10 +68,9 @@ class Route:
 class Dispatch:
     """Makes Starlette endpoints of routes."""
 
-    def __init__(self, book: Book, refusals: Refusals, timeout: float) -> None:
+    def __init__(self, book: Book, refusals: Refusals) -> None:
         self._book = book
         self._refusals = refusals
-        self.timeout = timeout
 
     def on_paths(self, table: Sequence[Route]) -> list[routing.BaseRoute]:
         paths: dict[str, dict[str, Endpoint]] = {}
@@ -85,9 +84,7 @@ class Dispatch:
         grant.authorize(route.verb, names.get("tag") or names.get("type") or names.get("space"), route.scheme)
         query = read_query(request.scope["query_string"], route.query)
         # The body last: a caller without rights must not make this worker hold 64 KB for each connection.
-        call = Call(request, grant, query, read_body(await body_within(request), route.body))
-        async with grant.turn(self.timeout):
-            return await route.handler(call)
+        return await route.handler(Call(request, grant, query, read_body(await body_within(request), route.body)))
 
     def guarded(self, answer: Endpoint) -> Endpoint:
         """Wrap an endpoint so that its errors become problem+json."""

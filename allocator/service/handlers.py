@@ -98,7 +98,8 @@ class Ids:
     async def ticket(self, call: Call) -> Response:
         """The next ticket of a type."""
         kind = check_tag(call.name("type"))
-        number = await (self.ids.ticket(kind) if kind in self.tickets else self._first_ticket(kind))
+        async with call.grant.turn(self.ids.deadline()):
+            number = await (self.ids.ticket(kind) if kind in self.tickets else self._first_ticket(kind))
         self.tickets[kind] = self.tickets.get(kind, 0) + 1
         return json_response({"type": kind, "id": str(number)})
 
@@ -112,7 +113,8 @@ class Ids:
     async def node(self, call: Call) -> Response:
         """Register a meteor node."""
         call.grant.admit_rare()
-        return json_response({"node": str(await self.ids.run(self.ids.backend.register_node))})
+        async with call.grant.turn(self.ids.deadline()):
+            return json_response({"node": str(await self.ids.run(self.ids.backend.register_node))})
 
     async def lease(self, call: Call) -> Response:
         """Lease a snowflake worker."""
@@ -135,7 +137,8 @@ class Ids:
             # After a failover that may have lost leases, new leases and the clocks of their clients are ahead.
             ahead = await self.ids.run(self._most_ahead)
         check_times(claim.now, claim.until, here, ahead)
-        granted = await self.ids.run(self.ids.backend.lease_worker, claim, form["layout"], form["epoch"])
+        async with call.grant.turn(self.ids.deadline()):
+            granted = await self.ids.run(self.ids.backend.lease_worker, claim, form["layout"], form["epoch"])
         return json_response(lease_to_json(granted))
 
     def _most_ahead(self) -> int:
@@ -157,11 +160,13 @@ class Ids:
             call.grant.admit_rare()
             about = (form.get("host", ""), form.get("process", 0))
             claim = NumberClaim(space, form.get("bits", BITS), length, now, token_hex(16), *about)
-            lease = await self.ids.run(self.ids.backend.lease_number, claim)
+            async with call.grant.turn(self.ids.deadline()):
+                lease = await self.ids.run(self.ids.backend.lease_number, claim)
         else:
             lease = NumberLease(space, form["number"], form["holder"], length)
             backend = self.ids.backend
-            await self.ids.run(backend.release_number if is_release else backend.renew_number, lease, now)
+            async with call.grant.turn(self.ids.deadline()):
+                await self.ids.run(backend.release_number if is_release else backend.renew_number, lease, now)
         return json_response(number_lease_to_json(lease, now if is_release else now + length))
 
     async def inspect(self, call: Call) -> Response:
