@@ -149,8 +149,10 @@ class Shards:
         while True:
             with self._lock:
                 now = monotonic()
-                due = [self.handles[number] for number in self.rotation.due(now)]
                 choice = self.rotation.next(now)
+                # One at a time on this thread: an exception from a hook would leave the others to nobody for ever.
+                most = len(self.handles) if isinstance(choice, int) else 1
+                due = [self.handles[number] for number in self.rotation.due(now, most)]
                 errors = self.rotation.errors()
             if isinstance(choice, int):
                 for handle in due:

@@ -65,12 +65,12 @@ class Rotation:
         state.error, state.probing = error, False
         return was_used
 
-    def due(self, now: float) -> list[int]:
-        """The shards to probe now; each counts as being probed from now on."""
+    def due(self, now: float, most: int) -> list[int]:
+        """Up to `most` shards to probe now; each counts as being probed from now on."""
         numbers = [n for n, s in enumerate(self.states) if s.error is not None and not s.probing and now >= s.probe_at]
-        for number in numbers:
+        for number in numbers[:most]:
             self.states[number].probing = True
-        return numbers
+        return numbers[:most]
 
     def worked(self, number: int, now: float) -> None:
         """Use the shard again after a successful probe. Its pause is reset only after `STEADY` seconds."""

@@ -65,8 +65,7 @@ def application(settings: ServeSettings) -> ASGIApp:
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
         # Before the wait for the database, which ends once `keep_fresh` has read the tokens.
-        running = [book.keep_fresh(), watch.run(), *([console.run()] if console else [])]
-        tasks = [asyncio.create_task(one) for one in running]
+        tasks = [asyncio.create_task(one) for one in (book.keep_fresh(), watch.run())]
         await wait_for_database(book, settings.folder)
         yield
         for task in tasks:

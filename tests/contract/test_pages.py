@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -87,26 +86,6 @@ def test_a_damaged_row_hides_no_other(tmp_path, caplog):
 
     said = [record.message for record in caplog.records if "changed by hand" in record.message]
     assert distinct(said) == len(said) == 6
-
-
-@pytest.mark.statements
-def test_the_console_finds_numbers_on_every_database(kind, served, shared_database):
-    """Whatever the words of a search mean to LIKE elsewhere."""
-    service = served(kind)
-    names = ["Pages.a", "pages.a_b", "pages.axb", "pages.c"]
-    engine = create_engine(shared_database(kind))
-    with engine.begin() as connection:
-        connection.execute(insert(tables.number), [{"name": name, "scope": "", "period": "", "n": 7} for name in names])
-    engine.dispose()
-
-    def found(words: str) -> list[str]:
-        page = service.get(f"/console/numbers?q={words}", Accept="text/html").body.decode()
-        return re.findall(r'<th scope="row">(.*?)</th>', page)
-
-    assert found("PAGES.") == names
-    assert found("es.a_") == ["pages.a_b"]
-    assert found("pages.*b") == ["pages.a_b", "pages.axb"]
-    assert found("ages.*b") == found("pages.%25") == []
 
 
 @pytest.fixture(scope="module")

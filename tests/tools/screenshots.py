@@ -42,8 +42,8 @@ QUIET = (
     "supplier",
     "ticket",
 )
-WARM_UP = 75
-"""Seconds of traffic before the pictures, so that the plots have something to show."""
+WARM_UP = 20
+"""Seconds of traffic before the pictures, so that rates are known."""
 
 
 class Traffic(threading.Thread):
@@ -92,7 +92,7 @@ def demo(folder: str) -> tuple[Served, str]:
 def take(visit: Visit, path: str, name: str) -> None:
     visit.page.goto(path)
     points = "(document.querySelector('[data-series]') || {dataset: {points: 99}}).dataset.points"
-    visit.until(f"+{points} > 20")
+    visit.until(f"+{points} > 20", 2 * 60_000)  # a point every two seconds
     visit.page.wait_for_timeout(600)
     target = FIGURES / f"{name}.png"
     visit.page.screenshot(path=target)

@@ -17,7 +17,6 @@ from sqlalchemy import (
     create_engine,
     func,
     null,
-    or_,
     select,
     table,
 )
@@ -87,26 +86,6 @@ class Read(NamedTuple):
 def fetch_counters(connection: Connection, dialect: Dialect, name: str = "") -> Sequence[Counter]:
     """Fetch the counters of a name or of all, sorted."""
     return counters_in(connection, number, name)
-
-
-def count_counters(connection: Connection, dialect: Dialect, words: str) -> int:
-    """The count of counters that match a search."""
-    return connection.scalar(select(func.count()).select_from(number).where(found_by(words))) or 0
-
-
-def fetch_page(connection: Connection, dialect: Dialect, words: str, skipped: int, limit: int) -> Sequence[Counter]:
-    """Fetch a page of the counters that match a search, sorted."""
-    key = (number.c.name, number.c.scope, number.c.period)
-    wanted = select(*key, number.c.n).where(found_by(words)).order_by(*key).offset(skipped).limit(limit)
-    return [Counter(*row) for row in connection.execute(wanted)]
-
-
-def found_by(words: str) -> ColumnElement[bool]:
-    """A condition: name, scope or period contain the words, or match them if they hold a `*`; ignores case."""
-    wanted = words.strip().lower().replace("/", "//").replace("%", "/%").replace("_", "/_")
-    pattern = wanted.replace("*", "%") if "*" in wanted else f"%{wanted}%"
-    searched = (number.c.name, number.c.scope, number.c.period)
-    return or_(*(func.lower(one).like(pattern, escape="/") for one in searched))
 
 
 def counters_in(connection: Connection, source: Any, name: str) -> Sequence[Counter]:

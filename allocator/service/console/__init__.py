@@ -1,12 +1,12 @@
 """The web console, at `/` of the service.
 
-views       the paths and pages: read by GET, change by POST
+views       the paths and pages, which only read
 sign_in     sessions and users, with the threat model
 rendering   templates, headers, static files, error pages
-formatting  numbers and ids for people                        pure
-rows        rows of tags and keys, with search, order, pages  pure
+formatting  numbers for people                                  pure
+rows        rows of tags, with search, order, pages             pure
+figures     totals and rates, from the metrics of all workers   pure
 tag_data    tags from the databases, with their rates
-live_rates  rates and refills of the last minutes, from the metrics
-reads       queries of the other pages
+reads       what the page of the fleet reads
 cache       cached results of the databases
 """

@@ -42,17 +42,16 @@ class Cache(Generic[T]):
         self._clock = clock
         self._value: T | None = None
         self._loaded_at = self._tried_at = self._failed_at = -float("inf")
-        self._changes = self._changes_loaded = 0
         self._failure: AllocatorError | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def get(self, max_wait: float = MAX_WAIT, lifetime: float | None = None) -> Cached[T]:
-        """Get the value, newer than `lifetime` seconds if it loads within `max_wait` seconds.
+    async def get(self, max_wait: float = MAX_WAIT) -> Cached[T]:
+        """Get the value, as new as it must be if it loads within `max_wait` seconds.
 
         After a failure, callers get the old value at once while a new attempt runs.
         """
-        now, most = self._clock(), self._lifetime if lifetime is None else lifetime
-        is_old = self._changes != self._changes_loaded or now - self._loaded_at >= most
+        now = self._clock()
+        is_old = now - self._loaded_at >= self._lifetime
         if self._task is None and is_old and now - self._tried_at >= RETRY_AFTER:
             self._tried_at = now
             self._task = asyncio.create_task(self._read())
@@ -60,21 +59,15 @@ class Cache(Generic[T]):
             await asyncio.wait([self._task], timeout=0.0 if self._failure and self._value is not None else max_wait)
         return Cached(self._value, self._clock() - self._loaded_at, self._failure, self._task is not None)
 
-    def invalidate(self) -> None:
-        """Let the next caller load the value again. Until then the old one stays, with its age."""
-        self._changes += 1
-        self._tried_at = -float("inf")
-
     def recent_failure(self, seconds: float) -> AllocatorError | None:
         """The failure of an attempt in the last `seconds`."""
         return self._failure if self._clock() - self._failed_at < seconds else None
 
     async def _read(self) -> None:
-        # As of the beginning: after a change during the load the next caller loads again.
-        began, changes = self._clock(), self._changes
+        began = self._clock()
         try:
             self._value = await self._load()
-            self._loaded_at, self._changes_loaded, self._failure = began, changes, None
+            self._loaded_at, self._failure = began, None
         except AllocatorError as error:
             self._fail(error)
         except Exception as error:  # such as no free thread: the page shows it

@@ -1,17 +1,13 @@
-"""Formats numbers and ids for people. Pure."""
+"""Formats numbers for people. Pure."""
 
 from __future__ import annotations
 
-from itertools import accumulate
 from math import isinf
-from typing import NamedTuple
-
-from allocator.schemes.formats.id_inspection import Reading
-from allocator.schemes.formats.known_formats import FORMATS
 
 THIN = "\u202f"
 """A narrow no-break space: a line never breaks within a number."""
-NONE = "\u2013"
+NONE = ""
+"""For a cell of a table; a tile shows a dash."""
 
 MINUTE, HOUR, DAY, YEAR = 60.0, 3600.0, 86_400.0, 365.25
 CENTURY = 100 * YEAR
@@ -81,19 +77,3 @@ def part(value: int, limit: int) -> str:
     if share == 0:
         return f"0{THIN}%"
     return f"<{THIN}0.01{THIN}%" if share < 0.01 else f"{share:.2f}{THIN}%"
-
-
-class Bits(NamedTuple):
-    """A field of an id: `width` bits from bit `left`, counted from the sign."""
-
-    name: str
-    left: int
-    width: int
-
-
-def bits_of(reading: Reading) -> list[Bits]:
-    """The positions of the fields; empty for a scheme without a bit layout."""
-    form = FORMATS.get(reading.scheme)
-    widths = form.layout.widths if form else {}
-    ends = accumulate(widths.values())
-    return [Bits(name, end - width, width) for (name, width), end in zip(widths.items(), ends, strict=True)]

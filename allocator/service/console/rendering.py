@@ -1,29 +1,28 @@
 """Renders pages with their headers, static files and error pages.
 
-The path of a static file holds a hash of its content, so browsers cache it for ever. Memory holds all files,
-compressed. Files in `static/vendor` belong to other projects, in the versions of `versions.json`.
+Files in `static/vendor` belong to other projects, in the versions of `versions.json`.
 """
 
 from __future__ import annotations
 
-import gzip
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
 
 import allocator
 from allocator.errors import AllocatorError
 from allocator.service.auth import Book
 from allocator.service.console import formatting
 from allocator.service.dispatch import Endpoint
-from allocator.service.error_responses import NO_STORE, HttpRefusal, Refusals, Unauthorized, detail_of, status_of
+from allocator.service.error_responses import NO_STORE, Refusals, Unauthorized, detail_of
 
 if TYPE_CHECKING:
     from allocator.service.console.sign_in import User
@@ -46,38 +45,13 @@ HEADERS = NO_STORE | {
 }
 
 STATIC_PREFIX = "/console/static"
-STATIC_HEADERS = {
-    "cache-control": "public, max-age=31536000, immutable",  # the path holds a hash of the content
-    "vary": "accept-encoding",
-    "x-content-type-options": "nosniff",
-}
-MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
-
-
-@dataclass(frozen=True, slots=True)
-class Asset:
-    version: str
-    media_type: str
-    body: bytes
-    compressed: bytes
-
-
-def load_assets() -> dict[str, Asset]:
-    """Load the static files, by their paths in `static`."""
-    assets = {}
-    for path in (one for one in STATIC.rglob("*") if one.suffix in MEDIA_TYPES):
-        body = path.read_bytes()
-        version = sha256(body).hexdigest()[:12]
-        asset = Asset(version, MEDIA_TYPES[path.suffix], body, gzip.compress(body, mtime=0))
-        assets[path.relative_to(STATIC).as_posix()] = asset
-    return assets
 
 
 class Pages:
     def __init__(self, book: Book, refusals: Refusals) -> None:
         self._book = book
         self._refusals = refusals
-        self._assets = load_assets()
+        self.static = Mount(STATIC_PREFIX, GZipMiddleware(StaticFiles(directory=STATIC)))
         jinja = Environment(
             loader=FileSystemLoader(TEMPLATES),
             autoescape=True,
@@ -86,7 +60,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        jinja.globals |= {"asset": self._asset_url, "words": formatting, "when": format_time}
+        jinja.globals |= {"asset": asset_url, "words": formatting, "when": format_time}
         jinja.globals["version"] = allocator.__version__
         # Compile now, so that no request waits for it.
         self._templates = {name: jinja.get_template(name) for name in jinja.list_templates()}
@@ -127,30 +101,15 @@ class Pages:
                 answer.headers[name] = headers[name]
         return answer
 
-    def _asset_url(self, name: str) -> str:
-        return f"{STATIC_PREFIX}/{self._assets[name].version}/{name}"
 
-    async def static(self, request: Request) -> Response:
-        asset = self._assets.get(request.path_params["name"])
-        if asset is None or asset.version != request.path_params["version"]:
-            raise HttpRefusal(404, "there is no such file")
-        if "gzip" in request.headers.get("accept-encoding", ""):
-            headers = STATIC_HEADERS | {"content-encoding": "gzip"}
-            return Response(asset.compressed, 200, headers, asset.media_type)
-        return Response(asset.body, 200, STATIC_HEADERS, asset.media_type)
+def asset_url(name: str) -> str:
+    """The URL of a static file, by which browsers ask again after an update."""
+    return f"{STATIC_PREFIX}/{name}?{allocator.__version__}"
 
 
 def redirect(path: str) -> Response:
     """Redirect with 303, so that a reload does not submit the form again."""
     return RedirectResponse(path, 303, HEADERS)
-
-
-def refusal_of(error: AllocatorError) -> tuple[str, int]:
-    """The message for a form, and the status of its page. Raises errors that other input cannot solve."""
-    status = status_of(error)
-    if status >= 500 or isinstance(error, HttpRefusal | Unauthorized):
-        raise error
-    return detail_of(error), status
 
 
 def format_time(moment: datetime | float) -> str:

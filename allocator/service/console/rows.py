@@ -1,15 +1,14 @@
-"""The tables of tags and of integer keys: rows, search, order and pages. Pure."""
+"""The table of tags: rows, search, order and pages. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import ceil, inf
 from typing import NamedTuple
 
 from allocator.rules.days_left import DAY
-from allocator.rules.key_columns import SOON, KeyColumn
 from allocator.schemes.tag import Tag
 
 PAGE = 50
@@ -17,8 +16,6 @@ IDLE = 0.01
 """Ids per second. At a slower rate a row shows no days left."""
 SOON_SECONDS = 3.0
 SOON_DAYS = 30.0
-MAX_KEYS = 1000
-"""Keys on their page, the fullest first; the page has no search."""
 
 NAME = "name"
 
@@ -91,14 +88,9 @@ def page_of(names: Sequence[str], query: Query, key: Callable[[str], float] | No
     found = matching(names, query.text)
     if key:
         found.sort(key=key)
-    number, pages = page_number(query.page, len(found))
+    pages = max(1, ceil(len(found) / PAGE))
+    number = min(max(1, query.page), pages)
     return Page(found[(number - 1) * PAGE : number * PAGE], number, pages, len(found), len(names))
-
-
-def page_number(wanted: int, found: int) -> tuple[int, int]:
-    """The page that is wanted, or the nearest there is, and how many there are."""
-    pages = max(1, ceil(found / PAGE))
-    return min(max(1, wanted), pages), pages
 
 
 def matching(names: Iterable[str], text: str) -> list[str]:
@@ -113,7 +105,7 @@ ORDERS: dict[str, Callable[[Row], float]] = {
     "rate": lambda row: -row.figure.rate,
     "memory": lambda row: row.figure.lasting,
     "days": lambda row: inf if row.days is None else row.days,
-    "claimed": lambda row: inf if row.tag is None else -row.tag.max_value,
+    "max_value": lambda row: inf if row.tag is None else -row.tag.max_value,
 }
 """The keys of the orders: greatest rates and values first, fewest seconds and days first."""
 SORTS = (NAME, *ORDERS)
@@ -123,22 +115,3 @@ def sort_key(sort: str, row: Callable[[str], Row]) -> Callable[[str], float] | N
     """The key of an order, for names; None for the order by name."""
     key = ORDERS.get(sort)
     return None if key is None else lambda name: key(row(name))
-
-
-class KeyRow(NamedTuple):
-    """A key, and the days until it ends at the rate of the last day; None without a rate."""
-
-    key: KeyColumn
-    days: float | None
-
-    @property
-    def needs_attention(self) -> bool:
-        ends_soon = self.days is not None and self.days < SOON
-        return ends_soon or self.key.is_full_or_unread
-
-
-def key_rows(keys: Iterable[KeyColumn], days: Mapping[str, float]) -> list[KeyRow]:
-    """days: by the name of the key; infinite without a rate."""
-    known = ((key, days.get(key.name, inf)) for key in keys)
-    rows = [KeyRow(key, None if left == inf else left) for key, left in known]
-    return sorted(rows, key=lambda row: (inf if row.days is None else row.days, -row.key.used, row.key.name))[:MAX_KEYS]

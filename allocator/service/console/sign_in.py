@@ -1,7 +1,7 @@
-"""Users of the console: sessions, sign-in, sign-out, and protection of forms against other sites (CSRF).
+"""Users of the console: sessions, sign-in and sign-out, which other sites cannot send (CSRF).
 
 The sign-in page exchanges a token for a session cookie, since browsers send no bearer tokens. The cookie, signed by
-`itsdangerous`, holds the digest of the token, a nonce, a timestamp and the HMAC-SHA256 of these. Each start of the
+`itsdangerous`, holds the digest of the token, a timestamp and the HMAC-SHA256 of both. Each start of the
 service makes a new key for its workers, so all of them accept the cookie, and no other service does.
 
 A stolen cookie is a session of this console for at most `LIFETIME` seconds. It draws no ids, since the API accepts
@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from secrets import token_urlsafe
 from time import time
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from itsdangerous import BadSignature, Signer, TimestampSigner
+from itsdangerous import BadSignature, TimestampSigner
 
-from allocator.errors import AccessDenied, DatabaseUnavailable, InvalidSetting
+from allocator.errors import AccessDenied, DatabaseUnavailable
 from allocator.rules.token import ADMINISTER, DRAW, READ, Token
 from allocator.service.auth import EVERYTHING, NOT_READ, Book, Grant, is_bearer, is_here, mark
 from allocator.service.console.rendering import Pages, redirect
@@ -36,20 +35,17 @@ if TYPE_CHECKING:
 LIFETIME = 8 * 3600
 """Seconds of a session; activity does not extend it."""
 ALL_TAGS = "*"
-MAX_FIELDS = 30
-"""More than any form of the console has. A form is parsed before its token is checked."""
 
 
 class Sessions:
-    """Signs and verifies session cookies and the proofs of forms."""
+    """Signs and verifies session cookies."""
 
     def __init__(self, key: bytes) -> None:
         self._cookies = TimestampSigner(key, salt=b"allocator session", digest_method=sha256)
-        self._proofs = Signer(key, salt=b"allocator form", digest_method=sha256)
 
     def issue(self, digest: bytes) -> str:
-        """Make the cookie of a new session. Its nonce gives two sessions of one token different proofs."""
-        return self._cookies.sign(f"{digest.hex()}.{token_urlsafe(16)}").decode()
+        """Make the cookie of a new session."""
+        return self._cookies.sign(digest.hex()).decode()
 
     def digest(self, cookie: str) -> bytes | None:
         """The digest of the session's token, or None for an invalid or expired cookie."""
@@ -59,23 +55,15 @@ class Sessions:
             return None
         # Not `max_age`: it also refuses cookies from the future, so a clock set back would sign people out.
         is_over = time() >= issued.timestamp() + LIFETIME
-        return None if is_over else bytes.fromhex(value.decode().partition(".")[0])
-
-    def proof(self, cookie: str) -> str:
-        """The hidden field of a form, valid only in this session."""
-        return self._proofs.get_signature(cookie).decode()
-
-    def is_proof(self, given: str, cookie: str) -> bool:
-        return self._proofs.verify_signature(cookie, given.encode(errors="replace"))
+        return None if is_over else bytes.fromhex(value.decode())
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """The user of a request. `session` is the cookie or empty; `proof` is the hidden field of its forms."""
+    """The user of a request. `session` is the cookie, or empty."""
 
     grant: Grant
     session: str
-    proof: str
 
     @property
     def token(self) -> Token:
@@ -93,10 +81,6 @@ class User:
     def is_operator(self) -> bool:
         """Whether the user may see names of hosts and databases: shards, nodes, leases, findings of the doctor."""
         return self.sees_all and ADMINISTER in self.token.verbs
-
-    @property
-    def may_create(self) -> bool:
-        return ADMINISTER in self.token.verbs
 
     def sees(self, tag: str) -> bool:
         return self.token.may(READ, tag)
@@ -126,22 +110,13 @@ class SignIn:
         if grant is None:
             session, grant = "", await self._book.of(headers)
         mark(request.scope, grant)
-        return User(grant, session, self._sessions.proof(session))
+        return User(grant, session)
 
     async def _of_session(self, session: str) -> Grant | None:
         digest = self._sessions.digest(session)
         if digest is not None and not self._book.loaded:
             raise DatabaseUnavailable(NOT_READ)
         return await self._book.of_digest(digest) if digest else None
-
-    async def form(self, request: Request) -> tuple[User, dict[str, str]]:
-        """The user and the fields of a POST; refuses a form that is not from one of our own pages."""
-        form = await form_of(request)
-        check_source(request)
-        user = await self.user(request)
-        if not self._sessions.is_proof(form.get("proof", ""), user.session):
-            raise AccessDenied("the form belongs to another session; reload the page and send it again")
-        return user, form
 
     async def show(self, request: Request) -> Response:
         return self._show(request, request.query_params.get("next", "/"))
@@ -167,7 +142,7 @@ class SignIn:
         return answer
 
     async def sign_out(self, request: Request) -> Response:
-        await self.form(request)
+        check_source(request)
         answer = redirect("/console/sign-in")
         set_cookie(request, answer, "", 0)
         return answer
@@ -193,13 +168,9 @@ def cookie_name(request: Request) -> str:
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """Read the fields of a form; the last one of a name counts."""
+    """Read the fields of a form. It is read before a token is checked, so its size is bounded."""
     raw = await body_within(request, MAX_FORM)
-    try:
-        pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_FIELDS)
-    except ValueError:
-        raise InvalidSetting(f"the request body may have at most {MAX_FIELDS} form fields") from None
-    return {name: value.strip() for name, value in pairs}
+    return {name: value.strip() for name, value in parse_qsl(raw.decode("latin-1"))}
 
 
 def without_foreign(headers: dict[bytes, bytes]) -> dict[bytes, bytes]:

@@ -6,18 +6,20 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
+from time import time
 
 from allocator.errors import AllocatorError, DatabaseUnavailable
 from allocator.schemes.tag import Tag
 from allocator.service.console.cache import MAX_WAIT, Cache, Cached
-from allocator.service.console.live_rates import LiveRates, Sample
+from allocator.service.console.figures import NOTHING, Reading, totals_of
 from allocator.service.console.rows import Page, Query, Row, page_of, row_of, sort_key
 from allocator.service.console.sign_in import User
 from allocator.service.metric_updates import Watch
+from allocator.service.metrics import Figures
 from allocator.service.served_tags import ServedTags
 
-LIFETIME = 3.0
-"""Seconds that the list of tags is not read again: a change by another process may show that much later."""
+LIFETIME, FIGURES_LIFETIME = 3.0, 2.0
+"""Seconds that the list of tags, and the metrics, are not read again."""
 AWAY_SECONDS = 4.0
 """Seconds after a failure in which the page of a tag does not try the databases."""
 
@@ -37,27 +39,32 @@ class Listing:
 
 
 class TagData:
-    def __init__(self, sequences: ServedTags, rates: LiveRates, watch: Watch) -> None:
+    def __init__(self, sequences: ServedTags, metrics: Figures, watch: Watch) -> None:
         self._sequences = sequences
-        self._rates = rates
+        self._metrics = metrics
         self._watch = watch
+        self._reading = NOTHING
+        self._readings = Cache(self._read_metrics, FIGURES_LIFETIME)
         self.tags: Cache[dict[str, Tag]] = Cache(self._load_tags, LIFETIME)
 
     async def _load_tags(self) -> dict[str, Tag]:
         return {tag.name: tag for tag in await self._sequences.all()}
 
-    async def samples(self, name: str) -> list[Sample]:
-        await self._rates.watch()
-        return self._rates.samples(name)
+    async def _read_metrics(self) -> Reading:
+        totals = await asyncio.to_thread(lambda: totals_of(self._metrics.collect()))
+        self._reading = self._reading.following(totals, time())
+        return self._reading
+
+    async def reading(self) -> Reading:
+        return (await self._readings.get()).value or NOTHING
 
     async def listing(self, user: User, query: Query) -> tuple[Listing, Cached[dict[str, Tag]]]:
         """List tags. Sorting runs on a thread: ten thousand tags would delay requests for ids."""
-        await self._rates.watch()
-        cached = await self.tags.get()
-        return await asyncio.to_thread(self._listing, user, query, cached.value or {}), cached
+        reading, cached = await self.reading(), await self.tags.get()
+        return await asyncio.to_thread(self._listing, user, query, cached.value or {}, reading), cached
 
-    def _listing(self, user: User, query: Query, tags: Mapping[str, Tag]) -> Listing:
-        rate, figures = self._rates.figures()
+    def _listing(self, user: User, query: Query, tags: Mapping[str, Tag], reading: Reading) -> Listing:
+        rate, figures = reading.rate(), reading.figures()
         names = sorted(tags.keys() | figures.keys())
         if not user.sees_all:
             names = [name for name in names if user.sees(name)]
@@ -75,9 +82,8 @@ class TagData:
 
     async def row(self, name: str) -> tuple[Row, AllocatorError | None]:
         """Read a tag; while the databases do not answer, return the cached one and the error. Raises `UnknownTag`."""
-        await self._rates.watch()
+        figures = (await self.reading()).figures()
         tag, error = await self._tag(name)
-        _, figures = self._rates.figures()
         return row_of(name, tag, figures.get(name), self._watch.days.get(name)), error
 
     async def _tag(self, name: str) -> tuple[Tag | None, AllocatorError | None]:

@@ -89,9 +89,9 @@ class Visit:
         self.page.get_by_role("button", name="Sign in").click()
         self.page.wait_for_load_state()
 
-    def until(self, script: str) -> None:
+    def until(self, script: str, patience: int = PATIENCE) -> None:
         """Until an expression holds. Playwright's own way is put together by `eval`, which the pages forbid."""
-        end = time.monotonic() + PATIENCE / 1000
+        end = time.monotonic() + patience / 1000
         while not self.page.evaluate(script):
             assert time.monotonic() < end, script
             self.page.wait_for_timeout(50)

@@ -1,15 +1,13 @@
-"""Somebody at the console, without a browser: keeps the cookie, and sends forms as they were shown."""
+"""Somebody at the console, without a browser: keeps the cookie."""
 
 from __future__ import annotations
 
 import html
-import re
 from typing import Any
 from urllib.parse import urlencode
 
 from support.service.served import Reply, Served
 
-PROOF = re.compile(r'name="proof" value="([^"]+)"')
 FROM_US = {"Sec-Fetch-Site": "same-origin"}
 
 
@@ -31,15 +29,6 @@ class Seat:
         """A form as it is, with nothing added but the cookie."""
         sent = {"Content-Type": "application/x-www-form-urlencoded", **(FROM_US if headers is None else headers)}
         return self.service.post(path, body=urlencode(fields), **self._sent(sent))
-
-    def post(self, page: str, path: str, **fields: str) -> Reply:
-        """A form of a page, filled in."""
-        return self.send(path, {"proof": self.proof(page), **fields})
-
-    def proof(self, page: str = "/console/inspect") -> str:
-        found = PROOF.search(self.text(page))
-        assert found, f"{page} has no form"
-        return found[1]
 
     def sign_in(self, secret: str, there: str = "/") -> Reply:
         answer = self.send("/console/sign-in", {"token": secret, "next": there})

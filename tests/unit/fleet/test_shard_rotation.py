@@ -25,3 +25,25 @@ def test_a_draw_while_no_shard_answers_leaves_the_pause_to_its_caller():
         with pytest.raises(DatabaseUnavailable, match="is down") as found:
             fleet.ticket("invoice", monotonic() + 5.0)
         assert 0 < found.value.pause <= 0.5, count
+
+
+def test_an_exception_of_a_hook_while_one_shard_is_probed_leaves_the_other_to_the_next_call(monkeypatch):
+    class Surprise(BaseException):
+        pass
+
+    def surprise() -> None:
+        raise Surprise
+
+    databases: dict[str, MemoryShard] = {}
+    shards = [MemoryShard(f"db://{number}", databases) for number in range(2)]
+    fleet = Fleet(shards, Background(), None, "count", 5.0)
+    fleet.ticket("invoice", monotonic() + 5.0)
+    for handle in fleet._shards.handles:
+        fleet._shards.fail(handle, DatabaseUnavailable("down"))
+    for state in fleet._shards.rotation.states:
+        state.probe_at = 0.0
+    monkeypatch.setattr(shards[0], "start", surprise)
+
+    with pytest.raises(Surprise):
+        fleet.ticket("invoice", monotonic() + 5.0)
+    assert fleet.ticket("invoice", monotonic() + 5.0) > 0

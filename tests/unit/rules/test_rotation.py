@@ -30,10 +30,10 @@ def test_it_is_probed_after_pauses_that_double():
     rotation.failed(0, DOWN, now)
     for _ in range(10):
         began = now
-        while not rotation.due(now):
+        while not rotation.due(now, 9):
             now += 0.01
         pauses.append(now - began)
-        assert not rotation.due(now + 100), "a probe is under way"
+        assert not rotation.due(now + 100, 9), "a probe is under way"
         rotation.failed(0, DOWN, now)
 
     assert abs(pauses[0] - FIRST_PAUSE) < 0.02
@@ -46,13 +46,21 @@ def test_calls_that_fail_while_it_is_left_alone_do_not_lengthen_the_pause():
     for _ in range(50):
         rotation.failed(0, DOWN, 0.0)
 
-    assert rotation.due(FIRST_PAUSE) == [0]
+    assert rotation.due(FIRST_PAUSE, 9) == [0]
+
+
+def test_of_several_that_are_due_only_those_asked_for_count_as_being_probed():
+    rotation = Rotation(3)
+    for number in range(3):
+        rotation.failed(number, DOWN, 0.0)
+
+    assert (rotation.due(1.0, 1), rotation.due(1.0, 9), rotation.due(1.0, 9)) == ([0], [1, 2], [])
 
 
 def test_one_that_answers_a_probe_is_used_again():
     rotation = Rotation(2)
     rotation.failed(0, DOWN, 0.0)
-    assert rotation.due(1.0) == [0]
+    assert rotation.due(1.0, 9) == [0]
     rotation.worked(0, 1.0)
 
     assert {rotation.next(1.0), rotation.next(1.0)} == {0, 1}
@@ -65,7 +73,7 @@ def test_one_that_passes_the_probe_and_fails_in_use_is_left_alone_for_longer_and
         rotation.failed(0, DOWN, now)
         pauses.append(rotation.states[0].pause)
         now = rotation.states[0].probe_at
-        assert rotation.due(now) == [0]
+        assert rotation.due(now, 9) == [0]
         rotation.worked(0, now)
     rotation.failed(0, DOWN, now + 31)
 
@@ -88,7 +96,7 @@ def test_a_shard_that_joins_is_probed_first():
     rotation = Rotation(1)
     assert rotation.add(DOWN, 5.0) == 1
     assert [rotation.next(5.0), rotation.next(5.0)] == [0, 0]
-    assert rotation.due(5.0) == [1]
+    assert rotation.due(5.0, 9) == [1]
     rotation.worked(1, 5.0)
 
     assert {rotation.next(5.0), rotation.next(5.0)} == {0, 1}
@@ -97,7 +105,7 @@ def test_a_shard_that_joins_is_probed_first():
 def test_while_one_is_probed_the_others_wait_and_do_not_spin():
     rotation = Rotation(1)
     rotation.failed(0, DOWN, 0.0)
-    assert rotation.due(5.0) == [0]
+    assert rotation.due(5.0, 9) == [0]
     answer = rotation.next(5.0)
 
     assert isinstance(answer, Wait)

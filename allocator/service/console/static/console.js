@@ -8,7 +8,7 @@
   let answered = new Date();
 
   document.addEventListener("keydown", (event) => {
-    const field = byId("q") || byId("id");
+    const field = byId("q");
     const typing = event.target.closest("input, textarea, select, [contenteditable]");
     if (event.key !== "/" || typing || !field || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();

@@ -1,7 +1,10 @@
-// Plots rates and refills of the last minutes; fetches them every two seconds.
+// Plots rates and refills since the page was opened, from totals that it fetches every two seconds. The browser keeps
+// them for as long as its tab is open.
 "use strict";
 (() => {
-  const EVERY = 2000;
+  const EVERY = 2000; // milliseconds
+  const KEEP = 450; // points: 15 minutes
+  const GAP = 10; // seconds without a reading, after which the line is interrupted
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
@@ -29,7 +32,7 @@
     cursor: { y: false, points: { size: 6 } },
     scales: { x: { time: true }, rate: { range: upTo(1) }, ms: { range: upTo(5) } },
     axes: [
-      { stroke: colour("--soft"), font: "12px system-ui, sans-serif", grid: { show: false }, ticks: { show: false }, size: 28, space: 80, values: (plot, marks) => marks.map((at) => clock(new Date(at * 1000))) },
+      { stroke: colour("--soft"), font: "12px system-ui, sans-serif", grid: { show: false }, ticks: { show: false }, size: 28, space: 80, values: (plot, marks) => marks.map((at) => (plot.data[0].length ? clock(new Date(at * 1000)) : "")) },
       axis("rate", 3, true),
       axis("ms", 1, false),
     ],
@@ -58,7 +61,9 @@
   const start = (figure) => {
     const box = figure.querySelector(".canvas");
     let plot = null;
-    let data = [[], [], []];
+    const key = `plot ${figure.dataset.series}`;
+    let data = JSON.parse(sessionStorage.getItem(key)) || [[], [], []];
+    let before = null;
 
     const last = () => plot.setLegend({ idx: Math.max(0, data[0].length - 1) }); // when the pointer is elsewhere
     const draw = () => {
@@ -67,12 +72,24 @@
       plot.over.addEventListener("mouseleave", () => setTimeout(last));
       figure.dataset.points = data[0].length;
     };
+    const append = (...point) => {
+      data = data.map((column, at) => [...column, point[at]].slice(-KEEP));
+    };
     const ask = async () => {
       if (window.consoleRests && window.consoleRests() && data[0].length) return;
       const answer = await fetch(figure.dataset.series, { headers: { "HX-Request": "true" }, credentials: "same-origin" });
       if (!answer.ok) return;
       const found = await answer.json();
-      data = [found.seconds, found.rates, found.refills];
+      if (!before || found.at <= before.at || found.ids < before.ids) {
+        before = found; // the first one, one that was read already, or of a service that started again
+        return;
+      }
+      const passed = found.at - before.at;
+      const lastAt = data[0].at(-1);
+      if (lastAt && found.at - lastAt > passed + GAP) append(lastAt + 1, null, null);
+      append(found.at, (found.ids - before.ids) / passed, found.refill === before.refill ? null : (found.refill ?? 0) * 1000 || null);
+      before = found;
+      sessionStorage.setItem(key, JSON.stringify(data));
       plot.setData(data);
       figure.dataset.points = plot.data[0].length;
       if (plot.cursor.idx == null) last();

@@ -36,12 +36,6 @@ def test_it_is_read_once_for_all_who_ask_within_its_time():
         source.now += 0.1
         await cache.get()
         assert source.asked == 2
-        cache.invalidate()
-        await cache.get()
-        assert source.asked == 3
-        source.now += 3
-        await cache.get(lifetime=2.0)
-        assert source.asked == 4
 
     asyncio.run(run())
 
@@ -65,27 +59,6 @@ def test_what_was_read_last_stays_while_it_fails():
 
     for error in (DatabaseUnavailable("away"), RuntimeError("can't start new thread")):
         asyncio.run(run(error))
-
-
-def test_a_reading_that_began_before_a_change_does_not_count_as_one_after_it():
-    async def run() -> None:
-        going, asked = asyncio.Event(), 0
-
-        async def load() -> int:
-            nonlocal asked
-            asked += 1
-            seen = asked
-            await going.wait()
-            return seen
-
-        cache = Cache(load, 10.0)
-        assert (await cache.get(max_wait=0.0)).is_loading
-        cache.invalidate()
-        going.set()
-        assert (await cache.get()).value == 1
-        assert (await cache.get()).value == 2
-
-    asyncio.run(run())
 
 
 def test_a_page_does_not_wait_for_ever():

@@ -1,12 +1,10 @@
-"""Numbers and ids as people read them."""
+"""Numbers as people read them."""
 
 from __future__ import annotations
 
 from math import inf
 
-from allocator import inspect_id
 from allocator.service.console import formatting
-from allocator.service.console.formatting import bits_of
 
 
 def test_numbers_as_people_read_them():
@@ -41,11 +39,3 @@ def test_numbers_as_people_read_them():
         (formatting.duration(inf), "for ever"),
     ]:
         assert said.replace(formatting.THIN, " ") == words
-
-
-def test_the_bits_of_an_id_add_up():
-    for reading in inspect_id(5016762319896585).readings:
-        found = bits_of(reading)
-        assert sum(field.width for field in found) == (0 if reading.scheme == "segment" else 64)
-        assert {field.name for field in found} - {"sign"} == (reading.fields.keys() if found else set())
-        assert [field.left for field in found] == [sum(one.width for one in found[:at]) for at in range(len(found))]

@@ -1,12 +1,11 @@
-"""Rows, search, order and pages of the tags, and the rows of integer keys."""
+"""Rows, search, order and pages of the tags."""
 
 from __future__ import annotations
 
 from math import inf
 
-from allocator.rules.key_columns import KeyColumn
 from allocator.schemes.tag import Tag
-from allocator.service.console.rows import PAGE, Figure, Query, key_rows, page_of, row_of, sort_key
+from allocator.service.console.rows import PAGE, Figure, Query, page_of, row_of, sort_key
 
 
 def test_pages_of_names():
@@ -42,7 +41,7 @@ def test_orders():
         ("rate", ["busy", "slow", "idle"]),
         ("memory", ["slow", "busy", "idle"]),
         ("days", ["busy", "slow", "idle"]),
-        ("claimed", ["idle", "busy", "slow"]),
+        ("max_value", ["idle", "busy", "slow"]),
         ("name", ["busy", "idle", "slow"]),
     ]:
         key = sort_key(sort, lambda name: row_of(name, known[name], figures.get(name), None))
@@ -64,32 +63,3 @@ def test_a_row_of_memory_alone_says_so_and_what_is_short_is_marked():
 
     assert (row.tag, row.days, row.is_short, row.ends_soon) == (None, None, True, False)
     assert (ends.is_short, ends.ends_soon) == (False, True)
-
-
-# -- integer keys
-
-
-def key(name: str, greatest: int | None) -> KeyColumn:
-    return KeyColumn("shop", name, "integer", 1000, greatest)
-
-
-def test_what_ends_first_is_above_and_then_what_is_fuller():
-    keys = [key("empty", 0), key("full", 999), key("fast", 10), key("slow", 10), key("half", 500)]
-    rows = key_rows(keys, {"shop.fast": 3.0, "shop.slow": 3000.0, "shop.half": inf})
-
-    assert [row.key.column for row in rows] == ["fast", "slow", "full", "half", "empty"]
-    assert [row.days for row in rows] == [3.0, 3000.0, None, None, None]
-
-
-def test_a_key_needs_attention_where_it_ends_within_a_year_or_is_four_fifths_full_or_unread():
-    for greatest, days, needs in [
-        (10, inf, False),
-        (10, 365.0, False),
-        (10, 364.0, True),
-        (799, inf, False),
-        (800, inf, True),
-        (None, inf, True),
-    ]:
-        (row,) = key_rows([key("id", greatest)], {"shop.id": days})
-
-        assert row.needs_attention is needs, (greatest, days)

@@ -11,7 +11,6 @@ import pytest
 from allocator.errors import DatabaseUnavailable, UnknownTag
 from allocator.schemes.tag import Tag
 from allocator.service.console import tag_data as module
-from allocator.service.console.live_rates import LiveRates
 from allocator.service.console.rows import Figure, Query
 from allocator.service.console.tag_data import TagData
 from allocator.service.metrics import Figures
@@ -41,24 +40,12 @@ class Desk:
         self.metrics.in_memory.labels("memory").set(7)
         self.metrics.lasting.labels("memory").set(2.5)
         watch: Any = SimpleNamespace(days={})
-        self.data = TagData(self.databases, LiveRates(self.metrics, is_alone=False), watch)
+        self.data = TagData(self.databases, self.metrics, watch)
 
 
 @pytest.fixture
 def desk() -> Desk:
     return Desk()
-
-
-def test_a_name_that_is_made_up_has_no_page_and_leaves_nothing(desk):
-    async def run() -> None:
-        for at in range(3):
-            assert not any(one.rate for one in await desk.data.samples(f"made-up-{at}"))
-            with pytest.raises(UnknownTag):
-                await desk.data.row(f"made-up-{at}")
-
-    asyncio.run(run())
-
-    assert desk.data._rates._history._series == {}
 
 
 def test_while_the_databases_are_away_memory_is_shown(desk):

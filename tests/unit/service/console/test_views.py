@@ -1,8 +1,8 @@
-"""What a page is asked for, and what a form changes."""
+"""What a page is asked for."""
 
 from __future__ import annotations
 
-from allocator.service.console.views import query_of, settings_of
+from allocator.service.console.views import query_of
 
 
 def test_the_query_of_a_page():
@@ -17,17 +17,3 @@ def test_the_query_of_a_page():
         query = query_of(given)
 
         assert (query.page, query.sort) == (page, sort), given
-
-
-def test_only_what_was_filled_in_and_changed_is_set():
-    form = {
-        "step": "5",
-        "was_step": "5",
-        "limit": "7",
-        "was_limit": "9",
-        "failover_gap": "",
-        "start_after": "3",
-        "proof": "x",
-    }
-
-    assert settings_of(form) == {"limit": 7, "start_after": 3}
