@@ -58,7 +58,7 @@ def application(settings: ServeSettings) -> ASGIApp:
     service = Ids(ids, sources, ServedTags(ids, sources, settings.create, newcomers))
     watch = Watch(service, book, figures)
     refusals = Refusals(figures.refused)
-    dispatch = Dispatch(book, refusals, settings.timeout)
+    dispatch = Dispatch(book, refusals)
     console = Console(settings, service.sequences, book, watch, figures, refusals) if settings.console else None
 
     @asynccontextmanager

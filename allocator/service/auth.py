@@ -57,7 +57,8 @@ RARE_RATE, RARE_BURST = 1.0, 20
 """Nodes and workers per second and token: an attacker needs twelve days for a million node numbers."""
 
 SHARE = 3
-"""Requests of one token that may use the database at once. Of its four connections one is left for the others."""
+"""Tickets, nodes and leases that one token may ask the database for at once. Of its four connections one is left for
+others. Claims need no share: those of one tag use one connection, however many ask."""
 
 LOCAL = (b"localhost", b"127.0.0.1", b"[::1]")
 """Accepted values of the Host header. Any other name may belong to a website whose DNS points here (DNS rebinding)."""
@@ -108,10 +109,10 @@ class Grant:
         self._rare.use(monotonic())
 
     @asynccontextmanager
-    async def turn(self, seconds: float) -> AsyncIterator[None]:
-        """Hold one of the token's share of the connections. Raises `Busy` after these seconds."""
+    async def turn(self, end: float) -> AsyncIterator[None]:
+        """Hold one of the token's share of the connections. Raises `Busy` at this monotonic time."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(end - monotonic()):
                 await self._share.acquire()
         except TimeoutError:
             raise Busy("too many requests with this token wait for the database; retry") from None
@@ -126,7 +127,7 @@ class Book:
 
     compat: the name of the token whose rights clients of Leaf and tinyid have that cannot send one; empty for none.
     check_database: raises while the database is away.
-    share: requests of one token that may use the databases at once.
+    share: as `SHARE`, for all databases together.
     """
 
     def __init__(

@@ -54,10 +54,9 @@ class GuardedRoute(APIRoute):
 class Dispatch:
     """Makes Starlette endpoints of routes."""
 
-    def __init__(self, book: Book, refusals: Refusals, timeout: float) -> None:
+    def __init__(self, book: Book, refusals: Refusals) -> None:
         self._book = book
         self._refusals = refusals
-        self.timeout = timeout
 
     async def answer(self, route: APIRoute, handle: Endpoint, request: Request) -> Response:
         grant, names, rights = await self.grant_of(request), request.path_params, route.openapi_extra or {}
@@ -71,8 +70,7 @@ class Dispatch:
         if route.body_field is None and raw.strip() not in {b"", b"{}"}:
             raise HttpRefusal(400, "this route takes no body; send parameters in the query")
         try:
-            async with grant.turn(self.timeout):
-                return await handle(with_body(request, raw))
+            return await handle(with_body(request, raw))
         except RequestValidationError as error:
             raise refusal_of(error) from None
 

@@ -83,9 +83,10 @@ class Ids:
             raise (ClientIsAhead(*error.args) if wanted.seen else error) from error
         return json_response(segment_to_json(tag, segment))
 
-    async def ticket(self, kind: Annotated[Name, Path(alias="type")]) -> Response:
+    async def ticket(self, request: Request, kind: Annotated[Name, Path(alias="type")]) -> Response:
         """The next ticket of a type."""
-        number = await (self.ids.ticket(kind) if kind in self.tickets else self._first_ticket(kind))
+        async with grant_in(request).turn(self.ids.deadline()):
+            number = await (self.ids.ticket(kind) if kind in self.tickets else self._first_ticket(kind))
         self.tickets[kind] = self.tickets.get(kind, 0) + 1
         return json_response({"type": kind, "id": str(number)})
 
@@ -98,29 +99,34 @@ class Ids:
 
     async def node(self, request: Request) -> Response:
         """Register a meteor node."""
-        grant_in(request).admit_rare()
-        return json_response({"node": str(await self.ids.run(self.ids.backend.register_node))})
+        grant = grant_in(request)
+        grant.admit_rare()
+        async with grant.turn(self.ids.deadline()):
+            return json_response({"node": str(await self.ids.run(self.ids.backend.register_node))})
 
     async def lease(self, request: Request, form: shapes.LeaseWanted) -> Response:
         """Lease a snowflake worker."""
         check_format(form.layout, form.epoch)
         grant_in(request).admit_rare()
-        return await self._lease(form, None)
+        return await self._lease(request, form, None)
 
-    async def renew(self, space: Annotated[str, Path(examples=["0"])], form: shapes.Renewal) -> Response:
+    async def renew(
+        self, request: Request, space: Annotated[str, Path(examples=["0"])], form: shapes.Renewal
+    ) -> Response:
         """Renew the lease of a worker."""
         check_format(form.layout, form.epoch)
         worker = whole("worker", space, 0, WORKERS - 1)
-        return await self._lease(form, Lease(worker, form.holder, form.since, form.now))
+        return await self._lease(request, form, Lease(worker, form.holder, form.since, form.now))
 
-    async def _lease(self, form: shapes.LeaseWanted, lease: Lease | None) -> Response:
+    async def _lease(self, request: Request, form: shapes.LeaseWanted, lease: Lease | None) -> Response:
         here, ahead = int(time.time() * 1000), 0
         if form.now > here + SKEW:
             # After a failover that may have lost leases, new leases and the clocks of their clients are ahead.
             ahead = await self.ids.run(self._most_ahead)
         check_times(form.now, form.until, here, ahead)
         claim = LeaseClaim(lease, form.now, form.until)
-        granted = await self.ids.run(self.ids.backend.lease_worker, claim, form.layout, form.epoch)
+        async with grant_in(request).turn(self.ids.deadline()):
+            granted = await self.ids.run(self.ids.backend.lease_worker, claim, form.layout, form.epoch)
         return json_response(lease_to_json(granted))
 
     def _most_ahead(self) -> int:
@@ -132,16 +138,18 @@ class Ids:
         With `holder` and `number` it is renewed, and with `release` given back. Count your own time from before the
         request: the number must not be used for longer than `seconds` after that.
         """
-        length, now, backend = length_of(form.seconds), form.now, self.ids.backend
+        length, now, backend, grant = length_of(form.seconds), form.now, self.ids.backend, grant_in(request)
         if (form.holder is None) != (form.number is None) or (form.release and form.holder is None):
             raise InvalidSetting("to renew or release a number, send both number and holder")
         if form.holder is None or form.number is None:
-            grant_in(request).admit_rare()
+            grant.admit_rare()
             claim = NumberClaim(space, form.bits, length, now, token_hex(16), form.host, form.process)
-            lease = await self.ids.run(backend.lease_number, claim)
+            async with grant.turn(self.ids.deadline()):
+                lease = await self.ids.run(backend.lease_number, claim)
         else:
             lease = NumberLease(space, form.number, form.holder, length)
-            await self.ids.run(backend.release_number if form.release else backend.renew_number, lease, now)
+            async with grant.turn(self.ids.deadline()):
+                await self.ids.run(backend.release_number if form.release else backend.renew_number, lease, now)
         return json_response(number_lease_to_json(lease, now if form.release else now + length))
 
     async def inspect(

@@ -17,7 +17,7 @@ METEOR, SNOWFLAKE, OBJECTID = "meteor", "snowflake", "objectid"
 PART = 250
 """Ids that are made or encoded at once: 10,000 ObjectIds take 20 ms, for which no other request would be answered."""
 large = asyncio.Lock()
-"""Answers of more ids are made one at a time, else their parts would delay others together."""
+"""Larger answers are made one at a time, else their parts would delay others together. Nobody waits in it for ids."""
 
 
 def nothing() -> None:
@@ -65,10 +65,10 @@ class Source:
 
     async def answer(self, count: int) -> bytes:
         """Draw ids as JSON. They hold no character that needs an escape."""
+        ids = await self.take(count)
         if count <= PART:
-            return b'%b%b"]}' % (self._before, encoded(await self.take(count)))
+            return b'%b%b"]}' % (self._before, encoded(ids))
         async with large:
-            ids = await self.take(count)
             parts = [encoded(ids[at : at + PART]) async for at in in_parts(count)]
         return b'%b%b"]}' % (self._before, b'","'.join(parts))
 
@@ -80,8 +80,9 @@ def encoded(ids: list[Any]) -> bytes:
 async def in_parts(count: int) -> AsyncIterator[int]:
     """The beginnings of all parts; between two of them the event loop answers other requests."""
     for at in range(0, count, PART):
+        if at:
+            await asyncio.sleep(0)
         yield at
-        await asyncio.sleep(0)
 
 
 class TagSource(Source):
@@ -127,4 +128,7 @@ class Sources:
 
 
 async def object_ids(count: int) -> list[ObjectId]:
-    return [ObjectId() async for at in in_parts(count) for _ in range(min(PART, count - at))]
+    if count <= PART:
+        return [ObjectId() for _ in range(count)]
+    async with large:
+        return [ObjectId() async for at in in_parts(count) for _ in range(min(PART, count - at))]

@@ -25,7 +25,7 @@ import allocator
 from allocator import Allocator, AsyncAllocator
 from allocator.cli import main
 from allocator.cli.options import named_urls
-from allocator.cli.output import pasteable, table, with_urls
+from allocator.cli.output import pasteable, show, with_urls
 from allocator.database.address import address_of
 from allocator.database.schema.tables import REVISIONS
 from allocator.errors import InvalidArgument
@@ -485,4 +485,5 @@ def test_what_rows_hold_does_not_command_the_terminal(fresh):
 
     assert "\\x1b[31m\\x9b2J\\nnode" in said
     assert not [one for one in said if not one.isprintable() and one != "\n"]
-    assert table([{"name": "a\x07"}], "name") == "name\na\\x07"
+    findings = click.Command("findings", callback=lambda: show({}, "of\x1b[2J\na row"))
+    assert CliRunner().invoke(findings).output == "of\\x1b[2J\na row\n"

@@ -37,9 +37,8 @@ def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
         mark(request.scope, grant)
         grant.authorize(DRAW, key, scheme)
         try:
-            async with grant.turn(dispatch.timeout):
-                source = ids.sources.snowflake if scheme else await ids.sequences.source(key, create=False)
-                (number,) = await source.take(1)
+            source = ids.sources.snowflake if scheme else await ids.sequences.source(key, create=False)
+            (number,) = await source.take(1)
         except AllocatorError as error:
             return failure(request, error)
         return text(str(number))

@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTag
 from allocator.rules.token import DRAW
-from allocator.service.auth import Book, Grant
+from allocator.service.auth import Book
 from allocator.service.compat import routes_of, text
 from allocator.service.dispatch import MAX_FORM, Dispatch, body_within, headers_of
 from allocator.service.error_responses import NO_STORE, HttpRefusal, detail_of
@@ -57,9 +57,8 @@ def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
             fields = await fields_of(request)
             batch_size(fields)
             try:
-                grant = await authorize(book, fields, headers_of(request))
-                async with grant.turn(dispatch.timeout):
-                    found = await act(fields)
+                await authorize(book, fields, headers_of(request))
+                found = await act(fields)
             except AllocatorError as error:
                 return text("") if as_text else record(None, *failure(error, fields))
             return text(as_text(found)) if as_text else record(found, OK, "")
@@ -74,13 +73,12 @@ def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
     ]
 
 
-async def authorize(book: Book, fields: Fields, headers: dict[bytes, bytes]) -> Grant:
+async def authorize(book: Book, fields: Fields, headers: dict[bytes, bytes]) -> None:
     tag, token = fields.get("bizType", ""), fields.get("token", "")
     grant = await book.of_secret(token.encode(), headers) if token else book.of_compat()
     if not tag or not grant:
         raise AccessDenied("bizType and token are needed")
     grant.authorize(DRAW, tag)
-    return grant
 
 
 async def fields_of(request: Request) -> Fields:

@@ -25,6 +25,8 @@ from allocator.service.dispatch import Endpoint
 from allocator.service.error_responses import NO_STORE, Refusals, Unauthorized, detail_of
 
 if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
     from allocator.service.console.sign_in import User
 
 SIGN_IN = "/console/sign-in"
@@ -47,11 +49,17 @@ HEADERS = NO_STORE | {
 STATIC_PREFIX = "/console/static"
 
 
+class Compressed(GZipMiddleware):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hide that the server sends files by their path: it would send them as they are."""
+        await super().__call__({**scope, "extensions": {}}, receive, send)
+
+
 class Pages:
     def __init__(self, book: Book, refusals: Refusals) -> None:
         self._book = book
         self._refusals = refusals
-        self.static = Mount(STATIC_PREFIX, GZipMiddleware(StaticFiles(directory=STATIC)))
+        self.static = Mount(STATIC_PREFIX, Compressed(StaticFiles(directory=STATIC)))
         jinja = Environment(
             loader=FileSystemLoader(TEMPLATES),
             autoescape=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from unittest.mock import Mock
 
 import pytest
@@ -193,14 +194,14 @@ def test_what_there_is_little_of_is_given_slowly_to_any_token():
 
 def test_a_token_uses_a_share_of_the_connections_and_no_more():
     async def story() -> bool:
-        grant, other = Grant(token()), Grant(token())
+        grant, other, now = Grant(token()), Grant(token()), monotonic()
         async with AsyncExitStack() as held:
             for _ in range(SHARE):
-                await held.enter_async_context(grant.turn(0.0))
+                await held.enter_async_context(grant.turn(now))
             with pytest.raises(Busy):
-                await held.enter_async_context(grant.turn(0.0))
-            await held.enter_async_context(other.turn(0.0))
-        async with grant.turn(0.0):  # what was held is given back
+                await held.enter_async_context(grant.turn(now))
+            await held.enter_async_context(other.turn(now))
+        async with grant.turn(now):  # what was held is given back
             return True
 
     assert asyncio.run(story())
