@@ -31,6 +31,7 @@ run: $(READY)  ## draw ids from SQLite, then start the service
 	@echo "    curl -X POST http://127.0.0.1:$(PORT)/v1/snowflake"
 	@echo "    curl http://127.0.0.1:$(PORT)/v1/inspect/5016762319896585"
 	@echo "    curl http://127.0.0.1:$(PORT)/metrics"
+	@echo "    curl http://127.0.0.1:$(PORT)/openapi.json"
 	@echo "and open http://127.0.0.1:$(PORT)/; press Ctrl-C to stop."
 	@echo
 	@$(BIN)/allocator serve --open --port $(PORT) --logs text --url sqlite:///allocator.db

@@ -209,5 +209,5 @@ class Problem(Answer):
     title: str = Field(examples=["Bad Request"])
     status: Natural = Field(examples=[400])
     error: str = Field(examples=["InvalidCount"])
-    detail: str = Field(examples=["count must be 1 to 10000, got 0"])
+    detail: str = Field(examples=["count: Input should be greater than or equal to 1, got '0'"])
     request: str = Field(examples=["4fd5c1a9b0e2"])
