@@ -119,8 +119,9 @@ def route_of(path: str, guard: Callable[[Endpoint], Endpoint], **endpoints: Endp
 
 def methods_of(request: Request) -> set[str]:
     """The methods of a path, each of which has a route of its own."""
-    routes = [one for one in request.app.routes if one.matches(request.scope)[0] is not routing.Match.NONE]
-    return {method for one in routes for method in one.methods}
+    routes = [one for one in request.app.routes if isinstance(one, routing.Route)]
+    found = [one for one in routes if one.matches(request.scope)[0] is not routing.Match.NONE]
+    return {method for one in found for method in one.methods or ()} or {"GET"}  # of the console's files
 
 
 def check_query(request: Request, route: APIRoute) -> None:

@@ -343,6 +343,7 @@ def test_signing_in_and_out_must_come_from_our_own_page(guarded, admin):
 def test_nothing_can_be_changed(guarded, admin):
     for path in PAGES:
         assert admin.send(path, {"step": "5"}).status == 405, path
+    assert admin.send("/console/static/console.css", {}).status == 405
 
 
 # -- without it, and without the database
