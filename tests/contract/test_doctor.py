@@ -260,6 +260,18 @@ def test_tables_that_were_altered(kind, patient):
     assert wrong(found, {name: ALTERED[name][:2] for name in possible}) == {}
 
 
+@pytest.mark.statements
+@ON_SERVERS
+def test_tables_that_lost_their_numbering_are_mended_by_what_is_said(kind, patient):
+    lose, _ = of(UNNUMBERED, kind)
+    for name in ("allocator_node", "allocator_ticket"):
+        execute(patient.url, lose.replace("allocator_node", name))
+    for statement in patient.found()["numbering-lost"].mend.split("; ")[:2]:
+        execute(patient.url, statement)
+
+    assert "numbering-lost" not in patient.found()
+
+
 @ON_MYSQL
 def test_an_engine_without_transactions(patient):
     found = patient.shows(

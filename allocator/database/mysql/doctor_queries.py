@@ -91,13 +91,15 @@ def columns(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     )
     astray = [one for one in found if TAG_COLUMNS.get(one.name) == one.part and not is_exact(one.collation)]
     numbers = [one for one in found if one.name in NUMBERED and one.part == "id"]
+    lost = [one.name for one in numbers if "auto_increment" not in one.extra]
     return {
         "collations": listed([f"{one.name}.{one.part} has {one.collation}" for one in astray]),
         "recollate": "; ".join(
             f"ALTER TABLE {one.name} MODIFY {one.part} VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
             for one in astray
         ),
-        "unnumbered": listed([one.name for one in numbers if "auto_increment" not in one.extra]),
+        "unnumbered": listed(lost),
+        "renumber": "; ".join(f"ALTER TABLE {name} MODIFY id BIGINT NOT NULL AUTO_INCREMENT" for name in lost),
     }
 
 

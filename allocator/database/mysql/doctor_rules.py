@@ -77,7 +77,7 @@ OUTAGES = {
     "numbering-lost": Rule(
         lambda facts: facts.get("unnumbered"),
         "the column id of {unnumbered} is no longer AUTO_INCREMENT",
-        "ALTER TABLE {unnumbered} MODIFY id BIGINT NOT NULL AUTO_INCREMENT",
+        "{renumber}",
     ),
     "galera-not-primary": Rule(
         lambda facts: facts.get("wsrep_on") == "ON" and facts.get("wsrep_cluster_status") != "Primary",
