@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnClause, Connection, column, func, select, table, text
+from sqlalchemy import ColumnClause, Connection, column, func, literal_column, select, table, text, union_all
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.address import Address
@@ -18,6 +18,8 @@ from allocator.rules.key_columns import KeyColumn
 from allocator.rules.tag_column import Generator
 
 OURS = frozenset({*metadata.tables, VERSION_TABLE})
+AT_ONCE = 100
+"""Tables that are read by one statement. SQLite allows 500."""
 LOOK_BACK = 1000
 """Rows that are read at most to find one that a sequence with an increment will meet."""
 
@@ -76,7 +78,9 @@ def read_keys(address: Address, schema: str | None = None) -> list[KeyColumn]:
         prepare(connection, by_index)
         found = [one for row in connection.execute(text(keys), asked) if (one := Found(*row)).table not in OURS]
         refers = [Reference(*row) for row in connection.execute(text(references), asked)] if references else []
-        return with_narrow([key_of(connection, dialect, one) for one in found], found, dialect, refers)
+        stored = read_greatest(connection, dialect, found)
+        keys_found = [key_of(connection, dialect, one, stored.get(n)) for n, one in enumerate(found)]
+        return with_narrow(keys_found, found, dialect, refers)
 
 
 def prepare(connection: Connection, words: str) -> None:
@@ -88,8 +92,7 @@ def prepare(connection: Connection, words: str) -> None:
         connection.rollback()
 
 
-def key_of(connection: Connection, dialect: Dialect, found: Found) -> KeyColumn:
-    stored = greatest_of(connection, dialect, found) if found.may_read else None
+def key_of(connection: Connection, dialect: Dialect, found: Found, stored: int | None) -> KeyColumn:
     limit = limit_in(dialect, found.type)
     ends, shown = min(limit, found.ends or limit), f"{found.schema}.{found.table}"
     is_of_others = found.may_read_counter and ends < min(limit, stored or 0)
@@ -111,6 +114,8 @@ def behind(connection: Connection, dialect: Dialect, found: Found, key: KeyColum
     counter = counter_of(connection, dialect, found)
     if counter is None or stored < counter.next:
         return key
+    if counter.step == 1 and stored < key.limit:  # it was read before the counter
+        return key._replace(next=counter.next, mend=counter.skip.replace("{n}", str(stored + 1)))
     value: ColumnClause[int] = column(found.column)
     within = value.between(counter.next, key.limit - 1)
     source = table(found.table, value, schema=found.schema)
@@ -128,15 +133,30 @@ def counter_of(connection: Connection, dialect: Dialect, found: Found) -> Genera
     return next((one for one in known.generators if one.skip), None) if known else None
 
 
-def greatest_of(connection: Connection, dialect: Dialect, found: Found) -> int | None:
-    """0 for an empty table, None for one that this user may not read."""
-    source = table(found.table, column(found.column), schema=found.schema)
+def read_greatest(connection: Connection, dialect: Dialect, found: Sequence[Found]) -> dict[int, int]:
+    """The greatest values by the place in `found`, 0 for an empty table; none for one that this user may not read."""
+    readable = [n for n, one in enumerate(found) if one.may_read]
+    greatest: dict[int, int] = {}
+    for start in range(0, len(readable), AT_ONCE):
+        greatest |= greatest_of(connection, dialect, found, readable[start : start + AT_ONCE])
+    return greatest
+
+
+def greatest_of(
+    connection: Connection, dialect: Dialect, found: Sequence[Found], part: Sequence[int]
+) -> dict[int, int]:
+    """Of several tables by one statement; one by one if some may not be read."""
+    selects: list[Any] = []
+    for n in part:
+        source = table(found[n].table, column(found[n].column), schema=found[n].schema)
+        selects.append(select(literal_column(str(n)), func.max(source.c[found[n].column])))
     try:
-        return connection.scalar(select(func.max(source.c[found.column]))) or 0
+        return {int(n): int(value or 0) for n, value in connection.execute(union_all(*selects))}
     except DBAPIError as error:
         if not is_forbidden(error, dialect):
             raise
-        return None
+    alone = (greatest_of(connection, dialect, found, [n]) for n in part if len(part) > 1)
+    return {n: value for one in alone for n, value in one.items()}
 
 
 def with_narrow(
