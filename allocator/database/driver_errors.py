@@ -156,7 +156,10 @@ MEANINGS: Meanings = {
         ),
         Meaning(LACKS_ANOTHER, "42P01 42703 1054 1146 1356"),
         Meaning(LACKS_ANOTHER, "SQLITE_ERROR", only=r"^no such (table|column)"),
-        Meaning("{where} refuses: {words}", "42000 1064 1129 1130 1251 1449 1820 1862 2059 3118 4151 SQLITE_ERROR"),
+        Meaning(
+            "{where} refuses: {words}",
+            "23000 42000 P0000 1048 1064 1129 1130 1251 1364 1449 1665 1820 1862 2059 3118 4151 SQLITE_ERROR",
+        ),
     ),
     # which may pass
     DatabaseUnavailable: (

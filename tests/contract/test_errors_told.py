@@ -101,6 +101,8 @@ OF_POSTGRES = (
     ),
     Case(DatabaseUnavailable, "other transactions hold what", sql=signal("40P01")),
     Case(DatabaseUnavailable, "has no space left: as told; free some", sql=signal("53100")),
+    Case(DatabaseRefused, "refuses: as told", sql=signal("P0001")),
+    Case(DatabaseRefused, "refuses: null value", sql="INSERT INTO allocator_segment (tag) VALUES ('x')"),
     Case(DatabaseUnavailable, "is not available: .*administrator", sql="SELECT pg_terminate_backend(pg_backend_pid())"),
 )
 OF_MYSQL = (
@@ -154,6 +156,8 @@ OF_MYSQL = (
         Case(error, sentence, sql=signal(code))
         for error, sentence, code in (
             (DatabaseRefused, "client and server do not agree on TLS", 3159),
+            (DatabaseRefused, "refuses: .*as told", 1364),
+            (DatabaseRefused, "refuses: .*as told", 1665),
             (DatabaseUnavailable, "is read-only: .*; use the primary", 1290),
             (DatabaseUnavailable, "has no connection left", 1040),
             (DatabaseUnavailable, "has no space left", 1021),
