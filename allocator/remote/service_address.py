@@ -73,7 +73,11 @@ def socket_of(text: str) -> str:
 def is_overheard(address: str) -> bool:
     """Tell whether requests leave this machine unencrypted."""
     parts = urlsplit(address)
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+
+
+def is_loopback(host: str) -> bool:
     try:
-        return parts.scheme == "http" and not ip_address(parts.hostname or "").is_loopback
+        return ip_address(host).is_loopback
     except ValueError:
-        return parts.hostname != "localhost"
+        return host == "localhost"

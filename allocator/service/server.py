@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from ipaddress import ip_address
 from logging.config import dictConfig
 from pathlib import Path
 from secrets import token_bytes
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from allocator.backend import databases_at
 from allocator.errors import DatabaseUnavailable, InvalidSetting
-from allocator.remote.service_address import addresses
+from allocator.remote.service_address import addresses, is_loopback
 from allocator.service.log_config import config_of
 from allocator.service.settings import FIGURES, ServeSettings
 from allocator.service.token_administration import Tokens
@@ -213,10 +212,3 @@ def check_access(settings: ServeSettings) -> None:
             "no token exists: serving this machine only, without authentication. Create one with: "
             "allocator tokens create NAME"
         )
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

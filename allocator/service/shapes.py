@@ -23,18 +23,28 @@ MAX_LEASE = 600_000
 
 
 def plain(value: object) -> object:
-    """Refuse what Pydantic takes beside a whole number and its digits: true, " 5", 1_000."""
-    if isinstance(value, bool) or (isinstance(value, str) and not NUMBER.fullmatch(value)):
+    """Refuse what Pydantic takes beside a whole number and its digits: true, 5.0, " 5", 1_000."""
+    if isinstance(value, bool | float) or (isinstance(value, str) and not NUMBER.fullmatch(value)):
         raise ValueError("a whole number is needed")
     return value
 
 
+def either(value: object) -> object:
+    """Refuse what Pydantic takes beside true and false: yes, on, 1."""
+    if not isinstance(value, bool) and value not in ("true", "false"):
+        raise ValueError("true or false is needed")
+    return value
+
+
 Whole = Annotated[int, BeforeValidator(plain)]
+Flag = Annotated[bool, BeforeValidator(either)]
 Name = Annotated[
     str, BeforeValidator(check_tag), Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$", examples=["order"])
 ]
-Text = Annotated[str, Field(pattern="^[0-9A-Za-z-]{1,64}$", examples=["5016762319896585"])]
-"""An id in one of its forms."""
+Text = Annotated[
+    str, WithJsonSchema({"type": "string", "pattern": "^[0-9A-Za-z-]{1,64}$", "examples": ["5016762319896585"]})
+]
+"""An id in one of its forms, which `inspect_id` checks."""
 Step = Annotated[Whole, Field(ge=1, le=MAX_STEP)]
 Long = Annotated[
     Whole,
@@ -46,6 +56,7 @@ Millisecond = Annotated[Whole, Field(ge=0, le=2**53)]
 """Up to 2**53 JavaScript reads a JSON number exactly."""
 Holder = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 SEEN = WithJsonSchema({"type": "string", "pattern": r"^([0-9]+\.[0-9]+\.[0-9]+(,[0-9]+\.[0-9]+\.[0-9]+)*)?$"})
+FORMAT = f"^({'|'.join(FORMATS)})(:[0-9]+(/[0-9]+)+)?$"
 LAYOUT = WithJsonSchema({"type": "string", "pattern": "^[0-9]+(/[0-9]+){4}$"})
 
 
@@ -63,7 +74,7 @@ class Count(Form):
 
 class Wanted(Form):
     size: Step | None = Field(None, description="Number of ids; default the tag's step. The response may have fewer.")
-    exact: bool = Field(False, description="true: exactly `size` ids, or an error.")
+    exact: Flag = Field(False, description="true: exactly `size` ids, or an error.")
     seen: Annotated[Seen, PlainValidator(seen_from_text), SEEN] = Field(
         {}, description="The greatest id received from each shard, as offset.step.id; the segment is above it."
     )
@@ -77,9 +88,8 @@ class Pages(Form):
 class Format(Form):
     scheme: Literal[SCHEMES] | None = Field(None, description="Read the id only as this scheme.")  # type: ignore[valid-type]
     epoch: Long | None = Field(None, description="Epoch of the id, in its unit: seconds or milliseconds since 1970.")
-    layout: str | None = Field(
+    layout: Annotated[str | None, WithJsonSchema({"type": "string", "pattern": FORMAT})] = Field(
         None,
-        pattern=f"^({'|'.join(FORMATS)})(:[0-9]+(/[0-9]+)+)?$",
         description="Read a number only by this layout: a name, or a name and widths, such as meteor:1/31/18/11/3.",
     )
 
@@ -110,18 +120,22 @@ class Renewal(LeaseWanted):
 
 class NumberWanted(Form):
     seconds: float = Field(
-        ge=MIN_SECONDS, le=MAX_LEASE / 1000, description="Length of the lease, the same in a space.", examples=[60]
+        strict=True,
+        ge=MIN_SECONDS,
+        le=MAX_LEASE / 1000,
+        description="Length of the lease, the same in a space.",
+        examples=[60],
     )
     now: Millisecond = Field(
         description="The client's clock, since 1970, before the request; with release: the last use of the number.",
         examples=[1790000000000],
     )
     bits: Whole = Field(BITS, ge=1, le=MAX_BITS, description="Width of the number, the same for all of a space.")
-    host: str = Field("", pattern="^[ -~]{0,255}$", description="Where the client runs, for the operator.")
+    host: str = Field("", pattern="^[ -~]{1,255}$", description="Where the client runs, for the operator.")
     process: Millisecond = Field(0, description="The client's process id, for the operator.")
     number: Annotated[Whole, Field(ge=0, lt=1 << MAX_BITS)] | None = Field(None, description="To renew or release.")
     holder: Holder | None = Field(None, description="To renew or release: as in the answer to the lease.")
-    release: bool = Field(False, description="true: give the number back.")
+    release: Flag = Field(False, description="true: give the number back.")
 
 
 class Answer(BaseModel):

@@ -171,6 +171,7 @@ def test_an_id_is_taken_apart(embedded):
 
     assert found["readings"][0]["fields"] == {"second": "292014", "node": "0", "sequence": "1", "random": "1"}
     assert embedded.get("/v1/inspect/nonsense").status == 400
+    assert embedded.get("/v1/inspect/a_b").json["error"] == "InvalidId"
     # As text, since JavaScript reads the number as 9007199254740992.
     for number in ("9007199254740993", "9223372036854775807", "01ARZ3NDEKTSV4RRFFQ69G5FAV"):
         for reading in embedded.get(f"/v1/inspect/{number}").json["readings"]:

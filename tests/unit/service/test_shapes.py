@@ -44,7 +44,12 @@ def test_what_cannot_be_is_refused_by_its_name(subtests):
     for form, value, kind, sentence in [
         (shapes.Count, {"count": "0"}, InvalidCount, "count: .*greater than or equal to 1, got '0'"),
         (shapes.Wanted, {"size": 10**9}, InvalidCount, "size: .*less than or equal to"),
-        (shapes.Wanted, {"exact": "perhaps"}, InvalidSetting, "exact: .*'perhaps'"),
+        (shapes.Wanted, {"exact": "yes"}, InvalidSetting, "exact: .*'yes'"),
+        (shapes.Settings, {"step": 5.0}, InvalidSetting, "step: .*whole number"),
+        (shapes.Settings, {"step": True}, InvalidSetting, "step: .*whole number"),
+        (shapes.Settings, {"limit": " 5"}, InvalidSetting, "limit: .*whole number"),
+        (shapes.NumberWanted, {"now": 1, "seconds": "60"}, InvalidSetting, "seconds: .*'60'"),
+        (shapes.NumberWanted, {"now": 1, "seconds": 60, "host": ""}, InvalidSetting, "host: "),
         (shapes.Wanted, {"seen": "1"}, InvalidSetting, "seen must be offset.step.id"),
         (shapes.Pages, {"after": "a b"}, InvalidTag, "a tag is 1 to 64"),
         (shapes.Format, {"scheme": "c"}, InvalidSetting, "scheme: .*'meteor'"),
