@@ -242,6 +242,10 @@ class Dialect:
     draw = staticmethod(drawn)
     """Run `replace_ticket` or `count_ticket`: the ticket, None if no row matched."""
 
+    def replacing(self, connection: Connection) -> str:
+        """`replace_ticket`, as this engine has it."""
+        return self.replace_ticket
+
     def shared_lock(self, connection: Connection) -> str:
         """The end of a SELECT that locks the shard's row against changes, where `locks_what_it_reads`."""
         return ""

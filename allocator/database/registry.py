@@ -18,6 +18,7 @@ from allocator.database.verbs import (
     failover_row,
     node_and_snowflake_rows,
     segments,
+    servers,
     shard_row,
     start,
     worker_number_rows,
@@ -30,7 +31,7 @@ from allocator.errors import (
     SchemaOutOfDate,
     ShardMisconfigured,
 )
-from allocator.rules.failover import NOTHING, Failover, begin_of_lease, moved, skipped
+from allocator.rules.failover import NOTHING, Failover, Here, begin_of_lease, moved, skipped
 from allocator.rules.fleet_consistency import Shard
 from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.schemes.formats.bit_layout import Layout
@@ -70,6 +71,7 @@ class Registry(Runner):
         super().__init__(database, timeout)
         self._schema_seen = self._is_sound = False
         self._has_revision = True
+        self._looked_for_strangers = False
 
     def check_schema(self) -> None:
         """Once: the tables have the revision that is needed, or `SchemaOutOfDate` is raised."""
@@ -133,6 +135,7 @@ class Registry(Runner):
             if found is None:
                 self.run(failover_row.add, Failover(here.run))
                 continue
+            here = here._replace(same=here.same and not self._has_strangers(found, here))
             now = max(here.at, time_ns() // 1_000_000)  # a clock that is behind must not shorten any wait
             fresh = moved(found, here, now, 0 if here.same else self._leased_until())
             if fresh == found:
@@ -140,6 +143,17 @@ class Registry(Runner):
             skip = NOTHING if here.same else skipped(here.at)
             self.run(failover_row.move, found, fresh, skip if is_alone else skip._replace(tickets=0))
         raise DatabaseUnavailable("the database keeps failing over, or several servers answer in turn; retry")
+
+    def _has_strangers(self, state: Failover, here: Here) -> bool:
+        """Once: whether a tag's row is of another run, though this database never moved.
+
+        Then the rows came from elsewhere, without the row that says so: a dump was loaded into tables that had theirs.
+        """
+        if state.first_value or self._looked_for_strangers:
+            return False
+        self._looked_for_strangers = True
+        runs = self.run(segments.fetch_other_runs, here.run)
+        return any(not self.run(servers.fetch_run, run).same for run in runs)
 
     def begin_above(self, value: int) -> None:
         """Let tags that are made on first use begin above `value`, as on the other shards of the fleet."""

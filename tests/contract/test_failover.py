@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,15 @@ from support.faults.forgetting import Promoted
 from support.faults.forgetting_scenes import SCENES
 from support.faults.forgetting_verdict import VERDICTS
 from support.processes.drawers import Thread
+from support.servers.administrator import execute, values
 from support.servers.available import without
 from support.servers.databases import with_schema
 from support.servers.machine_postgres import Postgres
 from support.servers.machines import Templates, until
 
 from allocator import Allocator, Numbers
-from allocator.errors import DatabaseRefused, DatabaseUnavailable
+from allocator.database.store import Database
+from allocator.errors import DatabaseRefused, DatabaseUnavailable, MaxValueWentBack
 
 QUICK = (
     "sqlite-renamed-running",
@@ -56,25 +59,55 @@ def replicated(templates: Templates) -> Iterator[Promoted]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
-def test_rows_alone_are_loaded_as_the_page_says(kind, fresh, new_database):
+@pytest.mark.parametrize("emptied", [True, False], ids=["as the page says", "beside rows that are there"])
+def test_rows_alone_are_loaded(kind, fresh, new_database, emptied):
+    """What the copy lacks was given on the server that it is from."""
     page = (Path(__file__).parents[2] / "docs" / "failover.md").read_text()
-    emptied = re.findall(r"`(DELETE FROM \w+)`", page)
     copy = with_schema(new_database(kind))
     with Allocator(fresh) as ids:
-        ids.next_id("order")
-    old, new = create_engine(fresh), create_engine(copy)
-    with old.connect() as reader, new.begin() as writer:
+        ids.next_id("order"), ids.ticket("job")
+        load(fresh, copy, re.findall(r"`(DELETE FROM \w+)`", page) if emptied else ())
+        forgotten = {ids.ticket("job") for _ in range(40)}
+        assert max(forgotten) == 41
+
+    with Allocator(copy) as ids:
+        assert ids.ticket("job") > 131_072
+        assert ids.next_id("order") > 1000
+        assert ids.next_id("forgotten") > 4_000_000
+    with Allocator(copy) as ids:
+        assert ids.ticket("job") < 2 * 131_072 + 100, "skipped twice"
+
+
+def load(old: str, new: str, emptied: Iterable[str]) -> None:
+    """Copy the rows whose keys are not there."""
+    source, target = create_engine(old), create_engine(new)
+    with source.connect() as reader, target.begin() as writer:
         for statement in emptied:
             writer.exec_driver_sql(statement)
         tables = MetaData()
         tables.reflect(reader)
         for table in tables.tables.values():
-            if rows := [dict(row) for row in reader.execute(table.select()).mappings()]:
+            has_rows = writer.execute(table.select()).first() is not None
+            if not has_rows and (rows := [dict(row) for row in reader.execute(table.select()).mappings()]):
                 writer.execute(table.insert(), rows)
-    old.dispose(), new.dispose()
+    source.dispose(), target.dispose()
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_sequence_behind_its_rows_repeats_no_ticket(kind, fresh, new_database):
+    """COPY of the tickets alone: no other row tells that they are from elsewhere."""
+    copy = with_schema(new_database(kind))
+    execute(copy, "INSERT INTO allocator_ticket (id, type) VALUES (5000, 'job'), (4000, 'order')")
 
     with Allocator(copy) as ids:
-        assert ids.next_id("order") > 1000
+        for name in ("job", "order", "new"):
+            with pytest.raises(MaxValueWentBack, match="ticket 5000 is in use, .* run: allocator db restored"):
+                ids.ticket(name)
+    assert values(copy, "SELECT id FROM allocator_ticket WHERE type IN ('job', 'order') ORDER BY id") == [4000, 5000]
+    with closing(Database(copy)) as database:
+        database.forget_run()
+    with Allocator(copy) as ids:
+        assert ids.ticket("job") > 5000 + 131_072
 
 
 CALLS: tuple[Callable[[Allocator], object], ...] = (

@@ -256,6 +256,18 @@ def test_a_sound_schema_has_no_problems(fresh):
     assert problems(fresh) == []
 
 
+@SQLITE
+def test_emptied_tables_are_a_problem(fresh):
+    """As by what empties all tables between two tests. After `db upgrade` ids begin again, and it says so before."""
+    execute(fresh, f"DELETE FROM {VERSION_TABLE}")
+    (problem,) = problems(fresh)
+
+    assert problem.startswith(f"{VERSION_TABLE} is empty, as after TRUNCATE")
+    with closing(Database(fresh)) as database:
+        database.upgrade_schema()
+    assert problems(fresh) == []
+
+
 def problems(url: str) -> list[str]:
     with closing(Database(url)) as database:
         return database.run(inspection.problems, "here")

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import URL, Connection, Engine, Insert, Table, text
 
 from allocator.database.dialect import MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
-from allocator.database.postgresql.id_sequences import greatest_ticket, number_from, skip_nodes, skip_tickets
+from allocator.database.postgresql.id_sequences import (
+    REPLACE,
+    REPLACE_UNORDERED,
+    draw,
+    greatest_ticket,
+    number_from,
+    skip_nodes,
+    skip_tickets,
+)
 from allocator.database.postgresql.identity import (
     FIRST,
     NOT_READY,
@@ -25,16 +33,12 @@ from allocator.database.postgresql.identity import (
     sqlstate,
 )
 from allocator.database.schema.tables import CLAIMED
-from allocator.database.verbs.tickets import COUNT, FENCE
+from allocator.database.verbs.tickets import COUNT
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 
-REPLACE = (
-    f"INSERT INTO allocator_ticket (type) SELECT CAST(:type AS VARCHAR(64)) {FENCE} "
-    "ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
-)
 CLAIMED_THERE = "(" + ", ".join(f"to_regclass('{name}')" for name in CLAIMED) + ")"
 SCHEMA_LOCK = 0x616C6C6F6361746F
 """The key of the advisory lock for schema changes: the letters "allocato" as 64 bits."""
@@ -64,6 +68,7 @@ class PostgreSQL(Dialect):
     index_only = "SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"  # whatever the role's default is
     replace_ticket, count_ticket = REPLACE, COUNT
+    draw = staticmethod(draw)
     ownership = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('allocator_ticket')"
     clock = "CAST(1000 * EXTRACT(EPOCH FROM clock_timestamp()) AS BIGINT)"
     trigger_query = (
@@ -165,6 +170,9 @@ class PostgreSQL(Dialect):
 
     def lasting(self, connection: Connection) -> str:
         return rung_of(connection).lasting
+
+    def replacing(self, connection: Connection) -> str:
+        return REPLACE_UNORDERED if rung_of(connection) is NOTHING else REPLACE
 
     def insert_missing(self, table: Table) -> Insert:
         from sqlalchemy.dialects.postgresql import insert  # a process that uses another database need not load it

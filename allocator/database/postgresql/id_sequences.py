@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import Connection, TextClause, func, select, text
 
 from allocator.database.schema.tables import node, ticket
-from allocator.database.verbs.tickets import FLOOR
-from allocator.errors import DatabaseRefused
+from allocator.database.verbs.claims import only_row
+from allocator.database.verbs.tickets import FENCE, FLOOR
+from allocator.errors import DatabaseRefused, MaxValueWentBack
 from allocator.schemes.ticket import ShardNumbering
+
+INSERTED = (
+    f"INSERT INTO allocator_ticket (type) SELECT CAST(:type AS VARCHAR(64)) {FENCE} ON CONFLICT (type) DO UPDATE "
+)
+REPLACE_UNORDERED = f"{INSERTED}SET id = EXCLUDED.id RETURNING id"
+"""For an engine that merely looks like PostgreSQL: each of its sessions may keep a part of the sequence, and give a
+lower number after a higher one."""
+BEFORE = "(SELECT max(id) FROM allocator_ticket)"
+"""The greatest ticket that the statement sees: drawn before the statement saw it, and so before this one."""
+REPLACE = (
+    f"{INSERTED}SET id = CASE WHEN EXCLUDED.id > {BEFORE} THEN EXCLUDED.id ELSE allocator_ticket.id END "
+    f"RETURNING id, {BEFORE} AS before"
+)
+"""A sequence behind its rows lowers none of them: the row is all that tells how far the tickets went."""
 
 DRAW_NODES = text(
     "SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, CAST(:n AS BIGINT))"
@@ -27,6 +42,19 @@ BURN_TICKETS = text(
     "INSERT INTO allocator_ticket (type) SELECT :type FROM generate_series(1, :n) ON CONFLICT DO NOTHING"
 )
 """Each row that is not inserted draws a number. Unlike nextval(), this needs no right on the sequence."""
+
+
+def draw(connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
+    """See `Dialect.draw`. Raises `MaxValueWentBack` where the sequence is behind the rows."""
+    rows = connection.execute(statement, parameters).all()
+    drawn = only_row(rows, str(parameters["type"]))
+    before = getattr(rows[0], "before", None) if rows else None
+    if drawn is not None and before is not None and drawn <= before:
+        raise MaxValueWentBack(
+            f"no ticket was given: ticket {before} is in use, and the sequence of allocator_ticket is behind it, as "
+            "after COPY or logical replication of rows; to skip all that were given, run: allocator db restored"
+        )
+    return drawn
 
 
 def skip_nodes(connection: Connection, count: int) -> None:

@@ -114,8 +114,15 @@ def problems(connection: Connection, dialect: Dialect, where: str) -> list[str]:
     except AllocatorError as error:
         return [str(error)]
     names = [expected.name for expected in metadata.sorted_tables]
-    lacking = filter(None, [lacks_beside(connection, where)])
+    lacking = filter(None, [emptied(connection), lacks_beside(connection, where)])
     return [*lacking, *all_damages(connection, dialect), *triggers(connection, dialect, names)]
+
+
+def emptied(connection: Connection) -> str:
+    """That the rows are gone, as a sentence; empty where they are not."""
+    is_empty = current(connection) is None and inspect(connection).has_table(VERSION_TABLE)
+    found = f"{VERSION_TABLE} is empty, as after TRUNCATE of all tables: ids begin again at 1; to write what is missing"
+    return f"{found}, {UPGRADE}" * is_empty
 
 
 def triggers(connection: Connection, dialect: Dialect, names: Iterable[str]) -> list[str]:

@@ -123,6 +123,12 @@ def begin_run(connection: Connection, dialect: Dialect) -> None:
     connection.execute(update(segment).where(segment.c.server_run == "").values(server_run=here))
 
 
+def fetch_other_runs(connection: Connection, dialect: Dialect, run: str) -> Sequence[str]:
+    return connection.scalars(
+        select(segment.c.server_run).where(segment.c.server_run.not_in(["", run])).distinct()
+    ).all()
+
+
 def repair(connection: Connection, dialect: Dialect, name: str, above: int, run: str) -> bool:
     """Raise a row and set its server run; False if it is missing or its limit is lower."""
     fits = (segment.c.tag == name, segment.c.id_limit >= above)

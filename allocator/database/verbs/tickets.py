@@ -50,7 +50,7 @@ def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> i
     }
     statement = dialect.count_ticket
     if shard.statement == REPLACE:
-        statement = dialect.replace_ticket
+        statement = dialect.replacing(connection)
         dialect.number_as(connection, numbering)
     lasting, lock = dialect.lasting(connection), dialect.shared_lock(connection)
     fence = (dialect.server(connection), dialect.is_here(connection), lasting, lock)
