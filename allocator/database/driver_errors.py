@@ -108,6 +108,11 @@ MEANINGS: Meanings = {
             r"value for parameter|configuration parameter|permission denied to set parameter",
         ),
         Meaning(
+            "{where}: {words}; give the user a policy there, or: ALTER TABLE … DISABLE ROW LEVEL SECURITY",
+            "42501",
+            only="row-level security",
+        ),
+        Meaning(
             "{where}: the user lacks a right: {words}; grant it",
             "42501 1142 1143 1227 1370",
             r"permission denied|not permitted to log in",

@@ -11,7 +11,7 @@ from allocator.database.doctor_queries.questions import Facts, answers
 from allocator.database.doctor_queries.table_shape import of_schema, of_tables
 from allocator.database.store import Database
 from allocator.database.verbs import node_and_snowflake_rows, segments, servers, shard_row, tickets
-from allocator.errors import AllocatorError
+from allocator.errors import AllocatorError, DatabaseRefused
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, judge, unchecked
 from allocator.rules.fleet_consistency import Shard
 from allocator.schemes.snowflake import SnowflakeWorker
@@ -57,6 +57,9 @@ def examine_database(database: Database, facts: Mapping[str, Any]) -> Examinatio
         return done
     try:
         findings = database.run(of_schema, where)
+    except DatabaseRefused as error:
+        done.findings.append(Finding("refused", OUTAGE, str(error), "then run the doctor again"))
+        return done
     except AllocatorError as error:
         done.findings.append(Finding("unreachable", OUTAGE, str(error), "check that it runs, and check the URL"))
         return done

@@ -25,7 +25,7 @@ from allocator.database.store import Database
 from allocator.database.verbs import shard_row
 from allocator.database.verbs import tickets as ticket_rows
 from allocator.doctor import DANGER, OUTAGE, examine, is_healthy
-from allocator.errors import AllocatorError
+from allocator.errors import AllocatorError, DatabaseRefused
 from allocator.rules.failover import FLOOR, TICKETS_SKIPPED
 
 TABLES = ("segment", "shard", "node", "worker", "failover", "token", "ticket_counter", "schema_version")
@@ -279,6 +279,20 @@ def test_rows_that_are_hidden_from_a_user(service, healthy):
     assert "row-security" not in healthy
     assert found.severity == OUTAGE
     assert "hides rows of allocator_segment" in found.found
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_schema_that_a_user_may_not_use_is_not_said_to_lack_the_tables(service):
+    taken = (f"REVOKE USAGE ON SCHEMA public FROM PUBLIC, {service.name}", "GRANT USAGE ON SCHEMA public TO PUBLIC")
+    with changed(service.admin, *taken):
+        with (
+            Allocator(service.url) as ids,
+            pytest.raises(DatabaseRefused, match="may use no schema of its"),
+        ):
+            ids.next_id("case")
+        (found,) = examine(service.url)
+
+    assert (found.name, found.severity, "GRANT USAGE" in found.found) == ("refused", OUTAGE, True)
 
 
 def test_a_single_database_without_a_row_says_who_writes_it(service):

@@ -77,6 +77,12 @@ OF_POSTGRES = (
     Case(
         DatabaseRefused, "lacks a right: permission denied for table", ("REVOKE ALL ON allocator_segment FROM {user}",)
     ),
+    Case(
+        DatabaseRefused,
+        r"row-level security policy .*; give the user a policy there, or: ALTER TABLE",
+        ("ALTER TABLE allocator_number ENABLE ROW LEVEL SECURITY",),
+        sql="INSERT INTO allocator_number VALUES ('case', '', '', 1)",
+    ),
     *(
         Case(DatabaseRefused, f"refuses a setting .*{words}.*: URL, engine or user", url={"query": {"options": option}})
         for words, option in (

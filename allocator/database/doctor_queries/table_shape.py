@@ -10,7 +10,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.schema import inspection
 from allocator.database.schema.inspection import strangers
 from allocator.database.schema.tables import metadata
-from allocator.errors import AllocatorError
+from allocator.errors import SchemaOutOfDate
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few
 
 TAG_COLUMNS = {"allocator_segment": "tag", "allocator_ticket": "type", "allocator_ticket_counter": "type"}
@@ -23,7 +23,7 @@ def of_schema(connection: Connection, dialect: Dialect, where: str) -> list[Find
     """Findings if tables are missing or of another revision."""
     try:
         inspection.check(connection, where)
-    except AllocatorError as error:
+    except SchemaOutOfDate as error:
         found, _, mend = str(error).partition("; ")
         if dialect.embedded and mend == inspection.UPGRADE:
             return [Finding("schema-out-of-date", NOTE, found, f"{mend}, or use it: then that is done by itself")]

@@ -38,7 +38,7 @@ from allocator.database.schema.tables import (
     metadata,
     segment,
 )
-from allocator.errors import AllocatorError, SchemaDamaged, SchemaOutOfDate
+from allocator.errors import AllocatorError, DatabaseRefused, SchemaDamaged, SchemaOutOfDate
 
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import ReflectedColumn
@@ -79,6 +79,11 @@ def check(connection: Connection, where: str) -> bool:
     # Without our version table the tables may stand in the history of the host application.
     missing = missing_parts(connection, FOR_IDS)
     if missing == [f"table {expected.name}" for expected in FOR_IDS]:
+        if connection.dialect.default_schema_name is None:
+            raise DatabaseRefused(
+                f"{where}: this user may use no schema of its search_path; GRANT USAGE ON SCHEMA public TO the user, "
+                "or name another one in search_path"
+            )
         raise SchemaOutOfDate(f"{where} has none of the tables yet; {UPGRADE}")
     if missing:
         raise SchemaOutOfDate(f"{where} lacks {', '.join(missing)}; {UPGRADE}")
