@@ -194,7 +194,7 @@ FROM information_schema.statistics s
 JOIN information_schema.columns c ON c.table_schema = s.table_schema AND c.table_name = s.table_name
  AND c.column_name = s.column_name
 JOIN information_schema.tables t ON t.table_schema = s.table_schema AND t.table_name = s.table_name
-WHERE s.index_name = 'PRIMARY' AND s.seq_in_index = 1 AND t.table_type = 'BASE TABLE'
+WHERE s.index_name = 'PRIMARY' AND s.seq_in_index = 1 AND t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
   AND c.data_type IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')
   AND s.table_schema = COALESCE(:schema, DATABASE())
 """
@@ -218,7 +218,7 @@ SELECT c.table_schema AS db, c.table_name AS tbl, c.column_name AS col, c.column
                AND s.table_name = c.table_name AND s.column_name = c.column_name AND s.seq_in_index = 1) AS is_indexed,
        c.extra LIKE '%auto_increment%' AS counts, t.auto_increment AS next, c.column_default AS default_words
 FROM information_schema.columns c JOIN information_schema.tables t
-  ON t.table_schema = c.table_schema AND t.table_name = c.table_name AND t.table_type = 'BASE TABLE'
+  ON t.table_schema = c.table_schema AND t.table_name = c.table_name AND t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
 WHERE c.table_schema = COALESCE(NULLIF(:schema, ''), DATABASE()) AND c.table_name = :table AND c.column_name = :column
 """
 TRIGGERS = """

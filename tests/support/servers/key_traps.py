@@ -149,6 +149,7 @@ TRAPS_OF_MYSQL: dict[str, Trap] = {
     "downwards": keyed("INT", INT, 1_750_000_003, key="id DESC"),
     "partitioned": keyed("INT", INT, 1_850_000_000, "PARTITION BY HASH (id) PARTITIONS 4"),
     "other_engine": keyed("INT", INT, 1_750_000_004, "ENGINE = MyISAM"),
+    "history_is_kept": keyed("INT", INT, 1_750_000_005, "/*M! WITH SYSTEM VERSIONING */"),  # of MariaDB alone
     "`Mixed Case`": keyed("INT", INT, 1_950_000_000),
     "`with-hyphen`": keyed("INT", INT, 1_950_000_001),
 }
