@@ -188,23 +188,28 @@ QUESTIONS = (
 
 
 PRIMARY_KEYS = """
-SELECT c.table_schema, c.table_name, c.column_name, c.column_type, t.auto_increment - 1, NULL, 1,
-       CASE WHEN c.extra LIKE '%auto_increment%' AND t.auto_increment IS NOT NULL THEN 1 END
-FROM information_schema.statistics s
-JOIN information_schema.columns c ON c.table_schema = s.table_schema AND c.table_name = s.table_name
- AND c.column_name = s.column_name
-JOIN information_schema.tables t ON t.table_schema = s.table_schema AND t.table_name = s.table_name
-WHERE s.index_name = 'PRIMARY' AND s.seq_in_index = 1 AND t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
-  AND c.data_type IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')
-  AND s.table_schema = COALESCE(:schema, DATABASE())
+SELECT table_schema, table_name, column_name, column_type, auto_increment - 1, NULL, 1,
+       CASE WHEN extra LIKE '%auto_increment%' AND auto_increment IS NOT NULL THEN 1 END
+FROM (SELECT DISTINCT table_schema, table_name, column_name FROM information_schema.statistics
+      WHERE index_name = 'PRIMARY' AND seq_in_index = 1 AND table_schema = COALESCE(:schema, DATABASE())) k
+JOIN (SELECT DISTINCT table_schema, table_name, column_name, column_type, extra FROM information_schema.columns
+      WHERE data_type IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')
+        AND table_schema = COALESCE(:schema, DATABASE())) c USING (table_schema, table_name, column_name)
+JOIN (SELECT DISTINCT table_schema, table_name, auto_increment FROM information_schema.tables
+      WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
+        AND table_schema = COALESCE(:schema, DATABASE())) t USING (table_schema, table_name)
 """
+"""DISTINCT, since MariaDB then asks each catalogue once. In a plain join it opens each table for each row: 80 ms for
+200 tables instead of 9."""
 FOREIGN_KEYS = """
-SELECT k.table_schema, k.table_name, k.column_name, c.column_type,
-       k.referenced_table_schema, k.referenced_table_name, k.referenced_column_name
-FROM information_schema.key_column_usage k
-JOIN information_schema.columns c ON c.table_schema = k.table_schema AND c.table_name = k.table_name
- AND c.column_name = k.column_name
-WHERE k.referenced_table_name IS NOT NULL AND k.table_schema = COALESCE(:schema, DATABASE())
+SELECT table_schema, table_name, column_name, column_type,
+       referenced_table_schema, referenced_table_name, referenced_column_name
+FROM (SELECT DISTINCT table_schema, table_name, column_name, referenced_table_schema, referenced_table_name,
+             referenced_column_name
+      FROM information_schema.key_column_usage
+      WHERE referenced_table_name IS NOT NULL AND table_schema = COALESCE(:schema, DATABASE())) k
+JOIN (SELECT DISTINCT table_schema, table_name, column_name, column_type FROM information_schema.columns
+      WHERE table_schema = COALESCE(:schema, DATABASE())) c USING (table_schema, table_name, column_name)
 """
 FRESH = "SET @allocator_mysql_8 = 1 /*!80000 , SESSION information_schema_stats_expiry = 0 */"
 """Else the counters of tables may be a day old."""
@@ -218,7 +223,8 @@ SELECT c.table_schema AS db, c.table_name AS tbl, c.column_name AS col, c.column
                AND s.table_name = c.table_name AND s.column_name = c.column_name AND s.seq_in_index = 1) AS is_indexed,
        c.extra LIKE '%auto_increment%' AS counts, t.auto_increment AS next, c.column_default AS default_words
 FROM information_schema.columns c JOIN information_schema.tables t
-  ON t.table_schema = c.table_schema AND t.table_name = c.table_name AND t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
+  ON t.table_schema = c.table_schema AND t.table_name = c.table_name
+ AND t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')
 WHERE c.table_schema = COALESCE(NULLIF(:schema, ''), DATABASE()) AND c.table_name = :table AND c.column_name = :column
 """
 TRIGGERS = """
