@@ -57,7 +57,8 @@ def overdue(backend: Backend, seconds: float) -> DatabaseUnavailable:
     troubles = backend.troubles()
     cause = next((error for error in troubles if error), None)
     late = "no shard answered" if len(troubles) > 1 else "the database did not answer"
-    error = DatabaseUnavailable(f"{late} within {seconds:g} seconds" + (f"; the last error: {cause}" if cause else ""))
+    why = f"the last error: {cause}" if cause else "it is away, or an open transaction locks what this call needs"
+    error = DatabaseUnavailable(f"{late} within {seconds:g} seconds; {why}")
     error.__cause__ = cause
     return error
 

@@ -271,8 +271,9 @@ class Supply(Uncopyable):
             error = step.error if isinstance(step, Wait) else pace.trouble(monotonic(), recent)
         if error is not None:
             return error.again()
-        late = f"{self._name()}: the database did not answer within {self._terms.timeout:g} seconds"
-        return DatabaseUnavailable(late + (f"; {missing} ids are still missing" if missing > 1 else ""))
+        late = f"{self._name()}: the database did not answer within {self._terms.timeout:g} seconds; "
+        short = f"{missing} ids are still missing; " if missing > 1 else ""
+        return DatabaseUnavailable(f"{late}{short}it is away, or an open transaction locks what this call needs")
 
     def _retire(self) -> None:
         """Drop the ids and end waiting calls: the allocator is closed."""
