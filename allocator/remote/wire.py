@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from allocator.errors import InvalidSetting
@@ -149,11 +148,7 @@ def number_lease_from_json(value: Mapping[str, Any], space: str, bits: int, leng
     return NumberLease(space, number, holder_of(value.get("holder")), length_ms)
 
 
-def matching(name: str, pattern: str, about: str, value: object) -> str:
-    if isinstance(value, str) and re.fullmatch(pattern, value):
+def holder_of(value: object) -> str:
+    if isinstance(value, str) and re.fullmatch("[0-9a-f]{32}", value):
         return value
-    raise InvalidSetting(f"{name} must be {about}, got {value!a:.80}")
-
-
-host_of = partial(matching, "host", "[ -~]{1,255}", "1 to 255 printable ASCII characters")
-holder_of = partial(matching, "holder", "[0-9a-f]{32}", "32 hexadecimal digits")
+    raise InvalidSetting(f"holder must be 32 hexadecimal digits, got {value!a:.80}")

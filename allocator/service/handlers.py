@@ -22,7 +22,6 @@ from allocator.remote.wire import (
     number_lease_to_json,
     segment_to_json,
     tag_to_json,
-    whole,
 )
 from allocator.rules.failover import most_ahead
 from allocator.rules.token import DRAW, READ
@@ -42,7 +41,6 @@ from allocator.service_allocator import ServiceAllocator
 MAX_READY = 10_000
 """Paths per token that the hot path serves; further ones go through the framework."""
 
-WORKERS = (SNOWFLAKE.limit("datacenter") + 1) * (SNOWFLAKE.limit("worker") + 1)
 SKEW = 60_000
 """Milliseconds that a client's clock may differ from ours. A larger skew would allow leases far in the future."""
 
@@ -110,13 +108,10 @@ class Ids:
         grant_in(request).admit_rare()
         return await self._lease(request, form, None)
 
-    async def renew(
-        self, request: Request, space: Annotated[str, Path(examples=["0"])], form: shapes.Renewal
-    ) -> Response:
-        """Renew the lease of a worker."""
+    async def renew(self, request: Request, form: shapes.Renewal) -> Response:
+        """Renew the lease of a snowflake worker."""
         check_format(form.layout, form.epoch)
-        worker = whole("worker", space, 0, WORKERS - 1)
-        return await self._lease(request, form, Lease(worker, form.holder, form.since, form.now))
+        return await self._lease(request, form, Lease(form.worker, form.holder, form.since, form.now))
 
     async def _lease(self, request: Request, form: shapes.LeaseWanted, lease: Lease | None) -> Response:
         here, ahead = int(time.time() * 1000), 0
@@ -133,24 +128,24 @@ class Ids:
         return most_ahead(self.ids.databases.lead().failover(), MAX_LEASE)
 
     async def number(self, request: Request, space: Name, form: shapes.NumberWanted) -> Response:
-        """Lease a worker number of a space, renew it, or give it back.
+        """Lease a worker number of a space.
 
-        With `holder` and `number` it is renewed, and with `release` given back. Count your own time from before the
-        request: the number must not be used for longer than `seconds` after that.
+        Count your own time from before the request: the number must not be used for longer than `seconds` after that.
         """
-        length, now, backend, grant = length_of(form.seconds), form.now, self.ids.backend, grant_in(request)
-        if (form.holder is None) != (form.number is None) or (form.release and form.holder is None):
-            raise InvalidSetting("to renew or release a number, send both number and holder")
-        if form.holder is None or form.number is None:
-            grant.admit_rare()
-            claim = NumberClaim(space, form.bits, length, now, token_hex(16), form.host, form.process)
-            async with grant.turn(self.ids.deadline()):
-                lease = await self.ids.run(backend.lease_number, claim)
-        else:
-            lease = NumberLease(space, form.number, form.holder, length)
-            async with grant.turn(self.ids.deadline()):
-                await self.ids.run(backend.release_number if form.release else backend.renew_number, lease, now)
-        return json_response(number_lease_to_json(lease, now if form.release else now + length))
+        length, grant = length_of(form.seconds), grant_in(request)
+        grant.admit_rare()
+        claim = NumberClaim(space, form.bits, length, form.now, token_hex(16), form.host, form.process)
+        async with grant.turn(self.ids.deadline()):
+            lease = await self.ids.run(self.ids.backend.lease_number, claim)
+        return json_response(number_lease_to_json(lease, form.now + length))
+
+    async def renew_number(self, request: Request, space: Name, form: shapes.NumberRenewal) -> Response:
+        """Renew the lease of a worker number, or give the number back."""
+        length, backend = length_of(form.seconds), self.ids.backend
+        lease = NumberLease(space, form.number, form.holder, length)
+        async with grant_in(request).turn(self.ids.deadline()):
+            await self.ids.run(backend.release_number if form.release else backend.renew_number, lease, form.now)
+        return json_response(number_lease_to_json(lease, form.now if form.release else form.now + length))
 
     async def inspect(
         self, text: Annotated[shapes.Text, Path(alias="id")], form: Annotated[shapes.Format, Query()]

@@ -18,6 +18,7 @@ from allocator.schemes.worker_number_lease import BITS, MAX_BITS, MIN_SECONDS
 from allocator.service.served_tags import MAX_PAGE
 
 PAGE = 100
+WORKERS = (SNOWFLAKE.limit("datacenter") + 1) * (SNOWFLAKE.limit("worker") + 1)
 MAX_LEASE = 600_000
 """Milliseconds of the longest lease. It limits how long a client that leases all workers can block others."""
 
@@ -114,11 +115,14 @@ class LeaseWanted(Form):
 
 
 class Renewal(LeaseWanted):
+    worker: Annotated[Whole, Field(ge=0, lt=WORKERS)] = Field(
+        description="As in the answer to the lease.", examples=[0]
+    )
     holder: Holder = Field(description="As in the answer to the lease.", examples=["3f1d0a5c8e9b4d27a6c1f0e2b7d49853"])
     since: Millisecond = Field(description="As in the answer to the lease.", examples=[1790000000000])
 
 
-class NumberWanted(Form):
+class NumberTimes(Form):
     seconds: float = Field(
         strict=True,
         ge=MIN_SECONDS,
@@ -130,11 +134,19 @@ class NumberWanted(Form):
         description="The client's clock, since 1970, before the request; with release: the last use of the number.",
         examples=[1790000000000],
     )
+
+
+class NumberWanted(NumberTimes):
     bits: Whole = Field(BITS, ge=1, le=MAX_BITS, description="Width of the number, the same for all of a space.")
     host: str = Field("", pattern="^[ -~]{1,255}$", description="Where the client runs, for the operator.")
     process: Millisecond = Field(0, description="The client's process id, for the operator.")
-    number: Annotated[Whole, Field(ge=0, lt=1 << MAX_BITS)] | None = Field(None, description="To renew or release.")
-    holder: Holder | None = Field(None, description="To renew or release: as in the answer to the lease.")
+
+
+class NumberRenewal(NumberTimes):
+    number: Annotated[Whole, Field(ge=0, lt=1 << MAX_BITS)] = Field(
+        description="As in the answer to the lease.", examples=[0]
+    )
+    holder: Holder = Field(description="As in the answer to the lease.", examples=["3f1d0a5c8e9b4d27a6c1f0e2b7d49853"])
     release: Flag = Field(False, description="true: give the number back.")
 
 

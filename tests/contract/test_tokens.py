@@ -151,7 +151,7 @@ def test_a_token_is_good_for_its_schemes_alone(guarded, service, tag):
         refused = service.post(f"/v1/{path}", token=of_tags, json={} if path == "workers" else None)
         assert (refused.status, refused.json["detail"]) == (403, f"this token may not draw the scheme {scheme!r}")
         assert (service.post(f"/v1/{path}", token=of_meteors).status == 200) is (scheme == "meteor")
-    assert service.put("/v1/workers/1", token=of_tags, json={}).status == 403
+    assert service.put("/v1/workers", token=of_tags, json={}).status == 403
     assert service.post("/v1/sequences/snowflake/ids", token=of_tags).status == 200
     assert service.post("/v1/sequences/meteor/ids", token=of_meteors).status == 403
 
