@@ -27,7 +27,7 @@ from allocator.service.handlers import Ids
 from allocator.service.hot_path import Front
 from allocator.service.id_sources import Sources
 from allocator.service.metric_updates import Watch
-from allocator.service.metrics import Figures
+from allocator.service.metrics import Figures, end_worker
 from allocator.service.served_tags import Newcomers, ServedTags
 from allocator.service.settings import LEAF, SERVED, TINYID, ServeSettings
 from allocator.service.token_administration import Tokens
@@ -73,6 +73,7 @@ def application(settings: ServeSettings) -> ASGIApp:
             console.close()
         with suppress(Exception):
             watch.look()  # counts the ids issued since the last second
+        end_worker()
         await ids.close()
         apart.close(0.0)
         tokens_at.close()

@@ -6,9 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
+from heapq import nsmallest
 from math import inf
 from time import monotonic, time
+
+from prometheus_client import Gauge
 
 from allocator.database.columns.integer_keys import read_keys
 from allocator.database.store import Database
@@ -25,7 +27,6 @@ from allocator.service.auth import STARTING, Book
 from allocator.service.handlers import Ids
 from allocator.service.id_sources import TagSource
 from allocator.service.metrics import MAX_TAGS, OF_KEY, OF_TAG, Figures
-from allocator.service.served_tags import page_of
 from allocator.service_allocator import ServiceAllocator
 
 log = logging.getLogger("allocator.service")
@@ -38,22 +39,51 @@ IDLE = 0.01
 """Ids per second. At a slower rate the ids in memory count as lasting for ever."""
 
 
+class DaysLeft:
+    """Days until counters of one kind reach their limits, and the series of those that have the fewest.
+
+    days: by name; infinite without a rate.
+    """
+
+    def __init__(self, kind: str, gauge: Gauge) -> None:
+        self.days: dict[str, float] = {}
+        self._horizons: dict[str, Horizon] = {}
+        self._reported: set[str] = set()
+        self._kind, self._gauge = kind, gauge
+
+    def update(self, counters: Iterable[tuple[str, int, int]]) -> int:
+        """Take the name, value and limit of each counter; return how many have no series, since others end sooner."""
+        now = monotonic()
+        days = {name: self._measure(name, value, limit, now) for name, value, limit in counters}
+        for name in self._horizons.keys() - days:
+            del self._horizons[name]
+        fewest = set(nsmallest(MAX_TAGS, days, key=lambda name: (days[name], name)))
+        # Of workers, prometheus-client removes no series: one that is not reported any more never ends.
+        for name in fewest | self._reported:
+            self._gauge.labels(f"{self._kind}{name}").set(days[name] if name in fewest else inf)
+        self.days, self._reported = days, fewest
+        return len(days) - len(fewest)
+
+    def _measure(self, name: str, value: int, limit: int, now: float) -> float:
+        horizon = self._horizons.setdefault(name, Horizon(value, now))
+        horizon.record(value, now)
+        return horizon.days_left(value, limit, now)
+
+
 class Watch:
     def __init__(self, service: Ids, book: Book, figures: Figures) -> None:
         self._service = service
         self._ids: ServiceAllocator = service.ids
         self._book = book
         self._figures = figures
-        self._horizons: dict[str, Horizon] = {}
+        self.tags_left, self._keys_left, self._nodes_left = (
+            DaysLeft(kind, figures.days) for kind in (OF_TAG, OF_KEY, "meteor ")
+        )
         self._measured_at = monotonic()
         self._leased = ""
         """The number of the last lease."""
         self._background = Background()
         """An own thread for the keys: a large catalogue takes long, and claims must not wait for it."""
-        self.days: dict[str, float] = {}
-        """Days until a tag runs out, updated each minute; infinite without a rate."""
-        self.days_of_keys: dict[str, float] = {}
-        """Days until an integer key of another table runs out, updated each hour; infinite without a rate."""
 
     async def run(self) -> None:
         """Update the metrics until cancelled. A slow database delays only what is read from it."""
@@ -121,13 +151,12 @@ class Watch:
         self._days("meteor second", meteor.layout.runs_out("second", meteor.epoch).timestamp())
         ends = snowflake.layout.runs_out("timestamp", snowflake.epoch / 1000, 1000)
         self._days("snowflake timestamp", ends.timestamp())
-        page = await self._service.sequences.read(partial(page_of, after="", limit=MAX_TAGS))
-        for tag in page:
-            self.days[tag.name] = self._lasts(f"{OF_TAG}{tag.name}", tag.max_value, tag.limit)
-        if len(page) < MAX_TAGS:
-            self._forget_others(self.days, OF_TAG, {tag.name for tag in page})
+        tags = await self._service.sequences.all()
+        counters = [(tag.name, tag.max_value, tag.limit) for tag in tags]
+        # On a thread: ten thousand tags would delay requests for ids.
+        self._figures.hidden.set(await asyncio.to_thread(self.tags_left.update, counters))
         nodes = await self._ids.run(self._last_node)
-        self._lasts("meteor node", nodes, meteor.layout.limit("node"))
+        self._nodes_left.update([("node", nodes, meteor.layout.limit("node"))])
         spaces = await self._ids.run(lambda: spaces_in(self._ids.databases.lead()))
         for space in spaces[:MAX_TAGS]:
             self._figures.workers.labels(space.name, "held").set(len(space.held))
@@ -140,26 +169,9 @@ class Watch:
     def _days(self, what: str, end: float) -> None:
         self._figures.days.labels(what).set((end - time()) / DAY)
 
-    def _lasts(self, what: str, value: int, limit: int) -> float:
-        now = monotonic()
-        horizon = self._horizons.setdefault(what, Horizon(value, now))
-        horizon.record(value, now)
-        left = horizon.days_left(value, limit, now)
-        self._figures.days.labels(what).set(left)
-        return left
-
-    def _forget_others(self, days: dict[str, float], kind: str, there: set[str]) -> None:
-        """A tag or table that was deleted never ends. Its series stays: prometheus-client removes none of workers."""
-        for name in days.keys() - there:
-            del days[name], self._horizons[f"{kind}{name}"]
-            self._figures.days.labels(f"{kind}{name}").set(inf)
-
     async def look_at_keys(self) -> None:
         keys = await result_async(self._background.submit(self._keys))
-        for key in sorted(keys, key=lambda key: -key.used)[:MAX_TAGS]:
-            if key.greatest is not None:
-                self.days_of_keys[key.name] = self._lasts(f"{OF_KEY}{key.name}", key.greatest, key.limit)
-        self._forget_others(self.days_of_keys, OF_KEY, {key.name for key in keys})
+        self._keys_left.update((key.name, key.greatest, key.limit) for key in keys if key.greatest is not None)
 
     def _keys(self) -> list[KeyColumn]:
         return read_keys(self._ids.databases.lead().address)

@@ -72,7 +72,7 @@ class ServedTags:
         return await self._gate.run(partial(self._ids.run, work, self._ids.page_of_tags))
 
     async def all(self) -> list[Tag]:
-        """Read all tags page by page, for the console."""
+        """Read all tags page by page."""
         tags = page = await self.read(partial(page_of, after="", limit=MAX_PAGE))
         while len(page) == MAX_PAGE:
             page = await self.read(partial(page_of, after=page[-1].name, limit=MAX_PAGE))

@@ -161,7 +161,9 @@ def worker(settings: ServeSettings) -> ASGIApp:
     from granian.utils.proxies import wrap_asgi_with_proxy_headers
 
     from allocator.service.app import application
+    from allocator.service.metrics import begin_worker
 
+    begin_worker()
     threading.Thread(target=end_with_parent, daemon=True).start()
     trusted = os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")
     app: ASGIApp = wrap_asgi_with_proxy_headers(application(settings), trusted)

@@ -70,7 +70,7 @@ class TagData:
             names = [name for name in names if user.sees(name)]
             figures = {name: figures[name] for name in names if name in figures}
             rate = sum(figure.rate for figure in figures.values())
-        days = self._watch.days
+        days = self._watch.tags_left.days
 
         def row(name: str) -> Row:
             return row_of(name, tags.get(name), figures.get(name), days.get(name))
@@ -84,7 +84,7 @@ class TagData:
         """Read a tag; while the databases do not answer, return the cached one and the error. Raises `UnknownTag`."""
         figures = (await self.reading()).figures()
         tag, error = await self._tag(name)
-        return row_of(name, tag, figures.get(name), self._watch.days.get(name)), error
+        return row_of(name, tag, figures.get(name), self._watch.tags_left.days.get(name)), error
 
     async def _tag(self, name: str) -> tuple[Tag | None, AllocatorError | None]:
         error = self.tags.recent_failure(AWAY_SECONDS)

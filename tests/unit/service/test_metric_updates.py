@@ -13,8 +13,8 @@ import pytest
 
 from allocator.errors import DatabaseUnavailable
 from allocator.service import metric_updates
-from allocator.service.metric_updates import Watch
-from allocator.service.metrics import Figures
+from allocator.service.metric_updates import DaysLeft, Watch
+from allocator.service.metrics import MAX_TAGS, Figures
 
 AWAY = DatabaseUnavailable("it does not answer")
 
@@ -38,6 +38,23 @@ def test_the_event_loop_does_not_wait_for_a_database():
 
     assert asked
     assert threading.get_ident() not in asked
+
+
+def test_the_tags_that_end_first_have_days_left_and_the_others_are_counted(monkeypatch):
+    """The busy ones come last by name, so that others had their place before."""
+    names, figures = [f"t{number:04}" for number in range(MAX_TAGS + 3)], Figures()
+    busy, tags = {names[-1]: 1, names[-2]: 2, names[-3]: 3}, DaysLeft("tag ", figures.days)
+    for hour in (0, 2, 4):
+        monkeypatch.setattr(metric_updates, "monotonic", lambda now=3600.0 * hour: now)
+        hidden = tags.update((name, busy.get(name, 0) * hour, 1000) for name in names)
+        (shown,) = (metric.samples for metric in figures.collect() if metric.name == "allocator_days_left")
+        assert (hidden, len(shown)) == (3, MAX_TAGS)
+    assert [one.labels["what"] for one in shown][:3] == [f"tag {name}" for name in reversed(busy)]
+    assert tags.update([(names[0], 0, 1000)]) == 0
+
+    (shown,) = (metric.samples for metric in figures.collect() if metric.name == "allocator_days_left")
+    assert {one.value for one in shown} == {inf}
+    assert tags.days == {names[0]: inf}
 
 
 def test_a_lease_ends_for_the_figures_only_where_its_renewal_fails(monkeypatch):

@@ -39,7 +39,7 @@ class Desk:
         self.metrics = Figures()
         self.metrics.in_memory.labels("memory").set(7)
         self.metrics.lasting.labels("memory").set(2.5)
-        watch: Any = SimpleNamespace(days={})
+        watch: Any = SimpleNamespace(tags_left=SimpleNamespace(days={}))
         self.data = TagData(self.databases, self.metrics, watch)
 
 
