@@ -38,7 +38,7 @@ def read_fleet(settings: ServeSettings) -> Fleet:
     with closing(Discovery(databases)) as discovery:
         try:
             shards = discovery.shards()
-            lead = next((one.database for one in shards if not one.error and is_lead(one)), None)
+            lead = lead_of(shards)
             if lead is None:
                 return Fleet(shards, [], [], [])
             nodes = lead.run(node_and_snowflake_rows.fetch_newest, NODES)
@@ -48,6 +48,10 @@ def read_fleet(settings: ServeSettings) -> Fleet:
             return Fleet([], [], [], [], error)
 
 
-def is_lead(shard: Found) -> bool:
-    """Tell whether a database holds the nodes and leases: the first shard of a fleet, or a single database."""
-    return shard.row is None or (shard.row.numbering.offset == LEAD and not shard.row.joining)
+def lead_of(shards: list[Found]) -> Database | None:
+    """The database that holds the nodes and leases, if it answers: the first shard of a fleet, or a database alone."""
+    for one in shards:
+        is_lead = one.row.numbering.offset == LEAD and not one.row.joining if one.row else len(shards) == 1
+        if is_lead and not one.error:
+            return one.database
+    return None
