@@ -42,7 +42,7 @@ PAGE_SIZE = "1000"
 """Tags in one request, the most that a service allows."""
 
 
-class Service:
+class ServiceBackend:
     """The backend of an `Allocator` whose source is a service."""
 
     def __init__(self, servers: Servers) -> None:
@@ -209,7 +209,7 @@ def check_lease(claim: LeaseClaim, lease: Lease) -> Lease:
 class RemoteTags(Tags):
     """The tags of a service."""
 
-    def __init__(self, service: Service, template: Tag) -> None:
+    def __init__(self, service: ServiceBackend, template: Tag) -> None:
         super().__init__(lambda: (), template)
         self._service = service
 

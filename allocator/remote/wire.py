@@ -25,7 +25,7 @@ from allocator.schemes.tag import FailoverGap, Tag
 from allocator.schemes.ticket import MAX_SHARDS
 from allocator.schemes.worker_number_lease import NumberLease
 
-MAX_LANES = 100
+MAX_RESIDUES = 100
 """Up to 30 characters each: 100 fit into a query, which may have 4096."""
 NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 
@@ -93,8 +93,8 @@ def seen_to_text(seen: Seen) -> str:
 
 def seen_from_text(text: str) -> dict[Residue, int]:
     parts = text.split(",") if text else []
-    if len(parts) > MAX_LANES:
-        raise InvalidSetting(f"seen must name at most {MAX_LANES} shards, got {len(parts)}")
+    if len(parts) > MAX_RESIDUES:
+        raise InvalidSetting(f"seen must name at most {MAX_RESIDUES} shards, got {len(parts)}")
     seen = {}
     for part in parts:
         numbers = part.split(".")

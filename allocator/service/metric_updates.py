@@ -23,10 +23,10 @@ from allocator.runtime.waiting import result_async
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.worker_number_lease import Space
-from allocator.service.auth import STARTING, Book
-from allocator.service.handlers import Ids
+from allocator.service.auth import STARTING, TokenCache
+from allocator.service.handlers import IdHandlers
 from allocator.service.id_sources import TagSource
-from allocator.service.metrics import MAX_TAGS, OF_KEY, OF_TAG, Figures
+from allocator.service.metrics import MAX_TAGS, OF_KEY, OF_TAG, Metrics
 from allocator.service_allocator import ServiceAllocator
 
 log = logging.getLogger("allocator.service")
@@ -70,14 +70,14 @@ class DaysLeft:
         return horizon.days_left(value, limit, now)
 
 
-class Watch:
-    def __init__(self, service: Ids, book: Book, figures: Figures) -> None:
-        self._service = service
-        self._ids: ServiceAllocator = service.ids
-        self._book = book
-        self._figures = figures
+class MetricsUpdater:
+    def __init__(self, handlers: IdHandlers, token_cache: TokenCache, metrics: Metrics) -> None:
+        self._handlers = handlers
+        self._ids: ServiceAllocator = handlers.ids
+        self._token_cache = token_cache
+        self._metrics = metrics
         self.tags_left, self._keys_left, self._nodes_left = (
-            DaysLeft(kind, figures.days) for kind in (OF_TAG, OF_KEY, "meteor ")
+            DaysLeft(kind, metrics.days) for kind in (OF_TAG, OF_KEY, "meteor ")
         )
         self._measured_at = monotonic()
         self._leased = ""
@@ -87,34 +87,34 @@ class Watch:
 
     async def run(self) -> None:
         """Update the metrics until cancelled. A slow database delays only what is read from it."""
-        looks = (self._look_every_second(), repeat(self.look_far, MINUTE), repeat(self.look_at_keys, HOUR))
+        loops = (self._update_every_second(), repeat(self.update_days, MINUTE), repeat(self.update_keys, HOUR))
         try:
-            await asyncio.gather(*looks)
+            await asyncio.gather(*loops)
         finally:
             self._background.close(0.0)
 
-    async def _look_every_second(self) -> None:
+    async def _update_every_second(self) -> None:
         while True:
             with logged():
-                self.look()
+                self.update()
             await asyncio.sleep(SECOND - time() % SECOND)  # all workers at the same time, so that their totals match
 
-    def look(self) -> None:
-        figures, service = self._figures, self._service
-        for source in service.sources.all():
-            figures.count(source.scheme, source.tag, source.given)
-        figures.count_all("block", service.sequences.blocks)
-        figures.count_all("ticket", service.tickets)
-        self._look_at_memory()
+    def update(self) -> None:
+        metrics, handlers = self._metrics, self._handlers
+        for source in handlers.sources.all():
+            metrics.count(source.scheme, source.tag, source.given)
+        metrics.count_all("block", handlers.sequences.blocks)
+        metrics.count_all("ticket", handlers.tickets)
+        self._update_memory()
         for number, error in enumerate(self._ids.databases.troubles(), 1):
-            alone = self._book.failure is not None and self._ids.databases.is_alone
-            figures.shards.labels(str(number)).set(int(error is None and not alone))
-        self._look_at_lease()
-        figures.ready.set(int(self.trouble() is None))
+            alone = self._token_cache.failure is not None and self._ids.databases.is_alone
+            metrics.shards.labels(str(number)).set(int(error is None and not alone))
+        self._update_lease()
+        metrics.ready.set(int(self.unready_reason() is None))
 
-    def _look_at_lease(self) -> None:
+    def _update_lease(self) -> None:
         """Set the time until the lease ends if its last renewal failed, else infinity: without draws it just ends."""
-        lease, gauge = self._ids.lease, self._figures.lease
+        lease, gauge = self._ids.lease, self._metrics.lease
         if self._leased:
             gauge.labels(self._leased).set(inf)
         if lease:
@@ -122,54 +122,54 @@ class Watch:
             left = max(0.0, lease.until / 1000 - time())
             gauge.labels(self._leased).set(left if self._ids.is_lease_in_danger else inf)
 
-    def trouble(self) -> str | None:
-        return trouble_of(self._service.sources.tags.values(), self._book)
+    def unready_reason(self) -> str | None:
+        return unready_reason(self._handlers.sources.tags.values(), self._token_cache)
 
-    def _look_at_memory(self) -> None:
+    def _update_memory(self) -> None:
         """Measure how long the ids of each tag last at the current rate; without draws, for ever."""
         found: dict[str, tuple[int, float]] = {}
         passed = monotonic() - self._measured_at
         if passed >= SECOND / 2:  # not on every request for the metrics
             self._measure(passed)
-        for source in self._service.sources.tags.values():
-            held, name = source.buffer.count(), self._figures.series(source.tag)
+        for source in self._handlers.sources.tags.values():
+            held, name = source.buffer.count(), self._metrics.series(source.tag)
             lasting = held / source.rate if source.rate > IDLE else inf
             others = found.get(name, (0, inf))
             found[name] = (others[0] + held, min(others[1], lasting))
         for name, (held, lasting) in found.items():
-            self._figures.in_memory.labels(name).set(held)
-            self._figures.lasting.labels(name).set(lasting)
+            self._metrics.in_memory.labels(name).set(held)
+            self._metrics.lasting.labels(name).set(lasting)
 
     def _measure(self, passed: float) -> None:
         self._measured_at += passed
-        for source in self._service.sources.tags.values():
+        for source in self._handlers.sources.tags.values():
             used, source.counted = source.given - source.counted, source.given
             source.rate += (used / passed - source.rate) * SMOOTHING
 
-    async def look_far(self) -> None:
+    async def update_days(self) -> None:
         meteor, snowflake = MeteorSettings(), SnowflakeSettings()
         self._days("meteor second", meteor.layout.runs_out("second", meteor.epoch).timestamp())
         ends = snowflake.layout.runs_out("timestamp", snowflake.epoch / 1000, 1000)
         self._days("snowflake timestamp", ends.timestamp())
-        tags = await self._service.sequences.all()
+        tags = await self._handlers.sequences.all()
         counters = [(tag.name, tag.max_value, tag.limit) for tag in tags]
         # On a thread: ten thousand tags would delay requests for ids.
-        self._figures.hidden.set(await asyncio.to_thread(self.tags_left.update, counters))
+        self._metrics.hidden.set(await asyncio.to_thread(self.tags_left.update, counters))
         nodes = await self._ids.run(self._last_node)
         self._nodes_left.update([("node", nodes, meteor.layout.limit("node"))])
         spaces = await self._ids.run(lambda: spaces_in(self._ids.databases.lead()))
         for space in spaces[:MAX_TAGS]:
-            self._figures.workers.labels(space.name, "held").set(len(space.held))
-            self._figures.workers.labels(space.name, "free").set(space.free)
+            self._metrics.workers.labels(space.name, "held").set(len(space.held))
+            self._metrics.workers.labels(space.name, "free").set(space.free)
 
     def _last_node(self) -> int:
         found = self._ids.databases.lead().run(node_and_snowflake_rows.fetch_newest, 1)
         return found[0].number if found else 0
 
     def _days(self, what: str, end: float) -> None:
-        self._figures.days.labels(what).set((end - time()) / DAY)
+        self._metrics.days.labels(what).set((end - time()) / DAY)
 
-    async def look_at_keys(self) -> None:
+    async def update_keys(self) -> None:
         keys = await result_async(self._background.submit(self._keys))
         self._keys_left.update((key.name, key.greatest, key.limit) for key in keys if key.greatest is not None)
 
@@ -184,10 +184,10 @@ def spaces_in(lead: Database) -> list[Space]:
     return []
 
 
-async def repeat(look: Callable[[], Awaitable[None]], seconds: float) -> None:
+async def repeat(update: Callable[[], Awaitable[None]], seconds: float) -> None:
     while True:
         with logged():
-            await look()
+            await update()
         await asyncio.sleep(seconds)
 
 
@@ -206,17 +206,17 @@ ENOUGH = 3.0
 """Seconds that the ids in memory must last for readiness without a database."""
 
 
-def trouble_of(tags: Iterable[TagSource], book: Book) -> str | None:
+def unready_reason(tags: Iterable[TagSource], token_cache: TokenCache) -> str | None:
     """The reason why the worker cannot serve ids for the next seconds, or None.
 
     The reason names no tag, since /readyz needs no token. The metrics do."""
-    if book.failure is STARTING:
+    if token_cache.failure is STARTING:
         return str(STARTING)
     sources = [source for source in tags if source.given]
     for source in sources:
         if is_failing(source) and not lasts(source):
             return f"the database does not answer, and the ids of a tag last less than {ENOUGH:g} seconds"
-    if book.failure is not None and (not book.loaded or not any(map(lasts, sources))):
+    if token_cache.failure is not None and (not token_cache.loaded or not any(map(lasts, sources))):
         return "the database does not answer, and no ids are in memory"
     return None
 

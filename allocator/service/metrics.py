@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from allocator.service.settings import FIGURES
+from allocator.service.settings import METRICS_FOLDER
 
 MAX_TAGS = 1000
 """Callers can make up tags, and each series takes memory in every worker and a line in every scrape."""
@@ -31,7 +31,7 @@ SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 """Upper bounds of the histogram. The last is the default timeout: a longer claim is overdue."""
 
 
-class Figures(Collector):
+class Metrics(Collector):
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         self._tags: set[str] = set()
@@ -99,7 +99,7 @@ class Figures(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The metrics of all workers."""
-        folder = os.environ.get(FIGURES)
+        folder = os.environ.get(METRICS_FOLDER)
         if folder is None:
             return with_fewest_days(self._registry.collect())
         forget_the_dead(Path(folder))
@@ -135,13 +135,13 @@ def with_fewest_days(metrics: Iterable[Metric]) -> Iterator[Metric]:
 def begin_worker() -> None:
     """Forget the dead workers at the start of one, which may have the process id of one of them."""
     end_worker()
-    if folder := os.environ.get(FIGURES):
+    if folder := os.environ.get(METRICS_FOLDER):
         forget_the_dead(Path(folder))
 
 
 def end_worker() -> None:
     """Remove the gauges of this process id."""
-    if folder := os.environ.get(FIGURES):
+    if folder := os.environ.get(METRICS_FOLDER):
         forget(os.getpid(), folder)
 
 

@@ -24,7 +24,7 @@ from allocator.backend import databases_at
 from allocator.errors import DatabaseUnavailable, InvalidSetting
 from allocator.remote.service_address import addresses, is_loopback
 from allocator.service.log_config import config_of
-from allocator.service.settings import FIGURES, ServeSettings
+from allocator.service.settings import METRICS_FOLDER, ServeSettings
 from allocator.service.token_administration import Tokens
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def serve(given: ServeSettings, unknown: Sequence[str] = ()) -> None:
         log.warning("these environment variables are unknown and ignored: %s", ", ".join(unknown))
     check_access(given)
     with TemporaryDirectory(prefix="allocator-") as folder:
-        figures = Path(folder) / "figures"
-        figures.mkdir()
-        os.environ[FIGURES] = str(figures)
+        metrics = Path(folder) / "metrics"
+        metrics.mkdir()
+        os.environ[METRICS_FOLDER] = str(metrics)
         run(replace(given, folder=folder, console_key=token_bytes(32)))
 
 

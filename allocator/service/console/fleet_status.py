@@ -23,7 +23,7 @@ NODES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class FleetStatus:
     """The shards as in `allocator shards list`, nodes, workers and spaces, or the error that prevented the read."""
 
     shards: list[Found]
@@ -33,19 +33,19 @@ class Fleet:
     error: AllocatorError | None = None
 
 
-def read_fleet(settings: ServeSettings) -> Fleet:
+def read_fleet(settings: ServeSettings) -> FleetStatus:
     databases = [Database(url, TIMEOUT, shard_hosts=settings.shard_hosts) for url in settings.urls]
     with closing(Discovery(databases)) as discovery:
         try:
             shards = discovery.shards()
             lead = lead_of(shards)
             if lead is None:
-                return Fleet(shards, [], [], [])
+                return FleetStatus(shards, [], [], [])
             nodes = lead.run(node_and_snowflake_rows.fetch_newest, NODES)
             workers = lead.run(node_and_snowflake_rows.fetch_workers)
-            return Fleet(shards, nodes, workers, spaces_in(lead))
+            return FleetStatus(shards, nodes, workers, spaces_in(lead))
         except AllocatorError as error:
-            return Fleet([], [], [], [], error)
+            return FleetStatus([], [], [], [], error)
 
 
 def lead_of(shards: list[Found]) -> Database | None:
