@@ -15,7 +15,7 @@ from prometheus_client import Gauge
 from allocator.database.columns.integer_keys import read_keys
 from allocator.database.store import Database
 from allocator.database.verbs import node_and_snowflake_rows
-from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaOutOfDate
+from allocator.errors import AllocatorError, SchemaOutOfDate
 from allocator.rules.days_left import DAY, Horizon
 from allocator.rules.key_columns import KeyColumn
 from allocator.runtime.thread_pool import Background
@@ -23,10 +23,10 @@ from allocator.runtime.waiting import result_async
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.worker_number_lease import Space
-from allocator.service.auth import STARTING, TokenCache
+from allocator.service.auth import TokenCache
 from allocator.service.handlers import IdHandlers
-from allocator.service.id_sources import TagSource
 from allocator.service.metrics import MAX_TAGS, OF_KEY, OF_TAG, Metrics
+from allocator.service.readiness import unready_reason
 from allocator.service_allocator import ServiceAllocator
 
 log = logging.getLogger("allocator.service")
@@ -200,32 +200,3 @@ def logged() -> Iterator[None]:
         log.info("cannot update all metrics: %s", error)
     except Exception:
         log.exception("cannot update all metrics")
-
-
-ENOUGH = 3.0
-"""Seconds that the ids in memory must last for readiness without a database."""
-
-
-def unready_reason(tags: Iterable[TagSource], token_cache: TokenCache) -> str | None:
-    """The reason why the worker cannot serve ids for the next seconds, or None.
-
-    The reason names no tag, since /readyz needs no token. The metrics do."""
-    if token_cache.failure is STARTING:
-        return str(STARTING)
-    sources = [source for source in tags if source.given]
-    for source in sources:
-        if is_failing(source) and not lasts(source):
-            return f"the database does not answer, and the ids of a tag last less than {ENOUGH:g} seconds"
-    if token_cache.failure is not None and (not token_cache.loaded or not any(map(lasts, sources))):
-        return "the database does not answer, and no ids are in memory"
-    return None
-
-
-def is_failing(source: TagSource) -> bool:
-    """Tell whether the last claim failed with a temporary error."""
-    return isinstance(source.buffer.trouble(), DatabaseUnavailable)
-
-
-def lasts(source: TagSource) -> bool:
-    """Tell whether the ids in memory last long enough at the current rate."""
-    return source.buffer.count() > ENOUGH * source.rate

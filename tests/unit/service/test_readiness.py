@@ -7,7 +7,7 @@ from typing import Any
 
 from allocator.errors import DatabaseUnavailable, UnknownTag
 from allocator.service.auth import STARTING
-from allocator.service.metric_updates import unready_reason
+from allocator.service.readiness import unready_reason
 
 AWAY = DatabaseUnavailable("it does not answer")
 
