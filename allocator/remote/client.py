@@ -126,27 +126,25 @@ class ServiceBackend:
         return self._number("POST", claim.space, claim.bits, claim.length_ms, claim.wall_ms, form)
 
     def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
-        self._change_number(lease, wall_ms, {})
+        self._change_number(lease, wall_ms)
 
     def release_number(self, lease: NumberLease, used_ms: int) -> None:
-        self._change_number(lease, used_ms, {"release": True})
+        self._change_number(lease, used_ms, release=True)
 
-    def _change_number(self, lease: NumberLease, now_ms: int, form: dict[str, object]) -> None:
+    def _change_number(self, lease: NumberLease, now_ms: int, **form: object) -> None:
         form |= {"number": lease.number, "holder": lease.holder}
         # A lease does not know the width of its space: accept any number, and compare it with ours.
         if self._number("PUT", lease.space, MAX_BITS, lease.length_ms, now_ms, form) != lease:
             raise LeaseLost(f"the service answered for another number than {lease.number} of space {lease.space!r}")
 
     def _number(
-        self, method: str, space: str, bits: int, length_ms: int, now_ms: int, form: dict[str, object]
+        self, method: str, space: str, bits: int, length_ms: int, now_ms: int, form: Mapping[str, object]
     ) -> NumberLease:
-        form |= {"seconds": length_ms / 1000, "now": now_ms}
-        path = f"/v1/workers/{check_tag(space)}"
-
         def read(answer: Any) -> NumberLease:
             return number_lease_from_json(answer, space, bits, length_ms)
 
-        return self.servers.request(method, path, body=form, read=read)
+        times = {"seconds": length_ms / 1000, "now": now_ms}
+        return self.servers.request(method, f"/v1/workers/{check_tag(space)}", body={**form, **times}, read=read)
 
     def tags(self, template: Tag) -> Tags:
         return RemoteTags(self, template)

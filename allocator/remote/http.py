@@ -56,7 +56,7 @@ MAX_ANSWER = 1_000_000
 MAX_KEPT = 8
 """Connections to a server: one for each thread of an allocator (`thread_pool.THREADS`)."""
 MAX_IDLE = 10.0
-"""Seconds. `allocator serve` closes a connection that is idle for 15."""
+"""Seconds. `allocator serve` closes a connection that is idle for 75, and proxies may do so sooner."""
 MAX_DETAIL = 1000
 """Characters of a server's text that a message repeats; the rest is cut off."""
 PART_OF_TIMEOUT = 0.9

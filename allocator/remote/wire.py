@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from allocator.errors import InvalidSetting
-from allocator.schemes.formats.id_inspection import Inspection
 from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag, check_whole
 from allocator.schemes.shared.residues import Residue, Seen
 from allocator.schemes.snowflake import Lease
@@ -103,23 +102,6 @@ def seen_from_text(text: str) -> dict[Residue, int]:
         offset, step, greatest = (whole("a number of seen", number) for number in numbers)
         seen[Residue(offset, step)] = greatest
     return seen
-
-
-def inspection_to_json(found: Inspection) -> dict[str, object]:
-    return {
-        "id": found.id,
-        "readings": [
-            {
-                "scheme": reading.scheme,
-                "likely": reading.likely,
-                "why": reading.why,
-                "fields": {name: str(value) for name, value in reading.fields.items()},
-                "time": reading.time and reading.time.isoformat(),
-                "cannot_tell": reading.cannot_tell,
-            }
-            for reading in found.readings
-        ],
-    }
 
 
 def lease_to_json(lease: Lease) -> dict[str, object]:

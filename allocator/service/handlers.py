@@ -17,7 +17,6 @@ from starlette.responses import Response
 from allocator.errors import InvalidSetting, MaxValueWentBack
 from allocator.generators.inspect_id import inspect_id
 from allocator.remote.wire import (
-    inspection_to_json,
     lease_to_json,
     number_lease_to_json,
     segment_to_json,
@@ -26,6 +25,7 @@ from allocator.remote.wire import (
 from allocator.rules.failover import most_ahead
 from allocator.rules.token import DRAW, READ
 from allocator.schemes.formats.bit_layout import Layout
+from allocator.schemes.formats.id_inspection import inspection_to_json
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, length_of
 from allocator.service import schemas
