@@ -149,7 +149,7 @@ def with_body(request: Request, raw: bytes) -> Request:
 def refusal_of(refused: RequestValidationError) -> AllocatorError:
     """The first field that cannot be read, in a sentence."""
     first = refused.errors()[0]
-    name, reason = first["loc"][-1], first.get("ctx", {}).get("error")
+    name, reason = first["loc"][:2][-1], first.get("ctx", {}).get("error")
     if isinstance(reason, AllocatorError):  # of a check of ours
         return reason
     if len(first["loc"]) == 1 or first["type"] == "json_invalid":

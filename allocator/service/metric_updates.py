@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from heapq import nsmallest
 from math import inf
 from time import monotonic, time
@@ -13,16 +13,14 @@ from time import monotonic, time
 from prometheus_client import Gauge
 
 from allocator.database.columns.integer_keys import read_keys
-from allocator.database.store import Database
 from allocator.database.verbs import node_and_snowflake_rows
-from allocator.errors import AllocatorError, SchemaOutOfDate
+from allocator.errors import AllocatorError
 from allocator.rules.days_left import DAY, Horizon
 from allocator.rules.key_columns import KeyColumn
 from allocator.runtime.thread_pool import Background
 from allocator.runtime.waiting import result_async
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
-from allocator.schemes.worker_number_lease import Space
 from allocator.service.auth import TokenCache
 from allocator.service.handlers import IdHandlers
 from allocator.service.metrics import MAX_TAGS, OF_KEY, OF_TAG, Metrics
@@ -157,7 +155,7 @@ class MetricsUpdater:
         self._metrics.hidden.set(await asyncio.to_thread(self.tags_left.update, counters))
         nodes = await self._ids.run(self._last_node)
         self._nodes_left.update([("node", nodes, meteor.layout.limit("node"))])
-        spaces = await self._ids.run(lambda: spaces_in(self._ids.databases.lead()))
+        spaces = await self._ids.run(lambda: self._ids.databases.lead().worker_spaces())
         for space in spaces[:MAX_TAGS]:
             self._metrics.workers.labels(space.name, "held").set(len(space.held))
             self._metrics.workers.labels(space.name, "free").set(space.free)
@@ -175,13 +173,6 @@ class MetricsUpdater:
 
     def _keys(self) -> list[KeyColumn]:
         return read_keys(self._ids.databases.lead().address)
-
-
-def spaces_in(lead: Database) -> list[Space]:
-    """The spaces of worker numbers; none before revision 0010, without which ids are served."""
-    with suppress(SchemaOutOfDate):
-        return lead.worker_spaces()
-    return []
 
 
 async def repeat(update: Callable[[], Awaitable[None]], seconds: float) -> None:

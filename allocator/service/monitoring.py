@@ -20,7 +20,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def routes(dispatch: Dispatch, updater: MetricsUpdater, metrics: Metrics) -> list[BaseRoute]:
-    queue = ReadQueue("the metrics")
+    queue, description_queue = ReadQueue("the metrics"), ReadQueue("the description")
 
     async def healthy(request: Request) -> Response:
         return json_response({"status": "alive"})
@@ -41,7 +41,8 @@ def routes(dispatch: Dispatch, updater: MetricsUpdater, metrics: Metrics) -> lis
         return Response(await queue.run(written), 200, dict(NO_STORE), METRICS_TYPE)
 
     async def described(request: Request) -> Response:
-        return json_response(description(request.app))
+        # On a thread: FastAPI makes it for the first request, in 50 ms in which no id would be given.
+        return json_response(await description_queue.run(lambda: asyncio.to_thread(description, request.app)))
 
     guarded = dispatch.guarded
     return [

@@ -14,6 +14,7 @@ from support.service.served import Served
 
 from allocator.database.store import Database
 from allocator.rules.token import SCHEMES, VERBS
+from allocator.schemes.shared.argument_checks import MAX_STEP
 from allocator.service.token_administration import Tokens
 
 CASES = ("--max-examples", "10")
@@ -67,6 +68,30 @@ def test_the_description_is_one_of_openapi(service):
 
     assert described["openapi"].startswith("3.1.")
     assert [str(error) for error in OPENAPI_31_VALIDATOR.iter_errors(described)] == []
+
+
+def test_schemas_have_bounds_that_readers_know_and_defaults_within_them(service):
+    """A validator ignores what it does not know, such as `le`."""
+    described = service.get("/openapi.json").json
+    found = [each for each in within(described) if "type" in each or "anyOf" in each or "oneOf" in each]
+    known = {"type", "anyOf", "oneOf", "enum", "minimum", "maximum", "exclusiveMaximum", "pattern", "items"}
+    known |= {"properties", "additionalProperties", "required", "default", "description", "examples", "title"}
+    schemas = [each for each in found if isinstance(each.get("type", ""), str) and each.get("type") != "http"]
+
+    assert len(schemas) > 100
+    for each in schemas:
+        assert each.keys() <= known, each
+        if "default" in each:
+            jsonschema_rs.validate({**each, "components": described["components"]}, each["default"])
+    assert described["components"]["schemas"]["Settings"]["properties"]["step"]["maximum"] == MAX_STEP
+
+
+def within(value: Any) -> Iterator[dict[str, Any]]:
+    """All objects in a JSON."""
+    if isinstance(value, dict):
+        yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from within(each)
 
 
 def test_every_route_and_status_is_described(service):

@@ -13,7 +13,6 @@ from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.schemes.meteor import Node
 from allocator.schemes.snowflake import SnowflakeWorker
 from allocator.schemes.worker_number_lease import Space
-from allocator.service.metric_updates import spaces_in
 from allocator.service.settings import ServeSettings
 
 TIMEOUT = 5.0
@@ -43,7 +42,7 @@ def read_fleet(settings: ServeSettings) -> FleetStatus:
                 return FleetStatus(shards, [], [], [])
             nodes = lead.run(node_and_snowflake_rows.fetch_newest, NODES)
             workers = lead.run(node_and_snowflake_rows.fetch_workers)
-            return FleetStatus(shards, nodes, workers, spaces_in(lead))
+            return FleetStatus(shards, nodes, workers, lead.worker_spaces())
         except AllocatorError as error:
             return FleetStatus([], [], [], [], error)
 

@@ -45,6 +45,7 @@ def test_what_cannot_be_is_refused_by_its_name(subtests):
         (schemas.Count, {"count": "0"}, InvalidCount, "count: .*greater than or equal to 1, got '0'"),
         (schemas.Wanted, {"size": 10**9}, InvalidCount, "size: .*less than or equal to"),
         (schemas.Wanted, {"exact": "yes"}, InvalidSetting, "exact: .*'yes'"),
+        (schemas.Settings, {"failover_gap": "often"}, InvalidSetting, "^failover_gap: .*'often'"),
         (schemas.Settings, {"step": 5.0}, InvalidSetting, "step: .*whole number"),
         (schemas.Settings, {"step": True}, InvalidSetting, "step: .*whole number"),
         (schemas.Settings, {"limit": " 5"}, InvalidSetting, "limit: .*whole number"),
