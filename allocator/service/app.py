@@ -20,7 +20,6 @@ from allocator.runtime.thread_pool import THREADS, Background
 from allocator.service import monitoring, routes
 from allocator.service.auth import REFRESH, SHARE, TokenCache
 from allocator.service.compat import leaf, tinyid
-from allocator.service.console.views import Console
 from allocator.service.dispatch import Dispatch
 from allocator.service.error_responses import ErrorReporter
 from allocator.service.handlers import IdHandlers
@@ -59,11 +58,11 @@ def application(settings: ServeSettings) -> ASGIApp:
     updater = MetricsUpdater(handlers, token_cache, metrics)
     error_reporter = ErrorReporter(metrics.refused)
     dispatch = Dispatch(token_cache, error_reporter)
-    console = (
-        Console(settings, handlers.sequences, token_cache, updater, metrics, error_reporter)
-        if settings.console
-        else None
-    )
+    console = None
+    if settings.console:
+        from allocator.service.console.views import Console  # and its templates, for those who want it
+
+        console = Console(settings, handlers.sequences, token_cache, updater, metrics, error_reporter)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:

@@ -65,6 +65,8 @@ def serve(given: ServeSettings, unknown: Sequence[str] = ()) -> None:
         metrics = Path(folder) / "metrics"
         metrics.mkdir()
         os.environ[METRICS_FOLDER] = str(metrics)
+        # At each start of a worker Pydantic would look for plugins in all packages that are installed.
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
         run(replace(given, folder=folder, console_key=token_bytes(32)))
 
 
