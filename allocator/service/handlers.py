@@ -102,13 +102,13 @@ class IdHandlers:
         async with principal.connection_slot(self.ids.deadline()):
             return json_response({"node": str(await self.ids.run(self.ids.backend.register_node))})
 
-    async def lease(self, request: Request, form: schemas.LeaseWanted) -> Response:
+    async def lease_worker(self, request: Request, form: schemas.LeaseWanted) -> Response:
         """Lease a snowflake worker."""
         check_format(form.layout, form.epoch)
         principal_in(request).admit_rare()
         return await self._lease(request, form, None)
 
-    async def renew(self, request: Request, form: schemas.Renewal) -> Response:
+    async def renew_worker(self, request: Request, form: schemas.Renewal) -> Response:
         """Renew the lease of a snowflake worker."""
         check_format(form.layout, form.epoch)
         return await self._lease(request, form, Lease(form.worker, form.holder, form.since, form.now))
@@ -127,7 +127,7 @@ class IdHandlers:
     def _most_ahead(self) -> int:
         return most_ahead(self.ids.databases.lead().failover(), MAX_LEASE)
 
-    async def number(self, request: Request, space: Name, form: schemas.NumberWanted) -> Response:
+    async def lease_number(self, request: Request, space: Name, form: schemas.NumberWanted) -> Response:
         """Lease a worker number of a space.
 
         Count your own time from before the request: the number must not be used for longer than `seconds` after that.
