@@ -91,10 +91,10 @@ def backend_of(
         return fleet_of(databases, background, fleet, statement, timeout, shard_hosts)
     if fleet is not None or statement is not None or shard_hosts:
         raise InvalidSetting("fleet, tickets and shard_hosts cannot be set for a service; set them where it runs")
-    from allocator.remote.client import Service  # imports more than a process with a database needs
+    from allocator.remote.client import ServiceBackend  # imports more than a process with a database needs
     from allocator.remote.http import Servers
 
-    return Service(Servers(urls, token, timeout, headers))
+    return ServiceBackend(Servers(urls, token, timeout, headers))
 
 
 def settings_of(settings: S | None, kind: type[S]) -> S:

@@ -9,8 +9,7 @@ import click
 from allocator.cli.output import json_option, show
 from allocator.errors import InvalidId
 from allocator.generators.inspect_id import inspect_id
-from allocator.remote.wire import inspection_to_json
-from allocator.schemes.formats.id_inspection import SCHEMES, Inspection, Reading
+from allocator.schemes.formats.id_inspection import SCHEMES, Inspection, Reading, inspection_to_json
 from allocator.schemes.formats.known_formats import FORMATS
 
 OTHERS = [name for name in FORMATS if name not in {"meteor", "snowflake", "twitter", "baidu"}]

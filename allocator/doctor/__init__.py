@@ -13,7 +13,7 @@ from allocator.doctor import tag_rules
 from allocator.doctor.examination import Examination, examine_database
 from allocator.doctor.fleet_rules import ShardFacts, of_fleet
 from allocator.errors import InvalidSetting
-from allocator.remote.client import Service
+from allocator.remote.client import ServiceBackend
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Severity, at, in_order, is_healthy
 from allocator.runtime.mounts import MOUNTS, is_networked, mount_of, mounts_of
 from allocator.schemes.meteor import MeteorSettings
@@ -67,7 +67,7 @@ def parts_of(database: Any) -> tuple[Sequence[Any], MeteorSettings, SnowflakeSet
     if backend is None:
         several = type(database) in {list, tuple}  # not isinstance(): SQLAlchemy's URL is a tuple too
         return list(database) if several else [database], MeteorSettings(), SnowflakeSettings()
-    if isinstance(backend, Service):
+    if isinstance(backend, ServiceBackend):
         raise InvalidSetting(f"{backend.shown} is a service, but the doctor examines databases; pass their URLs")
     if not hasattr(backend, "databases"):
         raise InvalidSetting("this allocator has no database, only memory; pass the URL of a database")

@@ -42,7 +42,7 @@ PAGE_SIZE = "1000"
 """Tags in one request, the most that a service allows."""
 
 
-class Service:
+class ServiceBackend:
     """The backend of an `Allocator` whose source is a service."""
 
     def __init__(self, servers: Servers) -> None:
@@ -103,16 +103,16 @@ class Service:
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
         workers = (layout.limit("datacenter") + 1) * (layout.limit("worker") + 1)
         form = {"layout": str(layout), "epoch": epoch, "now": claim.now, "until": claim.until}
-        method, path = "POST", "/v1/workers"
+        method = "POST"
         if claim.lease is not None:
-            method, path = "PUT", f"{path}/{claim.lease.number}"
-            form |= {"holder": claim.lease.holder, "since": claim.lease.since}
+            method = "PUT"
+            form |= {"worker": claim.lease.number, "holder": claim.lease.holder, "since": claim.lease.since}
 
         def read(answer: Any) -> Lease:
             return check_lease(claim, lease_from_json(answer, workers))
 
         try:
-            return self.servers.request(method, path, body=form, read=read)
+            return self.servers.request(method, "/v1/workers", body=form, read=read)
         except InvalidArgument as refused:
             if claim.lease is None:
                 raise
@@ -123,28 +123,28 @@ class Service:
     def lease_number(self, claim: NumberClaim) -> NumberLease:
         host = "".join(one if " " <= one <= "~" else "?" for one in claim.host[:255]) or "unknown"
         form = {"bits": claim.bits, "host": host, "process": claim.process}
-        return self._number(claim.space, claim.bits, claim.length_ms, claim.wall_ms, form)
+        return self._number("POST", claim.space, claim.bits, claim.length_ms, claim.wall_ms, form)
 
     def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
-        self._change_number(lease, wall_ms, {})
+        self._change_number(lease, wall_ms)
 
     def release_number(self, lease: NumberLease, used_ms: int) -> None:
-        self._change_number(lease, used_ms, {"release": True})
+        self._change_number(lease, used_ms, release=True)
 
-    def _change_number(self, lease: NumberLease, now_ms: int, form: dict[str, object]) -> None:
+    def _change_number(self, lease: NumberLease, now_ms: int, **form: object) -> None:
         form |= {"number": lease.number, "holder": lease.holder}
         # A lease does not know the width of its space: accept any number, and compare it with ours.
-        if self._number(lease.space, MAX_BITS, lease.length_ms, now_ms, form) != lease:
+        if self._number("PUT", lease.space, MAX_BITS, lease.length_ms, now_ms, form) != lease:
             raise LeaseLost(f"the service answered for another number than {lease.number} of space {lease.space!r}")
 
-    def _number(self, space: str, bits: int, length_ms: int, now_ms: int, form: dict[str, object]) -> NumberLease:
-        form |= {"seconds": length_ms / 1000, "now": now_ms}
-        path = f"/v1/workers/{check_tag(space)}"
-
+    def _number(
+        self, method: str, space: str, bits: int, length_ms: int, now_ms: int, form: Mapping[str, object]
+    ) -> NumberLease:
         def read(answer: Any) -> NumberLease:
             return number_lease_from_json(answer, space, bits, length_ms)
 
-        return self.servers.request("POST", path, body=form, read=read)
+        times = {"seconds": length_ms / 1000, "now": now_ms}
+        return self.servers.request(method, f"/v1/workers/{check_tag(space)}", body={**form, **times}, read=read)
 
     def tags(self, template: Tag) -> Tags:
         return RemoteTags(self, template)
@@ -207,7 +207,7 @@ def check_lease(claim: LeaseClaim, lease: Lease) -> Lease:
 class RemoteTags(Tags):
     """The tags of a service."""
 
-    def __init__(self, service: Service, template: Tag) -> None:
+    def __init__(self, service: ServiceBackend, template: Tag) -> None:
         super().__init__(lambda: (), template)
         self._service = service
 

@@ -56,7 +56,7 @@ MAX_ANSWER = 1_000_000
 MAX_KEPT = 8
 """Connections to a server: one for each thread of an allocator (`thread_pool.THREADS`)."""
 MAX_IDLE = 10.0
-"""Seconds. `allocator serve` closes a connection that is idle for 15."""
+"""Seconds. `allocator serve` closes a connection that is idle for 75, and proxies may do so sooner."""
 MAX_DETAIL = 1000
 """Characters of a server's text that a message repeats; the rest is cut off."""
 PART_OF_TIMEOUT = 0.9
@@ -184,15 +184,15 @@ class Server:
         If a kept connection ends before a byte came, its server has closed it: send once more, on a new one.
         """
         if kept := usable(self.kept):
-            received = Received(kept, end)
+            received = ResponseStream(kept, end)
             try:
                 return self._exchange_on(received, *request)
             except (HTTPException, OSError):
                 if received.size or monotonic() >= end:
                     raise
-        return self._exchange_on(Received(self._connect(end), end), *request)
+        return self._exchange_on(ResponseStream(self._connect(end), end), *request)
 
-    def _exchange_on(self, received: Received, method: str, target: str, *request: Any) -> tuple[int, bytes]:
+    def _exchange_on(self, received: ResponseStream, method: str, target: str, *request: Any) -> tuple[int, bytes]:
         sock = received.sock
         try:
             sock.settimeout(time_until(received.end))
@@ -243,7 +243,7 @@ class Server:
             raise TimeoutError(f"looking up {self._host} timed out") from None
 
 
-class Received(RawIOBase):
+class ResponseStream(RawIOBase):
     """What one exchange receives, until its deadline and up to a maximum size."""
 
     def __init__(self, sock: socket.socket, end: float) -> None:

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from allocator.errors import InvalidSetting
-from allocator.schemes.formats.id_inspection import Inspection
 from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag, check_whole
 from allocator.schemes.shared.residues import Residue, Seen
 from allocator.schemes.snowflake import Lease
@@ -26,7 +24,7 @@ from allocator.schemes.tag import FailoverGap, Tag
 from allocator.schemes.ticket import MAX_SHARDS
 from allocator.schemes.worker_number_lease import NumberLease
 
-MAX_LANES = 100
+MAX_RESIDUES = 100
 """Up to 30 characters each: 100 fit into a query, which may have 4096."""
 NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 
@@ -94,8 +92,8 @@ def seen_to_text(seen: Seen) -> str:
 
 def seen_from_text(text: str) -> dict[Residue, int]:
     parts = text.split(",") if text else []
-    if len(parts) > MAX_LANES:
-        raise InvalidSetting(f"seen must name at most {MAX_LANES} shards, got {len(parts)}")
+    if len(parts) > MAX_RESIDUES:
+        raise InvalidSetting(f"seen must name at most {MAX_RESIDUES} shards, got {len(parts)}")
     seen = {}
     for part in parts:
         numbers = part.split(".")
@@ -104,23 +102,6 @@ def seen_from_text(text: str) -> dict[Residue, int]:
         offset, step, greatest = (whole("a number of seen", number) for number in numbers)
         seen[Residue(offset, step)] = greatest
     return seen
-
-
-def inspection_to_json(found: Inspection) -> dict[str, object]:
-    return {
-        "id": found.id,
-        "readings": [
-            {
-                "scheme": reading.scheme,
-                "likely": reading.likely,
-                "why": reading.why,
-                "fields": {name: str(value) for name, value in reading.fields.items()},
-                "time": reading.time and reading.time.isoformat(),
-                "cannot_tell": reading.cannot_tell,
-            }
-            for reading in found.readings
-        ],
-    }
 
 
 def lease_to_json(lease: Lease) -> dict[str, object]:
@@ -149,11 +130,7 @@ def number_lease_from_json(value: Mapping[str, Any], space: str, bits: int, leng
     return NumberLease(space, number, holder_of(value.get("holder")), length_ms)
 
 
-def matching(name: str, pattern: str, about: str, value: object) -> str:
-    if isinstance(value, str) and re.fullmatch(pattern, value):
+def holder_of(value: object) -> str:
+    if isinstance(value, str) and re.fullmatch("[0-9a-f]{32}", value):
         return value
-    raise InvalidSetting(f"{name} must be {about}, got {value!a:.80}")
-
-
-host_of = partial(matching, "host", "[ -~]{1,255}", "1 to 255 printable ASCII characters")
-holder_of = partial(matching, "holder", "[0-9a-f]{32}", "32 hexadecimal digits")
+    raise InvalidSetting(f"holder must be 32 hexadecimal digits, got {value!a:.80}")

@@ -17,18 +17,17 @@ from starlette.types import ASGIApp
 import allocator
 from allocator.backend import fleet_of
 from allocator.runtime.thread_pool import THREADS, Background
-from allocator.service import pages, routes
-from allocator.service.auth import REFRESH, SHARE, Book
+from allocator.service import monitoring, routes
+from allocator.service.auth import REFRESH, SHARE, TokenCache
 from allocator.service.compat import leaf, tinyid
-from allocator.service.console.views import Console
 from allocator.service.dispatch import Dispatch
-from allocator.service.error_responses import Refusals
-from allocator.service.handlers import Ids
-from allocator.service.hot_path import Front
+from allocator.service.error_responses import ErrorReporter
+from allocator.service.handlers import IdHandlers
+from allocator.service.hot_path import HotPath
 from allocator.service.id_sources import Sources
-from allocator.service.metric_updates import Watch
-from allocator.service.metrics import Figures
-from allocator.service.served_tags import Newcomers, ServedTags
+from allocator.service.metric_updates import MetricsUpdater
+from allocator.service.metrics import Metrics, end_worker
+from allocator.service.served_tags import CreationLimit, ServedTags
 from allocator.service.settings import LEAF, SERVED, TINYID, ServeSettings
 from allocator.service.token_administration import Tokens
 from allocator.service_allocator import ServiceAllocator
@@ -40,8 +39,8 @@ MAX_START_DELAY = 60.0
 
 def application(settings: ServeSettings) -> ASGIApp:
     """The ASGI application of one worker."""
-    figures = Figures()
-    observe = partial(timed, report=figures.claimed)
+    metrics = Metrics()
+    observe = partial(timed, report=metrics.claimed)
     ids = ServiceAllocator(settings.urls, settings.shard_hosts, settings.timeout, observe)
     apart = Background()
     tokens_at = fleet_of(list(settings.urls), apart, timeout=settings.timeout, shard_hosts=settings.shard_hosts)
@@ -49,53 +48,58 @@ def application(settings: ServeSettings) -> ASGIApp:
 
     def check_database() -> None:
         """Raise an error unless the database has answered a claim just now, or answers."""
-        if monotonic() - figures.claimed_at > REFRESH:
+        if monotonic() - metrics.claimed_at > REFRESH:
             tokens.ping()
 
     share = min(SHARE * len(settings.urls), THREADS - 2)
-    book = Book(tokens.state, settings.is_open, settings.compat_token, check_database, share)
-    sources, newcomers = Sources(ids), Newcomers(settings.max_tags, settings.timeout)
-    service = Ids(ids, sources, ServedTags(ids, sources, settings.create, newcomers))
-    watch = Watch(service, book, figures)
-    refusals = Refusals(figures.refused)
-    dispatch = Dispatch(book, refusals)
-    console = Console(settings, service.sequences, book, watch, figures, refusals) if settings.console else None
+    token_cache = TokenCache(tokens.state, settings.is_open, settings.compat_token, check_database, share)
+    sources, creation_limit = Sources(ids), CreationLimit(settings.max_tags, settings.timeout)
+    handlers = IdHandlers(ids, sources, ServedTags(ids, sources, settings.create, creation_limit))
+    updater = MetricsUpdater(handlers, token_cache, metrics)
+    error_reporter = ErrorReporter(metrics.refused)
+    dispatch = Dispatch(token_cache, error_reporter)
+    console = None
+    if settings.console:
+        from allocator.service.console.views import Console  # and its templates, for those who want it
+
+        console = Console(settings, handlers.sequences, token_cache, updater, metrics, error_reporter)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         # Before the wait for the database, which ends once `keep_fresh` has read the tokens.
-        tasks = [asyncio.create_task(one) for one in (book.keep_fresh(), watch.run())]
-        await wait_for_database(book, settings.folder)
+        tasks = [asyncio.create_task(one) for one in (token_cache.keep_fresh(), updater.run())]
+        await wait_for_database(token_cache, settings.folder)
         yield
         for task in tasks:
             task.cancel()
         if console:
             console.close()
         with suppress(Exception):
-            watch.look()  # counts the ids issued since the last second
+            updater.update()  # counts the ids issued since the last second
+        end_worker()
         await ids.close()
         apart.close(0.0)
         tokens_at.close()
 
-    home = console.routes() if console else [Route("/", pages.to_description)]
+    home = console.routes() if console else [Route("/", monitoring.to_description)]
     framework = FastAPI(
         title="allocator",
         version=allocator.__version__,
         description=routes.ABOUT,
         openapi_tags=[{"name": name, "description": about} for name, about in routes.GROUPS],
         openapi_url=None,
-        routes=home + other_routes(service, dispatch, book, watch, figures, settings.compat),
+        routes=home + other_routes(handlers, dispatch, token_cache, updater, metrics, settings.compat),
         exception_handlers={HTTPException: dispatch.of_framework, Exception: dispatch.of_framework},
         generate_unique_id_function=lambda route: route.name,
         lifespan=life,
     )
     framework.state.dispatch = dispatch
-    routes.add_routes(framework, service)
+    routes.add_routes(framework, handlers)
     framework.router.redirect_slashes = False  # a client may send a redirected POST twice
-    return Front(framework, book, refusals)
+    return HotPath(framework, token_cache, error_reporter)
 
 
-async def wait_for_database(book: Book, folder: str) -> None:
+async def wait_for_database(token_cache: TokenCache, folder: str) -> None:
     """Wait for the database in a replacement worker, before it takes connections from workers with ids in memory.
 
     The first workers of a service start at once, so that /readyz answers.
@@ -103,17 +107,22 @@ async def wait_for_database(book: Book, folder: str) -> None:
     if not folder:  # on another server
         return
     end, served = monotonic() + MAX_START_DELAY, Path(folder, SERVED)
-    while served.exists() and not book.loaded and monotonic() < end:
+    while served.exists() and not token_cache.loaded and monotonic() < end:
         await asyncio.sleep(0.05)
     served.touch()
 
 
 def other_routes(
-    service: Ids, dispatch: Dispatch, book: Book, watch: Watch, figures: Figures, compat: tuple[str, ...]
+    handlers: IdHandlers,
+    dispatch: Dispatch,
+    token_cache: TokenCache,
+    updater: MetricsUpdater,
+    metrics: Metrics,
+    compat: tuple[str, ...],
 ) -> list[BaseRoute]:
-    made = pages.routes(dispatch, watch, figures)
+    made = monitoring.routes(dispatch, updater, metrics)
     if LEAF in compat:
-        made += leaf.routes(service, dispatch, book)
+        made += leaf.routes(handlers, dispatch, token_cache)
     if TINYID in compat:
-        made += tinyid.routes(service, dispatch, book)
+        made += tinyid.routes(handlers, dispatch, token_cache)
     return made

@@ -22,7 +22,7 @@ from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, 
 from allocator.rules.token import DRAW, PREFIX, SCHEMES, VERBS, Token
 from allocator.service.error_responses import Busy, Unauthorized
 from allocator.service.log_config import NUMBER
-from allocator.service.rate_limits import Rate
+from allocator.service.rate_limits import RateLimit
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -73,21 +73,21 @@ PROXY_HEADERS = frozenset(
 """One of these headers means that a proxy on this machine forwards a client, which may be anywhere."""
 
 
-class Grant:
+class Principal:
     """A token in use, with its rate of nodes and workers in this process.
 
-    ready: maps the path of an allowed hot route to its source of ids.
+    hot_sources: maps the path of an allowed hot route to its source of ids.
     """
 
-    __slots__ = ("_rare", "_share", "digest", "expires", "ready", "token")
+    __slots__ = ("_rare", "_share", "digest", "expires", "hot_sources", "token")
 
     def __init__(self, token: Token, share: int = SHARE) -> None:
         self.token = token
         self.digest = bytes.fromhex(token.digest)
         self.expires = token.expires_at is not None
-        self._rare = Rate(RARE_RATE, RARE_BURST / RARE_RATE)
+        self._rare = RateLimit(RARE_RATE, RARE_BURST / RARE_RATE)
         self._share = asyncio.Semaphore(share)
-        self.ready: dict[str, Source] = {}
+        self.hot_sources: dict[str, Source] = {}
 
     def check(self, verb: str, name: str | None) -> None:
         if not self.token.may(verb, name):
@@ -109,7 +109,7 @@ class Grant:
         self._rare.use(monotonic())
 
     @asynccontextmanager
-    async def turn(self, end: float) -> AsyncIterator[None]:
+    async def connection_slot(self, end: float) -> AsyncIterator[None]:
         """Hold one of the token's share of the connections. Raises `Busy` at this monotonic time."""
         try:
             async with asyncio.timeout(end - monotonic()):
@@ -122,7 +122,7 @@ class Grant:
             self._share.release()
 
 
-class Book:
+class TokenCache:
     """All tokens, by the digests of their secrets. Used by one event loop.
 
     compat: the name of the token whose rights clients of Leaf and tinyid have that cannot send one; empty for none.
@@ -141,18 +141,18 @@ class Book:
         self._load = load
         self._check_database = check_database
         self._share = share
-        self._open = Grant(EVERYTHING, share) if is_open else None
+        self._open = Principal(EVERYTHING, share) if is_open else None
         self._were_made = False
-        self._grants: dict[bytes, Grant] = {}
+        self._principals: dict[bytes, Principal] = {}
         self._compat = compat
-        self._compat_grant: Grant | None = None
+        self._compat_principal: Principal | None = None
         self._lock = asyncio.Lock()
         self._tried_at = -REFRESH
         self._trusted_at = monotonic()
         self.failure: AllocatorError | None = STARTING
         self.loaded = False
 
-    def quick(self, headers: Mapping[bytes, bytes]) -> Grant | None:
+    def find_in_memory(self, headers: Mapping[bytes, bytes]) -> Principal | None:
         """Find the token of a request in memory."""
         if self._open:
             return self._open if self.loaded and is_local(headers) else None
@@ -162,30 +162,30 @@ class Book:
         scheme, _, secret = value.partition(b" ")
         return self._with_digest(sha256(secret).digest()) if is_bearer(scheme) else None
 
-    def _with_digest(self, digest: bytes) -> Grant | None:
+    def _with_digest(self, digest: bytes) -> Principal | None:
         """Find a valid token in memory."""
-        grant = self._grants.get(digest)
-        if grant is None or not compare_digest(grant.digest, digest):
+        principal = self._principals.get(digest)
+        if principal is None or not compare_digest(principal.digest, digest):
             return None
-        return grant if not grant.expires or grant.token.is_valid(datetime.now(UTC)) else None
+        return principal if not principal.expires or principal.token.is_valid(datetime.now(UTC)) else None
 
-    async def of_digest(self, digest: bytes) -> Grant | None:
+    async def find_by_digest(self, digest: bytes) -> Principal | None:
         """Find a valid token; read the tokens again if it is unknown, since another worker may know it already."""
-        if digest not in self._grants:
+        if digest not in self._principals:
             await self._read_since(monotonic())
         return self._with_digest(digest)
 
-    async def of(self, headers: Mapping[bytes, bytes]) -> Grant:
+    async def find(self, headers: Mapping[bytes, bytes]) -> Principal:
         """Find the token of a request. Raises `Unauthorized` if it has none that is valid."""
-        grant = self.quick(headers)
-        if grant is None and not self.refusal(headers):
+        principal = self.find_in_memory(headers)
+        if principal is None and not self.refusal(headers):
             await self._read_since(monotonic())
-            grant = self.quick(headers)
-        if grant is None and not self.loaded:
+            principal = self.find_in_memory(headers)
+        if principal is None and not self.loaded:
             raise DatabaseUnavailable(NOT_READ)
-        if grant is None:
+        if principal is None:
             raise self._unauthorized(headers)
-        return grant
+        return principal
 
     def refusal(self, headers: Mapping[bytes, bytes]) -> Unauthorized | None:
         """The refusal of a request without a valid token; None if reading the tokens again may find its token."""
@@ -199,14 +199,14 @@ class Book:
         scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
         return Unauthorized(detail, was_sent=is_bearer(scheme) and secret != b"")
 
-    def of_compat(self) -> Grant | None:
+    def find_for_compat(self) -> Principal | None:
         """The token of clients of Leaf and tinyid that send none, if there is a valid one."""
-        grant = self._compat_grant
-        return grant if grant and grant.token.is_valid(datetime.now(UTC)) else None
+        principal = self._compat_principal
+        return principal if principal and principal.token.is_valid(datetime.now(UTC)) else None
 
-    async def of_secret(self, secret: bytes, headers: Mapping[bytes, bytes]) -> Grant:
+    async def find_by_secret(self, secret: bytes, headers: Mapping[bytes, bytes]) -> Principal:
         """Find the token of a request that sends its secret in a form or query."""
-        return await self.of({**headers, b"authorization": b"Bearer " + secret})
+        return await self.find({**headers, b"authorization": b"Bearer " + secret})
 
     async def keep_fresh(self) -> None:
         while True:
@@ -260,16 +260,16 @@ class Book:
             self.loaded = False
 
     def _take(self, tokens: list[Token]) -> None:
-        grants = {}
+        principals = {}
         for token in tokens:
-            fresh = Grant(token, self._share)
-            known = self._grants.get(fresh.digest)
-            # An unchanged token keeps its grant, which knows how much of its rate is used.
-            grants[fresh.digest] = known if known and known.token == token else fresh
-        self._grants = grants
+            fresh = Principal(token, self._share)
+            known = self._principals.get(fresh.digest)
+            # An unchanged token keeps its principal, which knows how much of its rate is used.
+            principals[fresh.digest] = known if known and known.token == token else fresh
+        self._principals = principals
         now = datetime.now(UTC)
-        compat = [one for one in grants.values() if one.token.name == self._compat and one.token.is_valid(now)]
-        self._compat_grant = compat[-1] if compat else None
+        compat = [one for one in principals.values() if one.token.name == self._compat and one.token.is_valid(now)]
+        self._compat_principal = compat[-1] if compat else None
 
 
 def is_bearer(scheme: bytes) -> bool:
@@ -288,6 +288,6 @@ def is_here(host: bytes) -> bool:
     return host in LOCAL or host.rpartition(b":")[0] in LOCAL
 
 
-def mark(scope: Scope, grant: Grant) -> None:
+def note_token(scope: Scope, principal: Principal) -> None:
     """Store the number of the token in the request, for the log."""
-    scope[NUMBER] = None if grant.token is EVERYTHING else grant.token.number
+    scope[NUMBER] = None if principal.token is EVERYTHING else principal.token.number

@@ -16,8 +16,8 @@ from starlette.responses import Response
 from starlette.types import Message
 
 from allocator.errors import AllocatorError, InvalidCount, InvalidSetting
-from allocator.service.auth import Book, Grant, mark
-from allocator.service.error_responses import NO_STORE, HttpRefusal, Refusals, request_name
+from allocator.service.auth import Principal, TokenCache, note_token
+from allocator.service.error_responses import NO_STORE, ErrorReporter, HttpRefusal, request_name
 
 BODY_SECONDS = 10.0
 """The server bounds the time of a head only."""
@@ -54,16 +54,16 @@ class GuardedRoute(APIRoute):
 class Dispatch:
     """Makes Starlette endpoints of routes."""
 
-    def __init__(self, book: Book, refusals: Refusals) -> None:
-        self._book = book
-        self._refusals = refusals
+    def __init__(self, token_cache: TokenCache, error_reporter: ErrorReporter) -> None:
+        self._token_cache = token_cache
+        self._error_reporter = error_reporter
 
     async def answer(self, route: APIRoute, handle: Endpoint, request: Request) -> Response:
-        grant, names, rights = await self.grant_of(request), request.path_params, route.openapi_extra or {}
-        grant.authorize(
+        principal, names, rights = await self.principal_of(request), request.path_params, route.openapi_extra or {}
+        principal.authorize(
             rights.get(VERB), names.get("tag") or names.get("type") or names.get("space"), rights.get(SCHEME)
         )
-        request.state.grant = grant
+        request.state.principal = principal
         check_query(request, route)
         # The body last: a caller without rights must not make this worker hold 64 KB for each connection.
         raw = await body_within(request)
@@ -87,13 +87,13 @@ class Dispatch:
 
         return run
 
-    async def grant_of(self, request: Request) -> Grant:
-        grant = await self._book.of(headers_of(request))
-        mark(request.scope, grant)
-        return grant
+    async def principal_of(self, request: Request) -> Principal:
+        principal = await self._token_cache.find(headers_of(request))
+        note_token(request.scope, principal)
+        return principal
 
     def _problem(self, error: AllocatorError, request: Request) -> Response:
-        status, headers, body = self._refusals.report(error, request.scope)
+        status, headers, body = self._error_reporter.report(error, request.scope)
         return Response(body, status, headers)
 
     async def of_framework(self, request: Request, error: Exception) -> Response:
@@ -149,7 +149,7 @@ def with_body(request: Request, raw: bytes) -> Request:
 def refusal_of(refused: RequestValidationError) -> AllocatorError:
     """The first field that cannot be read, in a sentence."""
     first = refused.errors()[0]
-    name, reason = first["loc"][-1], first.get("ctx", {}).get("error")
+    name, reason = first["loc"][:2][-1], first.get("ctx", {}).get("error")
     if isinstance(reason, AllocatorError):  # of a check of ours
         return reason
     if len(first["loc"]) == 1 or first["type"] == "json_invalid":

@@ -186,7 +186,7 @@ def request_name(headers: Mapping[bytes, bytes]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusals:
+class ErrorReporter:
     """Reports errors to callers, to the log and to `count`, with their status and name."""
 
     count: Callable[[int, str], None]

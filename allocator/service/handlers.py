@@ -17,32 +17,30 @@ from starlette.responses import Response
 from allocator.errors import InvalidSetting, MaxValueWentBack
 from allocator.generators.inspect_id import inspect_id
 from allocator.remote.wire import (
-    inspection_to_json,
     lease_to_json,
     number_lease_to_json,
     segment_to_json,
     tag_to_json,
-    whole,
 )
 from allocator.rules.failover import most_ahead
 from allocator.rules.token import DRAW, READ
 from allocator.schemes.formats.bit_layout import Layout
+from allocator.schemes.formats.id_inspection import inspection_to_json
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, length_of
-from allocator.service import shapes
-from allocator.service.auth import Grant
+from allocator.service import schemas
+from allocator.service.auth import Principal
 from allocator.service.dispatch import json_response
 from allocator.service.error_responses import ClientIsAhead, HttpRefusal
 from allocator.service.id_sources import Source, Sources
 from allocator.service.log_config import caller_of
-from allocator.service.served_tags import Pages, ServedTags, page_of, ticket_types
-from allocator.service.shapes import MAX_LEASE, Name
+from allocator.service.schemas import MAX_LEASE, Name
+from allocator.service.served_tags import PageReader, ServedTags, page_of, ticket_types
 from allocator.service_allocator import ServiceAllocator
 
-MAX_READY = 10_000
+MAX_HOT_SOURCES = 10_000
 """Paths per token that the hot path serves; further ones go through the framework."""
 
-WORKERS = (SNOWFLAKE.limit("datacenter") + 1) * (SNOWFLAKE.limit("worker") + 1)
 SKEW = 60_000
 """Milliseconds that a client's clock may differ from ours. A larger skew would allow leases far in the future."""
 
@@ -50,30 +48,30 @@ CONDITIONS = ("If-None-Match", "If-Match")
 
 
 @dataclass(frozen=True, slots=True)
-class Ids:
+class IdHandlers:
     ids: ServiceAllocator
     sources: Sources
     sequences: ServedTags
     tickets: dict[str, int] = field(default_factory=dict)
     """Issued tickets by type, for the metrics. A type that is not here may exceed the maximum of types."""
 
-    async def of_tag(self, request: Request, tag: Name, wanted: Annotated[shapes.Count, Query()]) -> Response:
+    async def of_tag(self, request: Request, tag: Name, wanted: Annotated[schemas.Count, Query()]) -> Response:
         """The next ids of a tag."""
         return await take(request, await self.sequences.source(tag), wanted.count)
 
-    async def meteor(self, request: Request, wanted: Annotated[shapes.Count, Query()]) -> Response:
+    async def meteor(self, request: Request, wanted: Annotated[schemas.Count, Query()]) -> Response:
         """Meteor ids."""
         return await take(request, self.sources.meteor, wanted.count)
 
-    async def snowflake(self, request: Request, wanted: Annotated[shapes.Count, Query()]) -> Response:
+    async def snowflake(self, request: Request, wanted: Annotated[schemas.Count, Query()]) -> Response:
         """Snowflake ids."""
         return await take(request, self.sources.snowflake, wanted.count)
 
-    async def objectids(self, request: Request, wanted: Annotated[shapes.Count, Query()]) -> Response:
+    async def objectids(self, request: Request, wanted: Annotated[schemas.Count, Query()]) -> Response:
         """ObjectIds."""
         return await take(request, self.sources.objectid, wanted.count)
 
-    async def segment(self, tag: Name, wanted: Annotated[shapes.Wanted, Query()]) -> Response:
+    async def segment(self, tag: Name, wanted: Annotated[schemas.Wanted, Query()]) -> Response:
         """A segment of a tag's ids, for a client that serves them from memory."""
         if wanted.exact and wanted.size is None:
             raise InvalidSetting("exact needs a size")
@@ -85,7 +83,7 @@ class Ids:
 
     async def ticket(self, request: Request, kind: Annotated[Name, Path(alias="type")]) -> Response:
         """The next ticket of a type."""
-        async with grant_in(request).turn(self.ids.deadline()):
+        async with principal_in(request).connection_slot(self.ids.deadline()):
             number = await (self.ids.ticket(kind) if kind in self.tickets else self._first_ticket(kind))
         self.tickets[kind] = self.tickets.get(kind, 0) + 1
         return json_response({"type": kind, "id": str(number)})
@@ -95,81 +93,78 @@ class Ids:
         count = partial(self.ids.run, ticket_types, self.ids.databases, kind)
         if await count() is None:
             return await self.ids.ticket(kind)
-        return await self.sequences.newcomers.make("type", kind, count, partial(self.ids.ticket, kind))
+        return await self.sequences.creation_limit.make("type", kind, count, partial(self.ids.ticket, kind))
 
     async def node(self, request: Request) -> Response:
         """Register a meteor node."""
-        grant = grant_in(request)
-        grant.admit_rare()
-        async with grant.turn(self.ids.deadline()):
+        principal = principal_in(request)
+        principal.admit_rare()
+        async with principal.connection_slot(self.ids.deadline()):
             return json_response({"node": str(await self.ids.run(self.ids.backend.register_node))})
 
-    async def lease(self, request: Request, form: shapes.LeaseWanted) -> Response:
+    async def lease_worker(self, request: Request, form: schemas.LeaseWanted) -> Response:
         """Lease a snowflake worker."""
         check_format(form.layout, form.epoch)
-        grant_in(request).admit_rare()
+        principal_in(request).admit_rare()
         return await self._lease(request, form, None)
 
-    async def renew(
-        self, request: Request, space: Annotated[str, Path(examples=["0"])], form: shapes.Renewal
-    ) -> Response:
-        """Renew the lease of a worker."""
+    async def renew_worker(self, request: Request, form: schemas.Renewal) -> Response:
+        """Renew the lease of a snowflake worker."""
         check_format(form.layout, form.epoch)
-        worker = whole("worker", space, 0, WORKERS - 1)
-        return await self._lease(request, form, Lease(worker, form.holder, form.since, form.now))
+        return await self._lease(request, form, Lease(form.worker, form.holder, form.since, form.now))
 
-    async def _lease(self, request: Request, form: shapes.LeaseWanted, lease: Lease | None) -> Response:
+    async def _lease(self, request: Request, form: schemas.LeaseWanted, lease: Lease | None) -> Response:
         here, ahead = int(time.time() * 1000), 0
         if form.now > here + SKEW:
             # After a failover that may have lost leases, new leases and the clocks of their clients are ahead.
             ahead = await self.ids.run(self._most_ahead)
         check_times(form.now, form.until, here, ahead)
         claim = LeaseClaim(lease, form.now, form.until)
-        async with grant_in(request).turn(self.ids.deadline()):
+        async with principal_in(request).connection_slot(self.ids.deadline()):
             granted = await self.ids.run(self.ids.backend.lease_worker, claim, form.layout, form.epoch)
         return json_response(lease_to_json(granted))
 
     def _most_ahead(self) -> int:
         return most_ahead(self.ids.databases.lead().failover(), MAX_LEASE)
 
-    async def number(self, request: Request, space: Name, form: shapes.NumberWanted) -> Response:
-        """Lease a worker number of a space, renew it, or give it back.
+    async def lease_number(self, request: Request, space: Name, form: schemas.NumberWanted) -> Response:
+        """Lease a worker number of a space.
 
-        With `holder` and `number` it is renewed, and with `release` given back. Count your own time from before the
-        request: the number must not be used for longer than `seconds` after that.
+        Count your own time from before the request: the number must not be used for longer than `seconds` after that.
         """
-        length, now, backend, grant = length_of(form.seconds), form.now, self.ids.backend, grant_in(request)
-        if (form.holder is None) != (form.number is None) or (form.release and form.holder is None):
-            raise InvalidSetting("to renew or release a number, send both number and holder")
-        if form.holder is None or form.number is None:
-            grant.admit_rare()
-            claim = NumberClaim(space, form.bits, length, now, token_hex(16), form.host, form.process)
-            async with grant.turn(self.ids.deadline()):
-                lease = await self.ids.run(backend.lease_number, claim)
-        else:
-            lease = NumberLease(space, form.number, form.holder, length)
-            async with grant.turn(self.ids.deadline()):
-                await self.ids.run(backend.release_number if form.release else backend.renew_number, lease, now)
-        return json_response(number_lease_to_json(lease, now if form.release else now + length))
+        length, principal = length_of(form.seconds), principal_in(request)
+        principal.admit_rare()
+        claim = NumberClaim(space, form.bits, length, form.now, token_hex(16), form.host, form.process)
+        async with principal.connection_slot(self.ids.deadline()):
+            lease = await self.ids.run(self.ids.backend.lease_number, claim)
+        return json_response(number_lease_to_json(lease, form.now + length))
+
+    async def renew_number(self, request: Request, space: Name, form: schemas.NumberRenewal) -> Response:
+        """Renew the lease of a worker number, or give the number back."""
+        length, backend = length_of(form.seconds), self.ids.backend
+        lease = NumberLease(space, form.number, form.holder, length)
+        async with principal_in(request).connection_slot(self.ids.deadline()):
+            await self.ids.run(backend.release_number if form.release else backend.renew_number, lease, form.now)
+        return json_response(number_lease_to_json(lease, form.now if form.release else form.now + length))
 
     async def inspect(
-        self, text: Annotated[shapes.Text, Path(alias="id")], form: Annotated[shapes.Format, Query()]
+        self, text: Annotated[schemas.Text, Path(alias="id")], form: Annotated[schemas.Format, Query()]
     ) -> Response:
         """Inspect an id."""
         return json_response(inspection_to_json(inspect_id(text, **form.given())))
 
 
-def grant_in(request: Request) -> Grant:
-    grant: Grant = request.state.grant
-    return grant
+def principal_in(request: Request) -> Principal:
+    principal: Principal = request.state.principal
+    return principal
 
 
 async def take(request: Request, source: Source, count: int) -> Response:
     """Draw ids; the hot path draws those of the next requests for this path."""
     body = await source.answer(count)
-    ready = grant_in(request).ready
-    if len(ready) < MAX_READY:
-        ready[request.scope["path"]] = source
+    hot = principal_in(request).hot_sources
+    if len(hot) < MAX_HOT_SOURCES:
+        hot[request.scope["path"]] = source
     return json_response(body)
 
 
@@ -193,17 +188,17 @@ def check_format(layout: Layout, epoch: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Administration:
+class TagHandlers:
     sequences: ServedTags
 
-    async def list(self, request: Request, wanted: Annotated[shapes.Pages, Query()]) -> Response:
+    async def list(self, request: Request, wanted: Annotated[schemas.Pages, Query()]) -> Response:
         """List the tags that the token may read, by name.
 
         A full page has a `next`, even if the next page is empty.
         """
-        token = grant_in(request).token
+        token = principal_in(request).token
 
-        def page(tags: Pages) -> bytes:
+        def page(tags: PageReader) -> bytes:
             found = page_of(tags, wanted.after, wanted.limit, lambda name: token.may(READ, name))
             answer: dict[str, Any] = {"sequences": [tag_to_json(tag) for tag in found]}
             return json.dumps(answer | ({"next": found[-1].name} if len(found) == wanted.limit else {})).encode()
@@ -215,12 +210,12 @@ class Administration:
 
         The right to draw is enough, because clients that serve ids from memory need the settings.
         """
-        grant = grant_in(request)
-        if not grant.token.may(READ, tag):
-            grant.check(DRAW, tag)
+        principal = principal_in(request)
+        if not principal.token.may(READ, tag):
+            principal.check(DRAW, tag)
         return json_response(tag_to_json(await self.sequences.get(tag)))
 
-    async def put(self, request: Request, tag: Name, form: shapes.Settings) -> Response:
+    async def put(self, request: Request, tag: Name, form: schemas.Settings) -> Response:
         """Create or change a tag. With If-None-Match: * only create it, with If-Match: * only change it."""
         new, old = (is_given(name, request.headers) for name in CONDITIONS)
         made, created = await self.sequences.put(tag, form.given(), caller_of(request.scope), new=new, old=old)

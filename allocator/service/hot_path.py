@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from allocator.errors import AllocatorError
 from allocator.schemes.shared.argument_checks import MAX_IDS_A_CALL
-from allocator.service.auth import Book, mark
-from allocator.service.error_responses import HttpRefusal, Refusals, request_name
+from allocator.service.auth import TokenCache, note_token
+from allocator.service.error_responses import ErrorReporter, HttpRefusal, request_name
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -29,13 +29,13 @@ PATHS = re.compile("/v1/(sequences/[^/]+/ids|meteor|snowflake|objectids)")
 UNIQUE_HEADERS = (b"host", b"authorization")
 
 
-class Front:
+class HotPath:
     """The ASGI application. It has few functions, since each call costs as much as an id."""
 
-    def __init__(self, framework: ASGIApp, book: Book, refusals: Refusals) -> None:
+    def __init__(self, framework: ASGIApp, token_cache: TokenCache, error_reporter: ErrorReporter) -> None:
         self._framework = framework
-        self._book = book
-        self._refusals = refusals
+        self._token_cache = token_cache
+        self._error_reporter = error_reporter
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -62,21 +62,21 @@ class Front:
             return None
         if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
             return None
-        grant = self._book.quick(headers)
-        if grant is None:
+        principal = self._token_cache.find_in_memory(headers)
+        if principal is None:
             # It may be one of thousands of a client that lacks its setting.
-            if PATHS.fullmatch(scope["path"]) and (error := self._book.refusal(headers)):
+            if PATHS.fullmatch(scope["path"]) and (error := self._token_cache.refusal(headers)):
                 raise error
             return None
-        source = grant.ready.get(scope["path"])
+        source = principal.hot_sources.get(scope["path"])
         if source is None:
             return None
         return (single(source) if count == 1 else None) or await source.answer(count)
 
     async def _refuse(self, error: AllocatorError, scope: Scope, headers: Headers, send: Send) -> None:
-        if grant := self._book.quick(headers):
-            mark(scope, grant)
-        status, fields, body = self._refusals.report(error, scope)
+        if principal := self._token_cache.find_in_memory(headers):
+            note_token(scope, principal)
+        status, fields, body = self._error_reporter.report(error, scope)
         pairs = [(name.encode(), value.encode()) for name, value in fields.items()]
         pairs.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": status, "headers": pairs})

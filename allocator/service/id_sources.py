@@ -16,7 +16,7 @@ METEOR, SNOWFLAKE, OBJECTID = "meteor", "snowflake", "objectid"
 
 PART = 250
 """Ids that are made or encoded at once: 10,000 ObjectIds take 20 ms, for which no other request would be answered."""
-large = asyncio.Lock()
+large_answers = asyncio.Lock()
 """Larger answers are made one at a time, else their parts would delay others together. Nobody waits in it for ids."""
 
 
@@ -68,7 +68,7 @@ class Source:
         ids = await self.take(count)
         if count <= PART:
             return b'%b%b"]}' % (self._before, encoded(ids))
-        async with large:
+        async with large_answers:
             parts = [encoded(ids[at : at + PART]) async for at in in_parts(count)]
         return b'%b%b"]}' % (self._before, b'","'.join(parts))
 
@@ -130,5 +130,5 @@ class Sources:
 async def object_ids(count: int) -> list[ObjectId]:
     if count <= PART:
         return [ObjectId() for _ in range(count)]
-    async with large:
+    async with large_answers:
         return [ObjectId() async for at in in_parts(count) for _ in range(min(PART, count - at))]

@@ -44,7 +44,7 @@ def config_of(form: str, pasteable: Callable[[str], str] = str) -> dict[str, Any
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"chosen": formats[form]},
-        "handlers": {"stderr": {"class": f"{__name__}.Lines", "formatter": "chosen", "pasteable": pasteable}},
+        "handlers": {"stderr": {"class": f"{__name__}.LimitedHandler", "formatter": "chosen", "pasteable": pasteable}},
         "loggers": {OURS: ours},
         "root": {"handlers": ["stderr"], "level": "WARNING"},  # the server has a level of its own
     }
@@ -102,7 +102,7 @@ line_limit = LineLimit()
 """Of this process: its handler writes no more lines, and who would make one can ask before."""
 
 
-class Lines(logging.StreamHandler[TextIO]):
+class LimitedHandler(logging.StreamHandler[TextIO]):
     """Masks tokens, and limits the lines that callers cause, so that they cannot fill the disk."""
 
     def __init__(self, limit: LineLimit = line_limit, pasteable: Callable[[str], str] = str) -> None:

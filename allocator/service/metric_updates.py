@@ -5,27 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager
+from heapq import nsmallest
 from math import inf
 from time import monotonic, time
 
+from prometheus_client import Gauge
+
 from allocator.database.columns.integer_keys import read_keys
-from allocator.database.store import Database
 from allocator.database.verbs import node_and_snowflake_rows
-from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaOutOfDate
+from allocator.errors import AllocatorError
 from allocator.rules.days_left import DAY, Horizon
 from allocator.rules.key_columns import KeyColumn
 from allocator.runtime.thread_pool import Background
 from allocator.runtime.waiting import result_async
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
-from allocator.schemes.worker_number_lease import Space
-from allocator.service.auth import STARTING, Book
-from allocator.service.handlers import Ids
-from allocator.service.id_sources import TagSource
-from allocator.service.metrics import MAX_TAGS, OF_KEY, OF_TAG, Figures
-from allocator.service.served_tags import page_of
+from allocator.service.auth import TokenCache
+from allocator.service.handlers import IdHandlers
+from allocator.service.metrics import MAX_TAGS, OF_KEY, OF_TAG, Metrics
+from allocator.service.readiness import unready_reason
 from allocator.service_allocator import ServiceAllocator
 
 log = logging.getLogger("allocator.service")
@@ -38,53 +37,82 @@ IDLE = 0.01
 """Ids per second. At a slower rate the ids in memory count as lasting for ever."""
 
 
-class Watch:
-    def __init__(self, service: Ids, book: Book, figures: Figures) -> None:
-        self._service = service
-        self._ids: ServiceAllocator = service.ids
-        self._book = book
-        self._figures = figures
+class DaysLeft:
+    """Days until counters of one kind reach their limits, and the series of those that have the fewest.
+
+    days: by name; infinite without a rate.
+    """
+
+    def __init__(self, kind: str, gauge: Gauge) -> None:
+        self.days: dict[str, float] = {}
         self._horizons: dict[str, Horizon] = {}
+        self._reported: set[str] = set()
+        self._kind, self._gauge = kind, gauge
+
+    def update(self, counters: Iterable[tuple[str, int, int]]) -> int:
+        """Take the name, value and limit of each counter; return how many have no series, since others end sooner."""
+        now = monotonic()
+        days = {name: self._measure(name, value, limit, now) for name, value, limit in counters}
+        for name in self._horizons.keys() - days:
+            del self._horizons[name]
+        fewest = set(nsmallest(MAX_TAGS, days, key=lambda name: (days[name], name)))
+        # Of workers, prometheus-client removes no series: one that is not reported any more never ends.
+        for name in fewest | self._reported:
+            self._gauge.labels(f"{self._kind}{name}").set(days[name] if name in fewest else inf)
+        self.days, self._reported = days, fewest
+        return len(days) - len(fewest)
+
+    def _measure(self, name: str, value: int, limit: int, now: float) -> float:
+        horizon = self._horizons.setdefault(name, Horizon(value, now))
+        horizon.record(value, now)
+        return horizon.days_left(value, limit, now)
+
+
+class MetricsUpdater:
+    def __init__(self, handlers: IdHandlers, token_cache: TokenCache, metrics: Metrics) -> None:
+        self._handlers = handlers
+        self._ids: ServiceAllocator = handlers.ids
+        self._token_cache = token_cache
+        self._metrics = metrics
+        self.tags_left, self._keys_left, self._nodes_left = (
+            DaysLeft(kind, metrics.days) for kind in (OF_TAG, OF_KEY, "meteor ")
+        )
         self._measured_at = monotonic()
         self._leased = ""
         """The number of the last lease."""
         self._background = Background()
         """An own thread for the keys: a large catalogue takes long, and claims must not wait for it."""
-        self.days: dict[str, float] = {}
-        """Days until a tag runs out, updated each minute; infinite without a rate."""
-        self.days_of_keys: dict[str, float] = {}
-        """Days until an integer key of another table runs out, updated each hour; infinite without a rate."""
 
     async def run(self) -> None:
         """Update the metrics until cancelled. A slow database delays only what is read from it."""
-        looks = (self._look_every_second(), repeat(self.look_far, MINUTE), repeat(self.look_at_keys, HOUR))
+        loops = (self._update_every_second(), repeat(self.update_days, MINUTE), repeat(self.update_keys, HOUR))
         try:
-            await asyncio.gather(*looks)
+            await asyncio.gather(*loops)
         finally:
             self._background.close(0.0)
 
-    async def _look_every_second(self) -> None:
+    async def _update_every_second(self) -> None:
         while True:
             with logged():
-                self.look()
+                self.update()
             await asyncio.sleep(SECOND - time() % SECOND)  # all workers at the same time, so that their totals match
 
-    def look(self) -> None:
-        figures, service = self._figures, self._service
-        for source in service.sources.all():
-            figures.count(source.scheme, source.tag, source.given)
-        figures.count_all("block", service.sequences.blocks)
-        figures.count_all("ticket", service.tickets)
-        self._look_at_memory()
+    def update(self) -> None:
+        metrics, handlers = self._metrics, self._handlers
+        for source in handlers.sources.all():
+            metrics.count(source.scheme, source.tag, source.given)
+        metrics.count_all("block", handlers.sequences.blocks)
+        metrics.count_all("ticket", handlers.tickets)
+        self._update_memory()
         for number, error in enumerate(self._ids.databases.troubles(), 1):
-            alone = self._book.failure is not None and self._ids.databases.is_alone
-            figures.shards.labels(str(number)).set(int(error is None and not alone))
-        self._look_at_lease()
-        figures.ready.set(int(self.trouble() is None))
+            alone = self._token_cache.failure is not None and self._ids.databases.is_alone
+            metrics.shards.labels(str(number)).set(int(error is None and not alone))
+        self._update_lease()
+        metrics.ready.set(int(self.unready_reason() is None))
 
-    def _look_at_lease(self) -> None:
+    def _update_lease(self) -> None:
         """Set the time until the lease ends if its last renewal failed, else infinity: without draws it just ends."""
-        lease, gauge = self._ids.lease, self._figures.lease
+        lease, gauge = self._ids.lease, self._metrics.lease
         if self._leased:
             gauge.labels(self._leased).set(inf)
         if lease:
@@ -92,90 +120,65 @@ class Watch:
             left = max(0.0, lease.until / 1000 - time())
             gauge.labels(self._leased).set(left if self._ids.is_lease_in_danger else inf)
 
-    def trouble(self) -> str | None:
-        return trouble_of(self._service.sources.tags.values(), self._book)
+    def unready_reason(self) -> str | None:
+        return unready_reason(self._handlers.sources.tags.values(), self._token_cache)
 
-    def _look_at_memory(self) -> None:
+    def _update_memory(self) -> None:
         """Measure how long the ids of each tag last at the current rate; without draws, for ever."""
         found: dict[str, tuple[int, float]] = {}
         passed = monotonic() - self._measured_at
         if passed >= SECOND / 2:  # not on every request for the metrics
             self._measure(passed)
-        for source in self._service.sources.tags.values():
-            held, name = source.buffer.count(), self._figures.series(source.tag)
+        for source in self._handlers.sources.tags.values():
+            held, name = source.buffer.count(), self._metrics.series(source.tag)
             lasting = held / source.rate if source.rate > IDLE else inf
             others = found.get(name, (0, inf))
             found[name] = (others[0] + held, min(others[1], lasting))
         for name, (held, lasting) in found.items():
-            self._figures.in_memory.labels(name).set(held)
-            self._figures.lasting.labels(name).set(lasting)
+            self._metrics.in_memory.labels(name).set(held)
+            self._metrics.lasting.labels(name).set(lasting)
 
     def _measure(self, passed: float) -> None:
         self._measured_at += passed
-        for source in self._service.sources.tags.values():
+        for source in self._handlers.sources.tags.values():
             used, source.counted = source.given - source.counted, source.given
             source.rate += (used / passed - source.rate) * SMOOTHING
 
-    async def look_far(self) -> None:
+    async def update_days(self) -> None:
         meteor, snowflake = MeteorSettings(), SnowflakeSettings()
         self._days("meteor second", meteor.layout.runs_out("second", meteor.epoch).timestamp())
         ends = snowflake.layout.runs_out("timestamp", snowflake.epoch / 1000, 1000)
         self._days("snowflake timestamp", ends.timestamp())
-        page = await self._service.sequences.read(partial(page_of, after="", limit=MAX_TAGS))
-        for tag in page:
-            self.days[tag.name] = self._lasts(f"{OF_TAG}{tag.name}", tag.max_value, tag.limit)
-        if len(page) < MAX_TAGS:
-            self._forget_others(self.days, OF_TAG, {tag.name for tag in page})
+        tags = await self._handlers.sequences.all()
+        counters = [(tag.name, tag.max_value, tag.limit) for tag in tags]
+        # On a thread: ten thousand tags would delay requests for ids.
+        self._metrics.hidden.set(await asyncio.to_thread(self.tags_left.update, counters))
         nodes = await self._ids.run(self._last_node)
-        self._lasts("meteor node", nodes, meteor.layout.limit("node"))
-        spaces = await self._ids.run(lambda: spaces_in(self._ids.databases.lead()))
+        self._nodes_left.update([("node", nodes, meteor.layout.limit("node"))])
+        spaces = await self._ids.run(lambda: self._ids.databases.lead().worker_spaces())
         for space in spaces[:MAX_TAGS]:
-            self._figures.workers.labels(space.name, "held").set(len(space.held))
-            self._figures.workers.labels(space.name, "free").set(space.free)
+            self._metrics.workers.labels(space.name, "held").set(len(space.held))
+            self._metrics.workers.labels(space.name, "free").set(space.free)
 
     def _last_node(self) -> int:
         found = self._ids.databases.lead().run(node_and_snowflake_rows.fetch_newest, 1)
         return found[0].number if found else 0
 
     def _days(self, what: str, end: float) -> None:
-        self._figures.days.labels(what).set((end - time()) / DAY)
+        self._metrics.days.labels(what).set((end - time()) / DAY)
 
-    def _lasts(self, what: str, value: int, limit: int) -> float:
-        now = monotonic()
-        horizon = self._horizons.setdefault(what, Horizon(value, now))
-        horizon.record(value, now)
-        left = horizon.days_left(value, limit, now)
-        self._figures.days.labels(what).set(left)
-        return left
-
-    def _forget_others(self, days: dict[str, float], kind: str, there: set[str]) -> None:
-        """A tag or table that was deleted never ends. Its series stays: prometheus-client removes none of workers."""
-        for name in days.keys() - there:
-            del days[name], self._horizons[f"{kind}{name}"]
-            self._figures.days.labels(f"{kind}{name}").set(inf)
-
-    async def look_at_keys(self) -> None:
+    async def update_keys(self) -> None:
         keys = await result_async(self._background.submit(self._keys))
-        for key in sorted(keys, key=lambda key: -key.used)[:MAX_TAGS]:
-            if key.greatest is not None:
-                self.days_of_keys[key.name] = self._lasts(f"{OF_KEY}{key.name}", key.greatest, key.limit)
-        self._forget_others(self.days_of_keys, OF_KEY, {key.name for key in keys})
+        self._keys_left.update((key.name, key.greatest, key.limit) for key in keys if key.greatest is not None)
 
     def _keys(self) -> list[KeyColumn]:
         return read_keys(self._ids.databases.lead().address)
 
 
-def spaces_in(lead: Database) -> list[Space]:
-    """The spaces of worker numbers; none before revision 0010, without which ids are served."""
-    with suppress(SchemaOutOfDate):
-        return lead.worker_spaces()
-    return []
-
-
-async def repeat(look: Callable[[], Awaitable[None]], seconds: float) -> None:
+async def repeat(update: Callable[[], Awaitable[None]], seconds: float) -> None:
     while True:
         with logged():
-            await look()
+            await update()
         await asyncio.sleep(seconds)
 
 
@@ -188,32 +191,3 @@ def logged() -> Iterator[None]:
         log.info("cannot update all metrics: %s", error)
     except Exception:
         log.exception("cannot update all metrics")
-
-
-ENOUGH = 3.0
-"""Seconds that the ids in memory must last for readiness without a database."""
-
-
-def trouble_of(tags: Iterable[TagSource], book: Book) -> str | None:
-    """The reason why the worker cannot serve ids for the next seconds, or None.
-
-    The reason names no tag, since /readyz needs no token. The metrics do."""
-    if book.failure is STARTING:
-        return str(STARTING)
-    sources = [source for source in tags if source.given]
-    for source in sources:
-        if is_failing(source) and not lasts(source):
-            return f"the database does not answer, and the ids of a tag last less than {ENOUGH:g} seconds"
-    if book.failure is not None and (not book.loaded or not any(map(lasts, sources))):
-        return "the database does not answer, and no ids are in memory"
-    return None
-
-
-def is_failing(source: TagSource) -> bool:
-    """Tell whether the last claim failed with a temporary error."""
-    return isinstance(source.buffer.trouble(), DatabaseUnavailable)
-
-
-def lasts(source: TagSource) -> bool:
-    """Tell whether the ids in memory last long enough at the current rate."""
-    return source.buffer.count() > ENOUGH * source.rate

@@ -1,6 +1,7 @@
 """Metrics of the service, for Prometheus. Workers write theirs to files, so that any worker can report for all.
 
-At most `MAX_TAGS` tags have series of their own, since callers can make up tags. All others share one.
+At most `MAX_TAGS` tags have series of their own, since callers can make up tags. All others share one. Days left are
+those of the `MAX_TAGS` tags that have the fewest.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from heapq import nsmallest
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -17,18 +19,19 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from allocator.service.settings import FIGURES
+from allocator.service.settings import METRICS_FOLDER
 
 MAX_TAGS = 1000
 """Callers can make up tags, and each series takes memory in every worker and a line in every scrape."""
 OTHERS = "(others)"
 OF_TAG, OF_KEY = "tag ", "key "
 """Prefixes of the label `what` in a series about a tag, or about an integer key of another table."""
+DAYS_LEFT = "allocator_days_left"
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 """Upper bounds of the histogram. The last is the default timeout: a longer claim is overdue."""
 
 
-class Figures(Collector):
+class Metrics(Collector):
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         self._tags: set[str] = set()
@@ -50,8 +53,9 @@ class Figures(Collector):
             "allocator_seconds_in_memory", "Seconds until these run out, at the current rate", "livemin", "tag"
         )
         self.refill = gauge("allocator_refill_seconds", "Duration of the last claim of a tag", "livemostrecent", "tag")
-        self.days = gauge(
-            "allocator_days_left", "Days until a tag, key or field runs out, at the current rate", "livemin", "what"
+        self.days = gauge(DAYS_LEFT, "Days until a tag, key or field runs out, at the current rate", "livemin", "what")
+        self.hidden = gauge(
+            "allocator_days_left_hidden", "Tags without a series of days left: the others have fewer", "livemax"
         )
         self.shards = gauge("allocator_shard_up", "1 if the shard is in use", "livemin", "shard")
         self.lease = gauge(
@@ -95,12 +99,12 @@ class Figures(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The metrics of all workers."""
-        folder = os.environ.get(FIGURES)
+        folder = os.environ.get(METRICS_FOLDER)
         if folder is None:
-            return self._registry.collect()
+            return with_fewest_days(self._registry.collect())
         forget_the_dead(Path(folder))
         files = list(written_files(Path(folder)))
-        return MultiProcessCollector.merge(files)  # type: ignore[no-untyped-call, no-any-return]
+        return with_fewest_days(MultiProcessCollector.merge(files))  # type: ignore[no-untyped-call]
 
     def text(self) -> bytes:
         """The metrics of all workers in Prometheus format."""
@@ -117,12 +121,41 @@ def written_files(folder: Path) -> Iterator[str]:
                 yield str(path)
 
 
+def with_fewest_days(metrics: Iterable[Metric]) -> Iterator[Metric]:
+    """Limit the days left to `MAX_TAGS` tags: workers may report different ones, and a series cannot be removed."""
+    for metric in metrics:
+        if metric.name == DAYS_LEFT:
+            tags = [sample for sample in metric.samples if sample.labels["what"].startswith(OF_TAG)]
+            shown = nsmallest(MAX_TAGS, tags, key=lambda sample: sample.value)
+            others = [sample for sample in metric.samples if not sample.labels["what"].startswith(OF_TAG)]
+            metric.samples = others + shown
+        yield metric
+
+
+def begin_worker() -> None:
+    """Forget the dead workers at the start of one, which may have the process id of one of them."""
+    end_worker()
+    if folder := os.environ.get(METRICS_FOLDER):
+        forget_the_dead(Path(folder))
+
+
+def end_worker() -> None:
+    """Remove the gauges of this process id."""
+    if folder := os.environ.get(METRICS_FOLDER):
+        forget(os.getpid(), folder)
+
+
 def forget_the_dead(folder: Path) -> None:
-    """Remove the gauges of dead workers. Their counters stay."""
+    """Remove the gauges of workers that were killed. Their counters stay."""
     found = {path.stem.rpartition("_")[2] for path in folder.glob("gauge_live*.db")}
     for process in found:
         if process.isdecimal() and not is_alive(int(process)):
-            mark_process_dead(int(process), str(folder))  # type: ignore[no-untyped-call]
+            forget(int(process), str(folder))
+
+
+def forget(process: int, folder: str) -> None:
+    with suppress(FileNotFoundError):  # Another worker forgets it too.
+        mark_process_dead(process, folder)  # type: ignore[no-untyped-call]
 
 
 def is_alive(process: int) -> bool:

@@ -19,7 +19,7 @@ MAX_PAUSE = 0.2
 """Seconds. Long work mostly waits for a database and uses no core."""
 
 
-class Rate:
+class RateLimit:
     """A rate limit per second, without a lock; `burst` seconds of it may be used at once.
 
     By the generic cell rate algorithm: its whole state is the time when the allowance will be full again.
@@ -39,7 +39,7 @@ class Rate:
         self._full_at = max(self._full_at, now) + 1 / self._rate
 
 
-class Gate:
+class ReadQueue:
     """Runs expensive reads one at a time, with pauses for the requests for ids. Used by one event loop."""
 
     def __init__(self, name: str) -> None:

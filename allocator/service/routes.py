@@ -9,10 +9,10 @@ from typing import Any
 from fastapi import FastAPI
 
 from allocator.rules.token import ADMINISTER, DRAW, READ
-from allocator.service import shapes
+from allocator.service import schemas
 from allocator.service.dispatch import SCHEME, VERB, GuardedRoute
 from allocator.service.error_responses import CONTENT_TYPE
-from allocator.service.handlers import CONDITIONS, Administration, Ids
+from allocator.service.handlers import CONDITIONS, IdHandlers, TagHandlers
 from allocator.service.id_sources import METEOR, OBJECTID, SNOWFLAKE
 
 IDS, CLIENTS, INSPECT, TAGS = ("Draw ids", "For client libraries", "Inspect ids", "Manage tags")
@@ -46,24 +46,25 @@ ASTERISK = {"type": "string", "enum": ["*"]}
 CONDITIONAL = [{"name": name, "in": "header", "required": False, "schema": ASTERISK} for name in CONDITIONS]
 
 
-def add_routes(app: FastAPI, ids: Ids) -> None:
+def add_routes(app: FastAPI, ids: IdHandlers) -> None:
     app.router.route_class = GuardedRoute
-    tags, sequence, post = Administration(ids.sequences), "/v1/sequences/{tag}", "POST"
+    tags, sequence, post = TagHandlers(ids.sequences), "/v1/sequences/{tag}", "POST"
     table: tuple[tuple[str, str, str, Callable[..., Any], Any, str | None, str | None], ...] = (
-        (IDS, post, f"{sequence}/ids", ids.of_tag, shapes.TaggedIds, DRAW, None),
-        (IDS, post, "/v1/tickets/{type}", ids.ticket, shapes.Ticket, DRAW, None),
-        (IDS, post, "/v1/meteor", ids.meteor, shapes.Ids, DRAW, METEOR),
-        (IDS, post, "/v1/snowflake", ids.snowflake, shapes.Ids, DRAW, SNOWFLAKE),
-        (IDS, post, "/v1/objectids", ids.objectids, shapes.ObjectIds, DRAW, OBJECTID),
-        (CLIENTS, post, f"{sequence}/segments", ids.segment, shapes.Segment, DRAW, None),
-        (CLIENTS, post, "/v1/nodes", ids.node, shapes.Node, DRAW, METEOR),
-        (CLIENTS, post, "/v1/workers", ids.lease, shapes.Lease, DRAW, SNOWFLAKE),
-        (CLIENTS, post, "/v1/workers/{space}", ids.number, shapes.NumberLease, DRAW, None),
-        (CLIENTS, "PUT", "/v1/workers/{space}", ids.renew, shapes.Lease, DRAW, SNOWFLAKE),
-        (INSPECT, "GET", "/v1/inspect/{id}", ids.inspect, shapes.Inspection, None, None),
-        (TAGS, "GET", "/v1/sequences", tags.list, shapes.Tags, READ, None),
-        (TAGS, "GET", sequence, tags.get, shapes.Tag, None, None),
-        (TAGS, "PUT", sequence, tags.put, shapes.Tag, ADMINISTER, None),
+        (IDS, post, f"{sequence}/ids", ids.of_tag, schemas.TaggedIds, DRAW, None),
+        (IDS, post, "/v1/tickets/{type}", ids.ticket, schemas.Ticket, DRAW, None),
+        (IDS, post, "/v1/meteor", ids.meteor, schemas.Ids, DRAW, METEOR),
+        (IDS, post, "/v1/snowflake", ids.snowflake, schemas.Ids, DRAW, SNOWFLAKE),
+        (IDS, post, "/v1/objectids", ids.objectids, schemas.ObjectIds, DRAW, OBJECTID),
+        (CLIENTS, post, f"{sequence}/segments", ids.segment, schemas.Segment, DRAW, None),
+        (CLIENTS, post, "/v1/nodes", ids.node, schemas.Node, DRAW, METEOR),
+        (CLIENTS, post, "/v1/workers", ids.lease_worker, schemas.Lease, DRAW, SNOWFLAKE),
+        (CLIENTS, "PUT", "/v1/workers", ids.renew_worker, schemas.Lease, DRAW, SNOWFLAKE),
+        (CLIENTS, post, "/v1/workers/{space}", ids.lease_number, schemas.NumberLease, DRAW, None),
+        (CLIENTS, "PUT", "/v1/workers/{space}", ids.renew_number, schemas.NumberLease, DRAW, None),
+        (INSPECT, "GET", "/v1/inspect/{id}", ids.inspect, schemas.Inspection, None, None),
+        (TAGS, "GET", "/v1/sequences", tags.list, schemas.Tags, READ, None),
+        (TAGS, "GET", sequence, tags.get, schemas.Tag, None, None),
+        (TAGS, "PUT", sequence, tags.put, schemas.Tag, ADMINISTER, None),
     )
     for group, method, path, handler, answer, verb, scheme in table:
         summary, _, description = (handler.__doc__ or "").partition("\n")
@@ -88,10 +89,10 @@ def description(app: FastAPI) -> dict[str, Any]:
         for operation in [one for path in found["paths"].values() for one in path.values()]:
             operation["responses"].pop("422", None)
             operation["responses"] |= PROBLEMS
-        schemas = found["components"]["schemas"]
-        for name in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(name, None)
-        schemas["Problem"] = shapes.Problem.model_json_schema()
+        components = found["components"]["schemas"]
+        for name in ("HTTPValidationError", "ValidationError", "Residue"):  # no route has them
+            components.pop(name, None)
+        components["Problem"] = schemas.Problem.model_json_schema()
         found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         found["security"] = [{"token": []}, {}]
     return found

@@ -17,11 +17,11 @@ from allocator.schemes.tag import Tag
 from allocator.service.error_responses import HttpRefusal
 from allocator.service.id_sources import Sources, TagSource
 from allocator.service.log_config import Caller
-from allocator.service.rate_limits import Gate
+from allocator.service.rate_limits import ReadQueue
 from allocator.service_allocator import ServiceAllocator
 
 T = TypeVar("T")
-Pages = Callable[[str, int], list[Tag]]
+PageReader = Callable[[str, int], list[Tag]]
 """Takes a name and a limit; returns the tags after the name, at most that many."""
 
 MAX_PAGE = 1000
@@ -31,14 +31,14 @@ log = logging.getLogger("allocator.service")
 
 
 class ServedTags:
-    """`create`: whether the first use of a tag creates it, within the limit of `newcomers`."""
+    """`create`: whether the first use of a tag creates it, within the limit of `creation_limit`."""
 
-    def __init__(self, ids: ServiceAllocator, sources: Sources, create: bool, newcomers: Newcomers) -> None:
+    def __init__(self, ids: ServiceAllocator, sources: Sources, create: bool, creation_limit: CreationLimit) -> None:
         self._ids = ids
         self._sources = sources
         self._create = create
-        self.newcomers = newcomers
-        self._gate = Gate("the list of tags")
+        self.creation_limit = creation_limit
+        self._queue = ReadQueue("the list of tags")
         self.blocks: dict[str, int] = {}
         """Ids in segments by tag, for the metrics. A segment counts as a whole when it is sent."""
 
@@ -58,7 +58,7 @@ class ServedTags:
             if not create:
                 raise
             make = partial(self._ids.open_tag, name, create=True)
-            await self.newcomers.make("tag", name, self._ids.count_tags, make)
+            await self.creation_limit.make("tag", name, self._ids.count_tags, make)
 
     async def claim(self, tag: str, size: int | None, seen: Seen, *, exact: bool, create: bool = True) -> range:
         """Claim a segment for a client, above all ids that the client or this process has seen."""
@@ -67,12 +67,12 @@ class ServedTags:
         self.blocks[tag] = self.blocks.get(tag, 0) + len(segment)
         return segment
 
-    async def read(self, work: Callable[[Pages], T]) -> T:
+    async def read(self, work: Callable[[PageReader], T]) -> T:
         """Run a read of many tags on a thread, one at a time."""
-        return await self._gate.run(partial(self._ids.run, work, self._ids.page_of_tags))
+        return await self._queue.run(partial(self._ids.run, work, self._ids.page_of_tags))
 
     async def all(self) -> list[Tag]:
-        """Read all tags page by page, for the console."""
+        """Read all tags page by page."""
         tags = page = await self.read(partial(page_of, after="", limit=MAX_PAGE))
         while len(page) == MAX_PAGE:
             page = await self.read(partial(page_of, after=page[-1].name, limit=MAX_PAGE))
@@ -104,7 +104,7 @@ class ServedTags:
         if not old:
             make = partial(self._ids.tags.create, tag, **form)
             try:
-                return await self.newcomers.make("tag", tag, partial(self._count_others, tag), make), True
+                return await self.creation_limit.make("tag", tag, partial(self._count_others, tag), make), True
             except TagExists:
                 if new:
                     raise
@@ -123,7 +123,7 @@ def anything(name: str) -> bool:
     return True
 
 
-def page_of(pages: Pages, after: str, limit: int, sees: Callable[[str], bool] = anything) -> list[Tag]:
+def page_of(pages: PageReader, after: str, limit: int, sees: Callable[[str], bool] = anything) -> list[Tag]:
     """The first `limit` tags after this one that a caller `sees`. Blocking."""
     page: list[Tag] = []
     most = limit
@@ -136,7 +136,7 @@ def page_of(pages: Pages, after: str, limit: int, sees: Callable[[str], bool] = 
         after, most = rows[-1].name, MAX_PAGE
 
 
-class Newcomers:
+class CreationLimit:
     """Creates tags and ticket types until the database holds `most` of them.
 
     Creates one at a time, so that concurrent requests cannot exceed the limit between the count and the use. Workers do

@@ -24,7 +24,7 @@ from allocator.backend import databases_at
 from allocator.errors import DatabaseUnavailable, InvalidSetting
 from allocator.remote.service_address import addresses, is_loopback
 from allocator.service.log_config import config_of
-from allocator.service.settings import FIGURES, ServeSettings
+from allocator.service.settings import METRICS_FOLDER, ServeSettings
 from allocator.service.token_administration import Tokens
 
 if TYPE_CHECKING:
@@ -62,9 +62,11 @@ def serve(given: ServeSettings, unknown: Sequence[str] = ()) -> None:
         log.warning("these environment variables are unknown and ignored: %s", ", ".join(unknown))
     check_access(given)
     with TemporaryDirectory(prefix="allocator-") as folder:
-        figures = Path(folder) / "figures"
-        figures.mkdir()
-        os.environ[FIGURES] = str(figures)
+        metrics = Path(folder) / "metrics"
+        metrics.mkdir()
+        os.environ[METRICS_FOLDER] = str(metrics)
+        # At each start of a worker Pydantic would look for plugins in all packages that are installed.
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
         run(replace(given, folder=folder, console_key=token_bytes(32)))
 
 
@@ -161,7 +163,9 @@ def worker(settings: ServeSettings) -> ASGIApp:
     from granian.utils.proxies import wrap_asgi_with_proxy_headers
 
     from allocator.service.app import application
+    from allocator.service.metrics import begin_worker
 
+    begin_worker()
     threading.Thread(target=end_with_parent, daemon=True).start()
     trusted = os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")
     app: ASGIApp = wrap_asgi_with_proxy_headers(application(settings), trusted)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from allocator.rules.hosts import Hosts
 
-FIGURES = "PROMETHEUS_MULTIPROC_DIR"
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable with the folder of the workers' metrics. prometheus-client reads it on import."""
 
 SERVED = "served"

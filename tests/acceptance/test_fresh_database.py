@@ -17,7 +17,7 @@ from allocator.cli import main
 from allocator.cli.output import with_urls
 from allocator.database.address import address_of
 from allocator.fleet.discovery import state_of
-from allocator.service.console.reads import read_fleet
+from allocator.service.console.fleet_status import read_fleet
 from allocator.service.settings import ServeSettings
 
 REPLACED = "its server was replaced: run allocator shards trust "

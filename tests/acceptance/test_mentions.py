@@ -27,10 +27,10 @@ from support.documents.pages import (
 import allocator
 from allocator import errors
 from allocator.cli import main
-from allocator.service import routes, shapes
+from allocator.service import routes, schemas
 from allocator.service.compat import leaf, tinyid
-from allocator.service.handlers import Ids
-from allocator.service.metrics import Figures
+from allocator.service.handlers import IdHandlers
+from allocator.service.metrics import Metrics
 
 INDEX = ROOT / "docs" / "index.md"
 WORDS = all_words()
@@ -121,7 +121,7 @@ class Nothing:
 
 def test_every_route_is_said():
     app = FastAPI()
-    routes.add_routes(app, Ids(Nothing(), Nothing(), Nothing()))  # type: ignore[arg-type]
+    routes.add_routes(app, IdHandlers(Nothing(), Nothing(), Nothing()))  # type: ignore[arg-type]
     table = [(method, one.path) for one in app.routes if isinstance(one, APIRoute) for method in one.methods]
     compatible = [*leaf.routes(Nothing(), Nothing(), Nothing()), *tinyid.routes(Nothing(), Nothing(), Nothing())]  # type: ignore[arg-type]
     page = (ROOT / "docs" / "http.md").read_text()
@@ -132,7 +132,7 @@ def test_every_route_is_said():
 
 
 def test_every_parameter_of_a_route_is_said():
-    forms = [one for one in vars(shapes).values() if isinstance(one, type) and issubclass(one, shapes.Form)]
+    forms = [one for one in vars(schemas).values() if isinstance(one, type) and issubclass(one, schemas.Form)]
     named = {name for form in forms for name in form.model_fields}
     page = (ROOT / "docs" / "http.md").read_text()
 
@@ -159,7 +159,7 @@ def test_every_figure_is_said_and_no_other():
 
 
 def registered() -> list[Any]:
-    registry: CollectorRegistry = Figures()._registry
+    registry: CollectorRegistry = Metrics()._registry
     return list(registry.collect())
 
 

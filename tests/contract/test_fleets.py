@@ -27,6 +27,8 @@ from allocator.errors import (
 )
 from allocator.rules.fleet_consistency import Member, Shard
 from allocator.schemes.ticket import ShardNumbering
+from allocator.service.console.fleet_status import read_fleet
+from allocator.service.settings import ServeSettings
 
 
 @pytest.mark.statements
@@ -98,6 +100,18 @@ def test_nodes_and_workers_are_numbered_by_the_first_shard_alone(face, shards):
         with pytest.raises(ShardMisconfigured, match="is shard 2 of a fleet, and nodes and workers are numbered by"):
             call()
     assert alone.meteor() > 0
+
+
+@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
+def test_the_console_reads_nodes_and_workers_from_the_first_shard_whichever_url_comes_first(shards):
+    first, second, stranger = shards(3)
+    with Allocator(shards=[first, second]) as ids, ids.worker("billing"):
+        ids.ticket("job")
+        ids.meteor()
+        ids.snowflake()
+        for urls in ([first, second], [second, first], [second], [stranger, second, first]):
+            fleet = read_fleet(ServeSettings(tuple(urls)))
+            assert (len(fleet.nodes), len(fleet.workers), len(fleet.spaces)) == (1, 1, 1), urls
 
 
 @once

@@ -14,7 +14,7 @@ from support.service.hostile_server import DRIPS, FLOODS, Hostile, saying
 import allocator.remote.http as client
 from allocator import Allocator, Tag
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, SchemaDamaged, UnknownTag
-from allocator.remote.client import Service
+from allocator.remote.client import ServiceBackend
 from allocator.remote.http import Servers
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
@@ -25,8 +25,8 @@ TICKET = {"type": "order", "id": "7"}
 NOW = 1_800_000_000_000
 
 
-def asking(*addresses: str, timeout: float = TIMEOUT) -> Service:
-    return Service(Servers(list(addresses), None, timeout))
+def asking(*addresses: str, timeout: float = TIMEOUT) -> ServiceBackend:
+    return ServiceBackend(Servers(list(addresses), None, timeout))
 
 
 def always(body: object, **more: str) -> Hostile:
@@ -111,7 +111,7 @@ def test_a_lookup_without_end_leaves_the_next_server_its_time(monkeypatch):
 # -- connections that are kept
 
 
-def tickets(service: Service, count: int) -> list[int]:
+def tickets(service: ServiceBackend, count: int) -> list[int]:
     return [service.ticket("order", monotonic() + TIMEOUT) for _ in range(count)]
 
 

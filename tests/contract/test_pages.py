@@ -24,7 +24,7 @@ from allocator.database.store import Database
 from allocator.database.verbs import node_and_snowflake_rows
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, SchemaDamaged
 from allocator.fleet.tag_administration import Tags
-from allocator.remote.client import Service
+from allocator.remote.client import ServiceBackend
 from allocator.schemes.tag import Tag
 from allocator.service.served_tags import page_of
 from allocator.testing.memory_backend import MemoryBackend
@@ -188,7 +188,7 @@ def page(*names: str, following: str | None = None) -> dict[str, Any]:
 
 def test_a_client_takes_pages_that_follow_each_other_alone():
     def listed(*answers: Any) -> list[str]:
-        return [tag.name for tag in Service(Answers(*answers)).tags(Tag("", 0)).list()]  # type: ignore[arg-type]
+        return [tag.name for tag in ServiceBackend(Answers(*answers)).tags(Tag("", 0)).list()]  # type: ignore[arg-type]
 
     assert listed(page("a", "b", following="b"), page("c")) == ["a", "b", "c"]
     assert listed(page("a", following="a"), page()) == ["a"]

@@ -273,8 +273,8 @@ def test_what_is_no_http_is_refused(embedded):
 def test_a_worker_that_cannot_be_is_refused(embedded):
     now = int(time.time() * 1000)
     form = {"layout": str(SNOWFLAKE), "epoch": EPOCH, "now": now, "until": now + 1000, "since": now, "holder": "0" * 32}
-    for worker in ("seven", "+7", "1_000", "%D9%A3", "4294967296", "1024", "-1"):
-        refused = embedded.put(f"/v1/workers/{worker}", json=form)
+    for worker in ("seven", "+7", "1_000", "\u0663", 4294967296, 1024, -1, True, 7.0):
+        refused = embedded.put("/v1/workers", json=form | {"worker": worker})
         assert (worker, refused.status, refused.json["error"]) == (worker, 400, "InvalidSetting")
 
 

@@ -28,7 +28,7 @@ from allocator.cli import main
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting
 from allocator.rules.token import digest_of
-from allocator.service.auth import Book
+from allocator.service.auth import TokenCache
 from allocator.service.server import check_access
 from allocator.service.settings import ServeSettings
 from allocator.service.token_administration import Tokens
@@ -151,7 +151,7 @@ def test_a_token_is_good_for_its_schemes_alone(guarded, service, tag):
         refused = service.post(f"/v1/{path}", token=of_tags, json={} if path == "workers" else None)
         assert (refused.status, refused.json["detail"]) == (403, f"this token may not draw the scheme {scheme!r}")
         assert (service.post(f"/v1/{path}", token=of_meteors).status == 200) is (scheme == "meteor")
-    assert service.put("/v1/workers/1", token=of_tags, json={}).status == 403
+    assert service.put("/v1/workers", token=of_tags, json={}).status == 403
     assert service.post("/v1/sequences/snowflake/ids", token=of_tags).status == 200
     assert service.post("/v1/sequences/meteor/ids", token=of_meteors).status == 403
 
@@ -392,9 +392,9 @@ def test_the_first_token_closes_an_open_service(tmp_path):
 
 def test_a_damaged_token_is_refused_alone_and_logged_once(tokens, fresh, caplog):
     """Else a token that was revoked would stay valid, since the others are not read again."""
-    book = Book(tokens.state, is_open=False)
+    token_cache = TokenCache(tokens.state, is_open=False)
     revoked, other = (tokens.create(name, verbs=("draw",), tags=("*",))[1] for name in ("revoked", "other"))
-    asyncio.run(book.refresh())
+    asyncio.run(token_cache.refresh())
     damages = ["digest = 'none'", "digest = 'äöü'", "digest = 'ab'", "name = 'a b'"]
     if fresh.startswith("sqlite"):
         damages += ["ids_rate = 'many'", "expires_at = 'tomorrow'", "created_at = 1800000000", "name = x'ff'"]
@@ -408,11 +408,11 @@ def test_a_damaged_token_is_refused_alone_and_logged_once(tokens, fresh, caplog)
         execute(fresh, f"UPDATE allocator_token SET {damage} WHERE id = {numbers[damage]}")
     tokens.revoke(revoked.number)
     for _ in range(2):
-        asyncio.run(book.refresh())
+        asyncio.run(token_cache.refresh())
 
     assert [token.name for token in tokens.list()] == ["other"]
-    assert [grant.token.number for grant in book._grants.values()] == [other.number]
-    assert book.failure is None
+    assert [principal.token.number for principal in token_cache._principals.values()] == [other.number]
+    assert token_cache.failure is None
     for damage, number in numbers.items():
         assert len(re.findall(f"token {number} is refused", caplog.text)) == 1, damage
 

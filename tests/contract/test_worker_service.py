@@ -29,6 +29,9 @@ def test_a_number_is_leased_renewed_and_given_back(guarded, service):
     def post(**body: Any) -> Any:
         return service.post("/v1/workers/billing", token=guarded.admin, json={"seconds": 60, **body})
 
+    def put(**body: Any) -> Any:
+        return service.put("/v1/workers/billing", token=guarded.admin, json={"seconds": 60, **body})
+
     now = now_ms()
     leased = post(now=now, bits=5, host="web-1", process=7)
     assert (leased.status, leased.headers["Cache-Control"]) == (200, "no-store")
@@ -40,28 +43,32 @@ def test_a_number_is_leased_renewed_and_given_back(guarded, service):
     held = {name: leased.json[name] for name in ("number", "holder")}
     assert post(now=now, bits=5).json["number"] == 1
 
-    renewed = post(now=now + 1, **held)
+    renewed = put(now=now + 1, **held)
     assert (renewed.status, renewed.json) == (200, {**leased.json, "until": now + 60_001})
-    assert post(now=now + 2, **held, release=True).json == {**leased.json, "until": now + 2}
-    lost = post(now=now + 3, **held)
+    assert put(now=now + 2, **held, release=True).json == {**leased.json, "until": now + 2}
+    lost = put(now=now + 3, **held)
     assert (lost.status, lost.json["error"]) == (409, "LeaseLost")
 
 
 def test_what_is_no_request_is_refused(guarded, service):
     """What the fields may be is judged by the tests of the lease rule."""
-    for body, detail in (
-        ({"seconds": None}, "seconds: "),
-        ({"now": None}, "now: "),
-        ({"seconds": 601}, "seconds: "),
-        ({"number": 1}, "send both number and holder"),
-        ({"holder": "0" * 32}, "send both number and holder"),
-        ({"release": True}, "send both number and holder"),
-        ({"holder": "me"}, "holder: "),
-        ({"host": "a\nb"}, "host: "),
-        ({"bits": 32}, "bits: "),
-        ({"now": 2**53}, "the clock of this machine is"),
+    number, holder = {"number": 1}, {"holder": "0" * 32}
+    for method, body, detail in (
+        ("POST", {"seconds": None}, "seconds: "),
+        ("POST", {"now": None}, "now: "),
+        ("POST", {"seconds": 601}, "seconds: "),
+        ("POST", {"host": "a\nb"}, "host: "),
+        ("POST", {"bits": 32}, "bits: "),
+        ("POST", {"now": 2**53}, "the clock of this machine is"),
+        ("POST", number | holder, "unknown parameter 'number'"),
+        ("PUT", number, "parameter holder is missing"),
+        ("PUT", holder, "parameter number is missing"),
+        ("PUT", number | {"holder": "me"}, "holder: "),
+        ("PUT", number | holder | {"release": 1}, "release: "),
+        ("PUT", number | holder | {"bits": 10}, "unknown parameter 'bits'"),
     ):
-        refused = service.post("/v1/workers/other", token=guarded.admin, json={"seconds": 60, "now": now_ms(), **body})
+        form = {"seconds": 60, "now": now_ms(), **body}
+        refused = service.ask(method, "/v1/workers/other", token=guarded.admin, json=form)
         assert (refused.status, detail in refused.json["detail"]) == (400, True), (body, refused.json)
 
 

@@ -54,6 +54,23 @@ class Inspection:
     readings: tuple[Reading, ...]
 
 
+def inspection_to_json(found: Inspection) -> dict[str, object]:
+    return {
+        "id": found.id,
+        "readings": [
+            {
+                "scheme": reading.scheme,
+                "likely": reading.likely,
+                "why": reading.why,
+                "fields": {name: str(value) for name, value in reading.fields.items()},
+                "time": reading.time and reading.time.isoformat(),
+                "cannot_tell": reading.cannot_tell,
+            }
+            for reading in found.readings
+        ],
+    }
+
+
 def inspect(
     value: object, now: float, scheme: str | None = None, epoch: int | None = None, layout: object = None
 ) -> Inspection:

@@ -19,23 +19,23 @@ from starlette.routing import Route
 
 from allocator.errors import AllocatorError, InvalidTag, UnknownTag
 from allocator.rules.token import DRAW
-from allocator.service.auth import Book, mark
+from allocator.service.auth import TokenCache, note_token
 from allocator.service.compat import routes_of, text
 from allocator.service.dispatch import Dispatch
 from allocator.service.error_responses import NO_STORE
-from allocator.service.handlers import Ids
+from allocator.service.handlers import IdHandlers
 from allocator.service.id_sources import SNOWFLAKE
 
 UNKNOWN, NOT_READY = -2, -3
 
 
-def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
+def routes(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> list[Route]:
     async def answer(request: Request, scheme: str | None) -> Response:
         key = request.path_params["key"]
-        grant = None if "authorization" in request.headers else book.of_compat()
-        grant = grant or await dispatch.grant_of(request)
-        mark(request.scope, grant)
-        grant.authorize(DRAW, key, scheme)
+        principal = None if "authorization" in request.headers else token_cache.find_for_compat()
+        principal = principal or await dispatch.principal_of(request)
+        note_token(request.scope, principal)
+        principal.authorize(DRAW, key, scheme)
         try:
             source = ids.sources.snowflake if scheme else await ids.sequences.source(key, create=False)
             (number,) = await source.take(1)

@@ -24,11 +24,11 @@ from starlette.routing import Route
 
 from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTag
 from allocator.rules.token import DRAW
-from allocator.service.auth import Book
+from allocator.service.auth import TokenCache
 from allocator.service.compat import routes_of, text
 from allocator.service.dispatch import MAX_FORM, Dispatch, body_within, headers_of
 from allocator.service.error_responses import NO_STORE, HttpRefusal, detail_of
-from allocator.service.handlers import Ids
+from allocator.service.handlers import IdHandlers
 
 OK, TOKEN_ERROR, SYSTEM_ERROR = 200, 5, 6
 LOADING_PERCENT = 20
@@ -41,7 +41,7 @@ Fields = Mapping[str, str]
 Act = Callable[[Fields], Awaitable[Any]]
 
 
-def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
+def routes(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> list[Route]:
     async def next_id(fields: Fields) -> list[int]:
         count = batch_size(fields)
         if count < 1:
@@ -57,7 +57,7 @@ def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
             fields = await fields_of(request)
             batch_size(fields)
             try:
-                await authorize(book, fields, headers_of(request))
+                await authorize(token_cache, fields, headers_of(request))
                 found = await act(fields)
             except AllocatorError as error:
                 return text("") if as_text else record(None, *failure(error, fields))
@@ -73,12 +73,12 @@ def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
     ]
 
 
-async def authorize(book: Book, fields: Fields, headers: dict[bytes, bytes]) -> None:
+async def authorize(token_cache: TokenCache, fields: Fields, headers: dict[bytes, bytes]) -> None:
     tag, token = fields.get("bizType", ""), fields.get("token", "")
-    grant = await book.of_secret(token.encode(), headers) if token else book.of_compat()
-    if not tag or not grant:
+    principal = await token_cache.find_by_secret(token.encode(), headers) if token else token_cache.find_for_compat()
+    if not tag or not principal:
         raise AccessDenied("bizType and token are needed")
-    grant.authorize(DRAW, tag)
+    principal.authorize(DRAW, tag)
 
 
 async def fields_of(request: Request) -> Fields:

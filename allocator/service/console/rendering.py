@@ -19,10 +19,10 @@ from starlette.staticfiles import StaticFiles
 
 import allocator
 from allocator.errors import AllocatorError
-from allocator.service.auth import Book
+from allocator.service.auth import TokenCache
 from allocator.service.console import formatting
 from allocator.service.dispatch import Endpoint
-from allocator.service.error_responses import NO_STORE, Refusals, Unauthorized, detail_of
+from allocator.service.error_responses import NO_STORE, ErrorReporter, Unauthorized, detail_of
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -56,9 +56,9 @@ class Compressed(GZipMiddleware):
 
 
 class Pages:
-    def __init__(self, book: Book, refusals: Refusals) -> None:
-        self._book = book
-        self._refusals = refusals
+    def __init__(self, token_cache: TokenCache, error_reporter: ErrorReporter) -> None:
+        self._token_cache = token_cache
+        self._error_reporter = error_reporter
         self.static = Mount(STATIC_PREFIX, Compressed(StaticFiles(directory=STATIC)))
         jinja = Environment(
             loader=FileSystemLoader(TEMPLATES),
@@ -76,7 +76,7 @@ class Pages:
     def render(self, request: Request, user: User | None, page: str, status: int = 200, **values: Any) -> Response:
         """Render a page; for htmx only its live part, if it has one."""
         part = self._templates.get(f"{page}_live.html") if "hx-request" in request.headers else None
-        values |= {"user": user, "path": request.scope["path"], "is_away": self._book.failure is not None}
+        values |= {"user": user, "path": request.scope["path"], "is_away": self._token_cache.failure is not None}
         text = (part or self._templates[f"{page}.html"]).render(values, is_part=part is not None)
         return HTMLResponse(text, status, dict(HEADERS))
 
@@ -101,7 +101,7 @@ class Pages:
         return redirect(SIGN_IN if here == "%2F" else f"{SIGN_IN}?next={here}")
 
     def _refuse(self, request: Request, error: AllocatorError) -> Response:
-        status, headers, _ = self._refusals.report(error, request.scope)
+        status, headers, _ = self._error_reporter.report(error, request.scope)
         values = {"detail": detail_of(error), "request_name": headers["x-request-id"]}
         answer = self.render(request, None, "refused", status, **values)
         for name in ("retry-after", "x-request-id", "connection"):

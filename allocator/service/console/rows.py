@@ -27,7 +27,7 @@ class Query:
     page: int = 1
 
 
-class Figure(NamedTuple):
+class TagMetrics(NamedTuple):
     """The figures of a tag: ids per second, ids in memory, seconds that these last, seconds of the last claim."""
 
     rate: float = 0.0
@@ -42,26 +42,26 @@ class Row:
 
     name: str
     tag: Tag | None
-    figure: Figure
+    metrics: TagMetrics
     days: float | None
 
     @property
     def is_short(self) -> bool:
-        return self.figure.lasting < SOON_SECONDS
+        return self.metrics.lasting < SOON_SECONDS
 
     @property
     def ends_soon(self) -> bool:
         return self.days is not None and self.days < SOON_DAYS
 
 
-def row_of(name: str, tag: Tag | None, figure: Figure | None, days: float | None) -> Row:
+def row_of(name: str, tag: Tag | None, metrics: TagMetrics | None, days: float | None) -> Row:
     """Make a row. `days` is from the last day; without it, estimate from the current rate."""
-    figure = figure or Figure()
+    metrics = metrics or TagMetrics()
     if tag is None:
         days = None
     elif days is None or days == inf:
-        days = (tag.limit - tag.max_value) / figure.rate / DAY if figure.rate > IDLE else None
-    return Row(name, tag, figure, days)
+        days = (tag.limit - tag.max_value) / metrics.rate / DAY if metrics.rate > IDLE else None
+    return Row(name, tag, metrics, days)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ def matching(names: Iterable[str], text: str) -> list[str]:
 
 
 ORDERS: dict[str, Callable[[Row], float]] = {
-    "rate": lambda row: -row.figure.rate,
-    "memory": lambda row: row.figure.lasting,
+    "rate": lambda row: -row.metrics.rate,
+    "memory": lambda row: row.metrics.lasting,
     "days": lambda row: inf if row.days is None else row.days,
     "max_value": lambda row: inf if row.tag is None else -row.tag.max_value,
 }

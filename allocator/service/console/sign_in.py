@@ -20,7 +20,7 @@ from itsdangerous import BadSignature, TimestampSigner
 
 from allocator.errors import AccessDenied, DatabaseUnavailable
 from allocator.rules.token import ADMINISTER, DRAW, READ, Token
-from allocator.service.auth import EVERYTHING, NOT_READ, Book, Grant, is_bearer, is_here, mark
+from allocator.service.auth import EVERYTHING, NOT_READ, Principal, TokenCache, is_bearer, is_here, note_token
 from allocator.service.console.rendering import Pages, redirect
 from allocator.service.dispatch import MAX_FORM, body_within, headers_of
 from allocator.service.error_responses import Unauthorized
@@ -61,12 +61,12 @@ class Sessions:
 class User:
     """The user of a request. `session` is the cookie, or empty."""
 
-    grant: Grant
+    principal: Principal
     session: str
 
     @property
     def token(self) -> Token:
-        return self.grant.token
+        return self.principal.token
 
     @property
     def name(self) -> str:
@@ -91,31 +91,31 @@ class User:
     def check_sees(self, tag: str) -> None:
         """Allow the settings of a tag, for which the right to draw is enough, as in the API. Rates need `sees`."""
         if not self.sees(tag):
-            self.grant.check(DRAW, tag)
+            self.principal.check(DRAW, tag)
 
 
 class SignIn:
     """Finds the user of a request, and serves the sign-in page."""
 
-    def __init__(self, book: Book, sessions: Sessions, pages: Pages) -> None:
-        self._book = book
+    def __init__(self, token_cache: TokenCache, sessions: Sessions, pages: Pages) -> None:
+        self._token_cache = token_cache
         self._sessions = sessions
         self._pages = pages
 
     async def user(self, request: Request) -> User:
         """Find the user. Raises `Unauthorized` if sign-in helps."""
         session, headers = request.cookies.get(cookie_name(request), ""), without_foreign(headers_of(request))
-        grant = await self._of_session(session) if b"authorization" not in headers else None
-        if grant is None:
-            session, grant = "", await self._book.of(headers)
-        mark(request.scope, grant)
-        return User(grant, session)
+        principal = await self._of_session(session) if b"authorization" not in headers else None
+        if principal is None:
+            session, principal = "", await self._token_cache.find(headers)
+        note_token(request.scope, principal)
+        return User(principal, session)
 
-    async def _of_session(self, session: str) -> Grant | None:
+    async def _of_session(self, session: str) -> Principal | None:
         digest = self._sessions.digest(session)
-        if digest is not None and not self._book.loaded:
+        if digest is not None and not self._token_cache.loaded:
             raise DatabaseUnavailable(NOT_READ)
-        return await self._book.of_digest(digest) if digest else None
+        return await self._token_cache.find_by_digest(digest) if digest else None
 
     async def show(self, request: Request) -> Response:
         return self._show(request, request.query_params.get("next", "/"))
@@ -132,12 +132,12 @@ class SignIn:
         form = await form_of(request)
         following = own_path(form.get("next", "/"))
         try:
-            grant = await self._book.of_secret(form.get("token", "").encode(), headers_of(request))
+            principal = await self._token_cache.find_by_secret(form.get("token", "").encode(), headers_of(request))
         except Unauthorized:
             return self._show(request, following, "this token is unknown, revoked or expired", 401)
         answer = redirect(following)
-        if grant.token is not EVERYTHING:
-            set_cookie(request, answer, self._sessions.issue(grant.digest), LIFETIME)
+        if principal.token is not EVERYTHING:
+            set_cookie(request, answer, self._sessions.issue(principal.digest), LIFETIME)
         return answer
 
     async def sign_out(self, request: Request) -> Response:

@@ -11,14 +11,14 @@ from time import time
 from allocator.errors import AllocatorError, DatabaseUnavailable
 from allocator.schemes.tag import Tag
 from allocator.service.console.cache import MAX_WAIT, Cache, Cached
-from allocator.service.console.figures import NOTHING, Reading, totals_of
 from allocator.service.console.rows import Page, Query, Row, page_of, row_of, sort_key
 from allocator.service.console.sign_in import User
-from allocator.service.metric_updates import Watch
-from allocator.service.metrics import Figures
+from allocator.service.console.tag_metrics import NOTHING, Reading, totals_of
+from allocator.service.metric_updates import MetricsUpdater
+from allocator.service.metrics import Metrics
 from allocator.service.served_tags import ServedTags
 
-LIFETIME, FIGURES_LIFETIME = 3.0, 2.0
+LIFETIME, METRICS_LIFETIME = 3.0, 2.0
 """Seconds that the list of tags, and the metrics, are not read again."""
 AWAY_SECONDS = 4.0
 """Seconds after a failure in which the page of a tag does not try the databases."""
@@ -39,12 +39,12 @@ class Listing:
 
 
 class TagData:
-    def __init__(self, sequences: ServedTags, metrics: Figures, watch: Watch) -> None:
+    def __init__(self, sequences: ServedTags, metrics: Metrics, updater: MetricsUpdater) -> None:
         self._sequences = sequences
         self._metrics = metrics
-        self._watch = watch
+        self._updater = updater
         self._reading = NOTHING
-        self._readings = Cache(self._read_metrics, FIGURES_LIFETIME)
+        self._readings = Cache(self._read_metrics, METRICS_LIFETIME)
         self.tags: Cache[dict[str, Tag]] = Cache(self._load_tags, LIFETIME)
 
     async def _load_tags(self) -> dict[str, Tag]:
@@ -64,27 +64,27 @@ class TagData:
         return await asyncio.to_thread(self._listing, user, query, cached.value or {}, reading), cached
 
     def _listing(self, user: User, query: Query, tags: Mapping[str, Tag], reading: Reading) -> Listing:
-        rate, figures = reading.rate(), reading.figures()
-        names = sorted(tags.keys() | figures.keys())
+        rate, metrics = reading.rate(), reading.of_tags()
+        names = sorted(tags.keys() | metrics.keys())
         if not user.sees_all:
             names = [name for name in names if user.sees(name)]
-            figures = {name: figures[name] for name in names if name in figures}
-            rate = sum(figure.rate for figure in figures.values())
-        days = self._watch.days
+            metrics = {name: metrics[name] for name in names if name in metrics}
+            rate = sum(one.rate for one in metrics.values())
+        days = self._updater.tags_left.days
 
         def row(name: str) -> Row:
-            return row_of(name, tags.get(name), figures.get(name), days.get(name))
+            return row_of(name, tags.get(name), metrics.get(name), days.get(name))
 
         page = page_of(names, query, sort_key(query.sort, row))
-        shortest = min(figures, key=lambda name: figures[name].lasting, default=None)
-        is_drawn = shortest is not None and figures[shortest].lasting < inf
+        shortest = min(metrics, key=lambda name: metrics[name].lasting, default=None)
+        is_drawn = shortest is not None and metrics[shortest].lasting < inf
         return Listing(page, [row(name) for name in page.names], rate, row(shortest) if shortest and is_drawn else None)
 
     async def row(self, name: str) -> tuple[Row, AllocatorError | None]:
         """Read a tag; while the databases do not answer, return the cached one and the error. Raises `UnknownTag`."""
-        figures = (await self.reading()).figures()
+        metrics = (await self.reading()).of_tags()
         tag, error = await self._tag(name)
-        return row_of(name, tag, figures.get(name), self._watch.days.get(name)), error
+        return row_of(name, tag, metrics.get(name), self._updater.tags_left.days.get(name)), error
 
     async def _tag(self, name: str) -> tuple[Tag | None, AllocatorError | None]:
         error = self.tags.recent_failure(AWAY_SECONDS)

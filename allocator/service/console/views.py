@@ -19,19 +19,19 @@ from allocator.rules.token import READ
 from allocator.runtime.thread_pool import Background
 from allocator.runtime.waiting import result_async
 from allocator.schemes.shared.argument_checks import check_tag
-from allocator.service.auth import Book
+from allocator.service.auth import TokenCache
 from allocator.service.console.cache import Cache
-from allocator.service.console.figures import ALL
-from allocator.service.console.reads import TIMEOUT, Fleet, read_fleet
+from allocator.service.console.fleet_status import TIMEOUT, FleetStatus, read_fleet
 from allocator.service.console.rendering import SIGN_IN, Pages
 from allocator.service.console.rows import SORTS, Query
 from allocator.service.console.sign_in import Sessions, SignIn
 from allocator.service.console.tag_data import TagData
+from allocator.service.console.tag_metrics import ALL
 from allocator.service.dispatch import route_of
-from allocator.service.error_responses import NO_STORE, Refusals
-from allocator.service.metric_updates import Watch
-from allocator.service.metrics import Figures
-from allocator.service.pages import to_description
+from allocator.service.error_responses import NO_STORE, ErrorReporter
+from allocator.service.metric_updates import MetricsUpdater
+from allocator.service.metrics import Metrics
+from allocator.service.monitoring import to_description
 from allocator.service.served_tags import ServedTags
 from allocator.service.settings import ServeSettings
 
@@ -49,18 +49,18 @@ class Console:
         self,
         settings: ServeSettings,
         sequences: ServedTags,
-        book: Book,
-        watch: Watch,
-        metrics: Figures,
-        refusals: Refusals,
+        token_cache: TokenCache,
+        updater: MetricsUpdater,
+        metrics: Metrics,
+        error_reporter: ErrorReporter,
     ) -> None:
-        self._pages = Pages(book, refusals)
-        self._sign_in = SignIn(book, Sessions(settings.console_key or token_bytes(32)), self._pages)
-        self._tags = TagData(sequences, metrics, watch)
+        self._pages = Pages(token_cache, error_reporter)
+        self._sign_in = SignIn(token_cache, Sessions(settings.console_key or token_bytes(32)), self._pages)
+        self._tags = TagData(sequences, metrics, updater)
         self._background = Background()
         """Own threads, so that claims need not wait and the process can end."""
         examined = partial(self._on_thread, examine, settings.urls, timeout=TIMEOUT)
-        self._fleet: Cache[Fleet] = Cache(partial(self._on_thread, read_fleet, settings), FLEET_SECONDS)
+        self._fleet: Cache[FleetStatus] = Cache(partial(self._on_thread, read_fleet, settings), FLEET_SECONDS)
         self._findings: Cache[list[Finding]] = Cache(examined, FINDINGS_SECONDS)
 
     async def _on_thread(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -89,7 +89,7 @@ class Console:
 
     async def tags(self, request: Request) -> Response:
         user = await self._sign_in.user(request)
-        user.grant.check(READ, None)
+        user.principal.check(READ, None)
         query = query_of(request.query_params)
         listing, cached = await self._tags.listing(user, query)
         values: dict[str, Any] = {"query": query, "listing": listing, "cached": cached, "address": address_of(request)}
@@ -107,9 +107,9 @@ class Console:
         user = await self._sign_in.user(request)
         name = request.query_params.get("tag", ALL)
         if name == ALL:
-            user.grant.check(READ, None if user.sees_all else "*")
+            user.principal.check(READ, None if user.sees_all else "*")
         else:
-            user.grant.check(READ, check_tag(name))
+            user.principal.check(READ, check_tag(name))
         at, totals, _ = await self._tags.reading()
         refill = totals.refill.get(name) if name else max(totals.refill.values(), default=None)
         found = {"at": at, "ids": totals.ids.get(name, 0.0), "refill": refill}

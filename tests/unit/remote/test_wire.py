@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator import Tag, inspect_id
+from allocator import Tag
 from allocator.errors import InvalidSetting
 from allocator.remote.wire import (
     holder_of,
-    inspection_to_json,
     lease_from_json,
     lease_to_json,
     seen_from_text,
@@ -101,9 +100,3 @@ def test_numbers_may_be_digits():
     for odd in ("", "+5", "5 ", "0x5", "5.0", b"5", [5], "9" * 20):
         with pytest.raises(InvalidSetting):
             whole("x", odd)
-
-
-def test_an_inspection_says_its_times_as_text():
-    found = inspection_to_json(inspect_id(5016762319896585, scheme="meteor"))
-
-    assert found["readings"][0]["time"] == "2020-12-13T09:06:54+00:00"

@@ -10,7 +10,7 @@ import pytest
 from allocator import Layout, Meteor, ObjectId, Snowflake, inspect_id
 from allocator.errors import InvalidId, InvalidSetting
 from allocator.schemes.formats.bit_layout import TICKS
-from allocator.schemes.formats.id_inspection import inspect
+from allocator.schemes.formats.id_inspection import inspect, inspection_to_json
 from allocator.schemes.formats.known_formats import FORMATS
 
 NOW = 1_780_000_000.0
@@ -250,3 +250,9 @@ def test_the_greatest_ulid_and_no_greater_one():
     for wrong in ("8" + "0" * 25, "0" + "U" * 25, "8" + "Z" * 12, "0" + "U" * 12):
         with pytest.raises(InvalidId, match="an id is a number"):
             inspect(wrong, NOW)
+
+
+def test_an_inspection_says_its_times_as_text():
+    found = inspection_to_json(inspect_id(5016762319896585, scheme="meteor"))
+
+    assert found["readings"][0]["time"] == "2020-12-13T09:06:54+00:00"

@@ -13,7 +13,7 @@ import pytest
 from allocator.database.dialect import Dialect
 from allocator.errors import AccessDenied, DatabaseUnavailable, TooManyRequests
 from allocator.rules.token import VERBS, Token, digest_of
-from allocator.service.auth import RARE_BURST, SHARE, Book, Grant, is_local
+from allocator.service.auth import RARE_BURST, SHARE, Principal, TokenCache, is_local
 from allocator.service.error_responses import Busy
 
 SECRET = b"allocator_secret"
@@ -25,8 +25,8 @@ def token(name: str = "x", secret: bytes = SECRET, **changes: object) -> Token:
     return Token(1, name, digest_of(secret), created_at=NOW, **given)
 
 
-def book(*tokens: Token, is_open: bool = False, made: bool | None = None, compat: str = "") -> Book:
-    found = Book(lambda: (list(tokens), bool(tokens) if made is None else made), is_open, compat)
+def token_cache(*tokens: Token, is_open: bool = False, made: bool | None = None, compat: str = "") -> TokenCache:
+    found = TokenCache(lambda: (list(tokens), bool(tokens) if made is None else made), is_open, compat)
     asyncio.run(found.refresh())
     return found
 
@@ -66,27 +66,27 @@ def test_what_may_come_from_this_machine():
 
 
 def test_a_secret_is_known_by_its_digest():
-    found = book(token())
+    found = token_cache(token())
 
-    assert found.quick(bearer()).token.name == "x"
-    assert found.quick({b"authorization": b"bearer " + SECRET}).token.name == "x"
+    assert found.find_in_memory(bearer()).token.name == "x"
+    assert found.find_in_memory({b"authorization": b"bearer " + SECRET}).token.name == "x"
     for wrong in (b"Basic " + SECRET, b"Bearer", b"Bearer  " + SECRET, b"Bearer " + SECRET.upper(), SECRET):
-        assert found.quick({b"authorization": wrong}) is None
-    assert found.quick({}) is None
+        assert found.find_in_memory({b"authorization": wrong}) is None
+    assert found.find_in_memory({}) is None
 
 
 def test_a_token_that_has_expired_is_not_known():
-    assert book(token(expires_at=NOW - timedelta(seconds=1))).quick(bearer()) is None
-    assert book(token(expires_at=NOW + timedelta(days=1))).quick(bearer())
+    assert token_cache(token(expires_at=NOW - timedelta(seconds=1))).find_in_memory(bearer()) is None
+    assert token_cache(token(expires_at=NOW + timedelta(days=1))).find_in_memory(bearer())
 
 
 def test_an_open_book_is_open_to_this_machine_until_a_token_was_made():
-    assert book(is_open=True).quick({b"host": b"localhost"})
-    assert not book(is_open=True).quick({b"host": b"example.org"})
-    assert not book(is_open=True).quick(bearer())
-    assert not book(is_open=True, made=True).quick({b"host": b"localhost"})
-    assert not book(token(), is_open=True).quick({b"host": b"localhost"})
-    assert book(token(), is_open=True).quick(bearer())
+    assert token_cache(is_open=True).find_in_memory({b"host": b"localhost"})
+    assert not token_cache(is_open=True).find_in_memory({b"host": b"example.org"})
+    assert not token_cache(is_open=True).find_in_memory(bearer())
+    assert not token_cache(is_open=True, made=True).find_in_memory({b"host": b"localhost"})
+    assert not token_cache(token(), is_open=True).find_in_memory({b"host": b"localhost"})
+    assert token_cache(token(), is_open=True).find_in_memory(bearer())
 
 
 def test_nothing_is_open_before_the_tokens_were_read(monkeypatch):
@@ -95,22 +95,22 @@ def test_nothing_is_open_before_the_tokens_were_read(monkeypatch):
     def fail() -> tuple[list[Token], bool]:
         raise DatabaseUnavailable("away")
 
-    found = Book(fail, True)
+    found = TokenCache(fail, True)
     asyncio.run(found.refresh())
 
-    assert found.quick({b"host": b"localhost"}) is None
+    assert found.find_in_memory({b"host": b"localhost"}) is None
     with pytest.raises(DatabaseUnavailable):
-        asyncio.run(found.of({b"host": b"localhost"}))
+        asyncio.run(found.find({b"host": b"localhost"}))
 
 
 def test_what_was_read_last_stays_good_while_the_database_is_away():
     answers = [([token()], True)]
-    found = Book(lambda: answers.pop() if answers else raising(), False)
+    found = TokenCache(lambda: answers.pop() if answers else raising(), False)
     asyncio.run(found.refresh())
     asyncio.run(found.refresh())
 
     assert isinstance(found.failure, DatabaseUnavailable)
-    assert found.quick(bearer())
+    assert found.find_in_memory(bearer())
 
 
 def test_tokens_that_cannot_be_read_are_refused_once_the_database_answers(monkeypatch):
@@ -123,20 +123,20 @@ def test_tokens_that_cannot_be_read_are_refused_once_the_database_answers(monkey
             Mock(side_effect=[(tokens, True), failure, failure]),
             Mock(side_effect=DatabaseUnavailable("away")),
         )
-        found = Book(load, False, check_database=check)
+        found = TokenCache(load, False, check_database=check)
         asyncio.run(found.refresh())
         asyncio.run(found.refresh())
-        assert found.quick(bearer())
+        assert found.find_in_memory(bearer())
 
         check.side_effect = None
         load.side_effect = failure
         asyncio.run(found.refresh())
         with pytest.raises(DatabaseUnavailable):
-            asyncio.run(found.of(bearer()))
+            asyncio.run(found.find(bearer()))
 
         load.side_effect = [(tokens, True)]
         asyncio.run(found.refresh())
-        assert found.quick(bearer())
+        assert found.find_in_memory(bearer())
 
 
 def raising() -> tuple[list[Token], bool]:
@@ -145,22 +145,22 @@ def raising() -> tuple[list[Token], bool]:
 
 def test_a_grant_that_did_not_change_keeps_what_it_had_ready():
     tokens = [token()]
-    found = Book(lambda: (list(tokens), True), False)
+    found = TokenCache(lambda: (list(tokens), True), False)
     asyncio.run(found.refresh())
-    first = found.quick(bearer())
+    first = found.find_in_memory(bearer())
     asyncio.run(found.refresh())
-    assert found.quick(bearer()) is first
+    assert found.find_in_memory(bearer()) is first
     tokens[:] = [token(tags=("other",))]
     asyncio.run(found.refresh())
 
-    assert found.quick(bearer()) is not first
+    assert found.find_in_memory(bearer()) is not first
 
 
 def test_a_token_is_told_what_it_may_not():
     with pytest.raises(AccessDenied, match="this token may not draw 'b'"):
-        Grant(token(tags=("a",))).check("draw", "b")
+        Principal(token(tags=("a",))).check("draw", "b")
     with pytest.raises(AccessDenied, match="this token may not read"):
-        Grant(token(verbs=("draw",))).check("read", None)
+        Principal(token(verbs=("draw",))).check("read", None)
 
 
 def test_the_newest_valid_token_of_its_name_is_that_of_compatible_clients():
@@ -170,38 +170,38 @@ def test_the_newest_valid_token_of_its_name_is_that_of_compatible_clients():
         token("old", b"allocator_c", expires_at=NOW),
         token("other", b"allocator_d"),
     ]
-    found = book(*tokens, compat="old")
+    found = token_cache(*tokens, compat="old")
 
-    assert found.of_compat().token is tokens[1]
-    assert found.quick({}) is None
-    assert book(*tokens).of_compat() is None
-    assert book(token("x", expires_at=NOW), compat="x").of_compat() is None
-    found = book(token("x", expires_at=NOW + timedelta(days=1)), compat="x")
-    assert found.of_compat()
-    found.of_compat().token = token("x", expires_at=NOW)  # it expired since the tokens were read
-    assert found.of_compat() is None
+    assert found.find_for_compat().token is tokens[1]
+    assert found.find_in_memory({}) is None
+    assert token_cache(*tokens).find_for_compat() is None
+    assert token_cache(token("x", expires_at=NOW), compat="x").find_for_compat() is None
+    found = token_cache(token("x", expires_at=NOW + timedelta(days=1)), compat="x")
+    assert found.find_for_compat()
+    found.find_for_compat().token = token("x", expires_at=NOW)  # it expired since the tokens were read
+    assert found.find_for_compat() is None
 
 
 def test_what_there_is_little_of_is_given_slowly_to_any_token():
-    grant = Grant(token())
+    principal = Principal(token())
     given = 0
     with pytest.raises(TooManyRequests):
         for given in range(100):
-            grant.admit_rare()
+            principal.admit_rare()
 
     assert RARE_BURST <= given <= RARE_BURST + 1
 
 
 def test_a_token_uses_a_share_of_the_connections_and_no_more():
     async def story() -> bool:
-        grant, other, now = Grant(token()), Grant(token()), monotonic()
+        principal, other, now = Principal(token()), Principal(token()), monotonic()
         async with AsyncExitStack() as held:
             for _ in range(SHARE):
-                await held.enter_async_context(grant.turn(now))
+                await held.enter_async_context(principal.connection_slot(now))
             with pytest.raises(Busy):
-                await held.enter_async_context(grant.turn(now))
-            await held.enter_async_context(other.turn(now))
-        async with grant.turn(now):  # what was held is given back
+                await held.enter_async_context(principal.connection_slot(now))
+            await held.enter_async_context(other.connection_slot(now))
+        async with principal.connection_slot(now):  # what was held is given back
             return True
 
     assert asyncio.run(story())

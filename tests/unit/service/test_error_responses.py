@@ -11,15 +11,15 @@ from allocator import errors
 from allocator.errors import AllocatorError
 from allocator.schemes.tag import unknown
 from allocator.service.error_responses import (
+    ErrorReporter,
     HttpRefusal,
-    Refusals,
     Unauthorized,
     body_of,
     detail_of,
     headers_of,
     status_of,
 )
-from allocator.service.log_config import LINES, REFUSED, LineLimit, Lines
+from allocator.service.log_config import LINES, REFUSED, LimitedHandler, LineLimit
 
 ERRORS = [
     value
@@ -87,10 +87,10 @@ def test_a_url_in_a_callers_error_is_left_out_and_the_service_not_blamed():
 def test_refusals_of_one_status_hide_none_of_another(monkeypatch):
     limit = LineLimit(lambda: 7.0)
     monkeypatch.setattr("allocator.service.error_responses.line_limit", limit)
-    handler = Lines(limit)
+    handler = LimitedHandler(limit)
     handler.setStream(io.StringIO())
     monkeypatch.setattr(logging.getLogger(REFUSED), "handlers", [handler])
-    refusals, scope = Refusals(lambda status, name: None), {"headers": [], "method": "GET", "path": "/x"}
+    refusals, scope = ErrorReporter(lambda status, name: None), {"headers": [], "method": "GET", "path": "/x"}
     for error in [*[errors.UnknownTag("none")] * 100, errors.AccessDenied("no right")]:
         refusals.report(error, scope)
 

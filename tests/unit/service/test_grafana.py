@@ -1,4 +1,4 @@
-"""The Grafana board asks for figures and labels that the service has, and for all of them."""
+"""The Grafana board asks for metrics and labels that the service has, and for all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prometheus_client.metrics_core import Metric
 
-from allocator.service.metrics import Figures
+from allocator.service.metrics import Metrics
 
 BOARD = json.loads((Path(__file__).parents[3] / "examples" / "grafana" / "allocator.json").read_text())
 EXPRESSIONS = [target["expr"] for panel in BOARD["panels"] for target in panel["targets"]]
@@ -16,8 +16,8 @@ LABELS = re.compile(r"by \(([^)]*)\)|[{,](\w+)(?:!=|=~|=)")
 FROM_PROMETHEUS = {"job", "le"}
 
 
-def figures() -> list[Metric]:
-    return list(Figures().collect())
+def metrics() -> list[Metric]:
+    return list(Metrics().collect())
 
 
 def names_of(metric: Metric) -> set[str]:
@@ -29,12 +29,12 @@ def names_of(metric: Metric) -> set[str]:
 def test_it_asks_for_every_figure_and_for_no_other():
     asked = {name for expression in EXPRESSIONS for name in re.findall(r"allocator_\w+", expression)}
 
-    assert asked <= {name for metric in figures() for name in names_of(metric)}
-    assert all(names_of(metric) & asked for metric in figures())
+    assert asked <= {name for metric in metrics() for name in names_of(metric)}
+    assert all(names_of(metric) & asked for metric in metrics())
 
 
-def test_its_labels_are_those_of_the_figures():
-    counted = Figures()
+def test_its_labels_are_those_of_the_metrics():
+    counted = Metrics()
     for made in (value for value in vars(counted).values() if hasattr(value, "_labelnames")):
         names = set(made._labelnames) | FROM_PROMETHEUS
         for expression in (one for one in EXPRESSIONS if f"{made._name}" in one):

@@ -12,7 +12,7 @@ import pytest
 
 from allocator.cli.output import with_urls
 from allocator.rules.token import PREFIX
-from allocator.service.log_config import LINES, REFUSED, Caller, LineLimit, Lines, caller_of, config_of, masked
+from allocator.service.log_config import LINES, REFUSED, Caller, LimitedHandler, LineLimit, caller_of, config_of, masked
 from allocator.service.settings import ServeSettings
 
 SECRET = PREFIX + "Ab-_9" * 8 + "xyz"
@@ -39,8 +39,8 @@ def lines() -> io.StringIO:
 
 
 @pytest.fixture
-def handler(lines: io.StringIO) -> Lines:
-    made = Lines(LineLimit(lambda: second[0]))
+def handler(lines: io.StringIO) -> LimitedHandler:
+    made = LimitedHandler(LineLimit(lambda: second[0]))
     made.setStream(lines)
     second[0] = 7.0
     return made
@@ -49,7 +49,7 @@ def handler(lines: io.StringIO) -> Lines:
 second = [7.0]
 
 
-def write(handler: Lines, name: str, words: str, *values: object, level: int = logging.INFO) -> None:
+def write(handler: LimitedHandler, name: str, words: str, *values: object, level: int = logging.INFO) -> None:
     handler.handle(logging.LogRecord(name, level, "", 0, words, values, None))
 
 

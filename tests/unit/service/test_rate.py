@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.service.rate_limits import Rate
+from allocator.service.rate_limits import RateLimit
 
 BURST = 20.0
 
 
 def served(requests: list[float], rate: float) -> int:
     """How many of them are admitted."""
-    limit, admitted = Rate(rate, BURST), 0
+    limit, admitted = RateLimit(rate, BURST), 0
     for now in requests:
         if limit.wait(now) == 0:
             limit.use(now)
@@ -26,7 +26,7 @@ def test_a_burst_is_admitted_at_once():
 
 
 def test_the_pause_is_exactly_what_is_needed():
-    limit = Rate(1 / 15, BURST)
+    limit = RateLimit(1 / 15, BURST)
     limit.use(100.0)
     limit.use(100.0)
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from allocator.service.error_responses import Busy, headers_of, status_of
-from allocator.service.rate_limits import MAX_WAITING, Gate
+from allocator.service.rate_limits import MAX_WAITING, ReadQueue
 
 
 class Work:
@@ -33,8 +33,8 @@ async def settled() -> None:
 
 def test_one_runs_at_a_time_and_too_many_are_refused():
     async def story() -> None:
-        gate, work = Gate("the list"), Work()
-        tasks = [asyncio.create_task(gate.run(work)) for _ in range(MAX_WAITING + 3)]
+        queue, work = ReadQueue("the list"), Work()
+        tasks = [asyncio.create_task(queue.run(work)) for _ in range(MAX_WAITING + 3)]
         await settled()
         refused = [task.exception() for task in tasks if task.done()]
         work.may_end.set()
@@ -43,15 +43,15 @@ def test_one_runs_at_a_time_and_too_many_are_refused():
         assert [type(error) for error in refused] == [Busy, Busy]
         assert (work.most, work.done) == (1, MAX_WAITING + 1)
         assert results[:3] == [1, 2, 3]
-        assert await gate.run(work) == MAX_WAITING + 2
+        assert await queue.run(work) == MAX_WAITING + 2
 
     asyncio.run(story())
 
 
 def test_who_gives_up_or_fails_leaves_the_gate_open():
     async def story() -> None:
-        gate, work = Gate("the list"), Work()
-        first, waiting, last = (asyncio.create_task(gate.run(work)) for _ in range(3))
+        queue, work = ReadQueue("the list"), Work()
+        first, waiting, last = (asyncio.create_task(queue.run(work)) for _ in range(3))
         await settled()
         waiting.cancel()
         first.cancel()
@@ -59,8 +59,8 @@ def test_who_gives_up_or_fails_leaves_the_gate_open():
 
         assert await last == 1
         with pytest.raises(ZeroDivisionError):
-            await gate.run(failing)
-        assert await gate.run(work) == 2
+            await queue.run(failing)
+        assert await queue.run(work) == 2
 
     asyncio.run(story())
 

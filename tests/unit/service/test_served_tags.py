@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, UnknownTag
-from allocator.service.served_tags import Newcomers, ticket_types
+from allocator.service.served_tags import CreationLimit, ticket_types
 
 AWAY = DatabaseUnavailable("it does not answer")
 
@@ -53,9 +53,9 @@ def test_together_no_more_are_made_than_there_may_be():
         return len(there)
 
     async def story() -> list[Any]:
-        newcomers = Newcomers(3, 5.0)
+        creation_limit = CreationLimit(3, 5.0)
         names = [f"name-{number}" for number in range(10)]
-        calls = [newcomers.make("type", name, count, lambda name=name: make(name)) for name in names]
+        calls = [creation_limit.make("type", name, count, lambda name=name: make(name)) for name in names]
         return await asyncio.gather(*calls, return_exceptions=True)
 
     found = asyncio.run(story())

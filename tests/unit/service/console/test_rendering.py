@@ -12,9 +12,9 @@ from allocator.service.console.rendering import STATIC, Pages
 
 
 def test_no_template_is_made_ready_while_somebody_waits(monkeypatch):
-    book: Any = SimpleNamespace(failure=None)
+    token_cache: Any = SimpleNamespace(failure=None)
     refusals: Any = None
-    pages = Pages(book, refusals)
+    pages = Pages(token_cache, refusals)
     monkeypatch.delattr("jinja2.Environment.compile")
 
     assert pages.render(

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from allocator.rules.token import VERBS, Token, digest_of
-from allocator.service.auth import Book
+from allocator.service.auth import TokenCache
 from allocator.service.console import sign_in as module
 from allocator.service.console.sign_in import (
     LIFETIME,
@@ -47,17 +47,17 @@ def request_of(host: str = HOST, **headers: str) -> Request:
     )
 
 
-def book(tokens: list[Token]) -> Book:
-    return Book(lambda: (list(tokens), True), False)
+def token_cache(tokens: list[Token]) -> TokenCache:
+    return TokenCache(lambda: (list(tokens), True), False)
 
 
-def sign_in(known: Book, pages: Any = None) -> SignIn:
+def sign_in(known: TokenCache, pages: Any = None) -> SignIn:
     return SignIn(known, SESSIONS, pages)
 
 
 def user(*known: str, **headers: str) -> User:
     async def run() -> User:
-        found = book([token(name) for name in known])
+        found = token_cache([token(name) for name in known])
         await found.refresh()
         return await sign_in(found).user(request_of(**headers))
 
@@ -159,7 +159,7 @@ def test_a_session_that_another_worker_made_of_a_new_token_is_looked_for(monkeyp
     tokens: list[Token] = []
 
     async def run() -> str:
-        found = book(tokens)
+        found = token_cache(tokens)
         await found.refresh()
         tokens.append(token("new"))
         return (await sign_in(found).user(request_of(cookie=f"allocator={session_of('new')}"))).name
@@ -176,7 +176,7 @@ def test_a_host_that_is_none_breaks_no_page(monkeypatch):
     shown: dict[str, Any] = {}
     pages = SimpleNamespace(render=lambda *given, **values: shown.update(values) or HTMLResponse())
     request = request_of("[::1")
-    asyncio.run(sign_in(book([]), pages).show(request))
+    asyncio.run(sign_in(token_cache([]), pages).show(request))
 
     assert shown["is_plain"]
     assert cookie_name(request) == "allocator-1"

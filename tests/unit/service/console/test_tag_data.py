@@ -11,9 +11,9 @@ import pytest
 from allocator.errors import DatabaseUnavailable, UnknownTag
 from allocator.schemes.tag import Tag
 from allocator.service.console import tag_data as module
-from allocator.service.console.rows import Figure, Query
+from allocator.service.console.rows import Query, TagMetrics
 from allocator.service.console.tag_data import TagData
-from allocator.service.metrics import Figures
+from allocator.service.metrics import Metrics
 
 
 class Databases:
@@ -36,11 +36,11 @@ class Databases:
 class Desk:
     def __init__(self) -> None:
         self.databases: Any = Databases()
-        self.metrics = Figures()
+        self.metrics = Metrics()
         self.metrics.in_memory.labels("memory").set(7)
         self.metrics.lasting.labels("memory").set(2.5)
-        watch: Any = SimpleNamespace(days={})
-        self.data = TagData(self.databases, self.metrics, watch)
+        updater: Any = SimpleNamespace(tags_left=SimpleNamespace(days={}))
+        self.data = TagData(self.databases, self.metrics, updater)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_while_the_databases_are_away_memory_is_shown(desk):
     desk.databases.is_away = True
     row, error = asyncio.run(desk.data.row("memory"))
 
-    assert (row.tag, row.figure) == (None, Figure(0.0, 7, 2.5))
+    assert (row.tag, row.metrics) == (None, TagMetrics(0.0, 7, 2.5))
     assert isinstance(error, DatabaseUnavailable)
 
 

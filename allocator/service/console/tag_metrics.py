@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from allocator.service.console.rows import Figure
+from allocator.service.console.rows import TagMetrics
 from allocator.service.metrics import OTHERS
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ class Reading(NamedTuple):
     def rate(self, name: str = ALL) -> float:
         return self.rates.get(name, 0.0)
 
-    def figures(self) -> dict[str, Figure]:
+    def of_tags(self) -> dict[str, TagMetrics]:
         """The figures of every tag in the memory of a worker."""
         _, held, lasting, refill = self.totals
         return {
-            tag: Figure(self.rate(tag), int(held[tag]), lasting.get(tag, inf), refill.get(tag, 0.0)) for tag in held
+            tag: TagMetrics(self.rate(tag), int(held[tag]), lasting.get(tag, inf), refill.get(tag, 0.0)) for tag in held
         }
 
     def following(self, totals: Totals, at: float) -> Reading:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
 
 from allocator.remote.wire import NUMBER, seen_from_text
 from allocator.schemes.formats.bit_layout import Layout, layout_from_text
@@ -14,10 +15,12 @@ from allocator.schemes.formats.known_formats import FORMATS
 from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, MAX_ID, MAX_IDS_A_CALL, MAX_STEP, check_tag
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import SNOWFLAKE
+from allocator.schemes.tag import DEFAULT_MAX_STEP
 from allocator.schemes.worker_number_lease import BITS, MAX_BITS, MIN_SECONDS
 from allocator.service.served_tags import MAX_PAGE
 
 PAGE = 100
+WORKERS = (SNOWFLAKE.limit("datacenter") + 1) * (SNOWFLAKE.limit("worker") + 1)
 MAX_LEASE = 600_000
 """Milliseconds of the longest lease. It limits how long a client that leases all workers can block others."""
 
@@ -36,28 +39,39 @@ def either(value: object) -> object:
     return value
 
 
-Whole = Annotated[int, BeforeValidator(plain)]
+PLAIN = BeforeValidator(plain)
+"""Stands behind bounds, which Pydantic describes only where they stand before it."""
+Whole = Annotated[int, PLAIN]
 Flag = Annotated[bool, BeforeValidator(either)]
 Name = Annotated[
-    str, BeforeValidator(check_tag), Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$", examples=["order"])
+    str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$", examples=["order"]), BeforeValidator(check_tag)
 ]
 Text = Annotated[
     str, WithJsonSchema({"type": "string", "pattern": "^[0-9A-Za-z-]{1,64}$", "examples": ["5016762319896585"]})
 ]
 """An id in one of its forms, which `inspect_id` checks."""
-Step = Annotated[Whole, Field(ge=1, le=MAX_STEP)]
+Step = Annotated[int, Field(ge=1, le=MAX_STEP), PLAIN]
 Long = Annotated[
-    Whole,
+    int,
     Field(ge=0, le=MAX_ID),
+    PLAIN,
     WithJsonSchema({"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]{1,19}$"}]}),
 ]
 """A number above 2**53, which JavaScript clients must send as text."""
-Millisecond = Annotated[Whole, Field(ge=0, le=2**53)]
+Millisecond = Annotated[int, Field(ge=0, le=2**53), PLAIN]
 """Up to 2**53 JavaScript reads a JSON number exactly."""
+Unsent = SkipJsonSchema[None]
+"""Of a field without a default; nobody can send it in a query."""
 Holder = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 SEEN = WithJsonSchema({"type": "string", "pattern": r"^([0-9]+\.[0-9]+\.[0-9]+(,[0-9]+\.[0-9]+\.[0-9]+)*)?$"})
 FORMAT = f"^({'|'.join(FORMATS)})(:[0-9]+(/[0-9]+)+)?$"
 LAYOUT = WithJsonSchema({"type": "string", "pattern": "^[0-9]+(/[0-9]+){4}$"})
+
+
+def without_defaults(schema: dict[str, Any]) -> None:
+    """Describe no defaults: a client that sends them would change what it leaves out."""
+    for described in schema["properties"].values():
+        described.pop("default", None)
 
 
 class Form(BaseModel):
@@ -73,21 +87,22 @@ class Count(Form):
 
 
 class Wanted(Form):
-    size: Step | None = Field(None, description="Number of ids; default the tag's step. The response may have fewer.")
+    size: Step | Unsent = Field(None, description="Number of ids; default the tag's step. The response may have fewer.")
     exact: Flag = Field(False, description="true: exactly `size` ids, or an error.")
     seen: Annotated[Seen, PlainValidator(seen_from_text), SEEN] = Field(
-        {}, description="The greatest id received from each shard, as offset.step.id; the segment is above it."
+        default_factory=dict,
+        description="The greatest id received from each shard, as offset.step.id; the segment is above it.",
     )
 
 
 class Pages(Form):
-    after: Name = Field("", description="Start after this tag: the `next` of the previous page.")
+    after: Name = Field(default_factory=str, description="Start after this tag: the `next` of the previous page.")
     limit: Whole = Field(PAGE, ge=1, le=MAX_PAGE, description="Number of tags.")
 
 
 class Format(Form):
-    scheme: Literal[SCHEMES] | None = Field(None, description="Read the id only as this scheme.")  # type: ignore[valid-type]
-    epoch: Long | None = Field(None, description="Epoch of the id, in its unit: seconds or milliseconds since 1970.")
+    scheme: Literal[SCHEMES] | Unsent = Field(None, description="Read the id only as this scheme.")  # type: ignore[valid-type]
+    epoch: Long | Unsent = Field(None, description="Epoch of the id, in its unit: seconds or milliseconds since 1970.")
     layout: Annotated[str | None, WithJsonSchema({"type": "string", "pattern": FORMAT})] = Field(
         None,
         description="Read a number only by this layout: a name, or a name and widths, such as meteor:1/31/18/11/3.",
@@ -95,11 +110,13 @@ class Format(Form):
 
 
 class Settings(Form):
+    model_config = ConfigDict(json_schema_extra=without_defaults)
+
     step: Step = Field(1000, description="Smallest number of ids per claim.")
-    max_step: Step = Field(MAX_STEP, description="Largest number of ids per claim.")
+    max_step: Step = Field(DEFAULT_MAX_STEP, description="Largest number of ids per claim.")
     limit: Long = Field(MAX_ID, description="Greatest id of the tag.", examples=[str(JAVASCRIPT_MAX_ID)])
     start_after: Long = Field(0, description="Claim only ids above this; never goes back. Those in memory are issued.")
-    failover_gap: Literal["auto", "refuse"] | Annotated[Whole, Field(ge=0, le=MAX_ID)] = Field(
+    failover_gap: Literal["auto", "refuse"] | Long = Field(
         "auto", description="Ids to skip after a failover or a restore: a number, by those issued so far, or stop."
     )
 
@@ -108,33 +125,46 @@ class LeaseWanted(Form):
     layout: Annotated[Layout, PlainValidator(partial(layout_from_text, like=SNOWFLAKE)), LAYOUT] = Field(
         description="Widths of the fields.", examples=["1/41/5/5/12"]
     )
-    epoch: Millisecond = Field(description="Epoch of the ids, since 1970.", examples=[1288834974657])
-    now: Millisecond = Field(description="The client's clock, since 1970.", examples=[1790000000000])
+    epoch: Millisecond = Field(description="Epoch of the ids, in milliseconds since 1970.", examples=[1288834974657])
+    now: Millisecond = Field(description="The client's clock, in milliseconds since 1970.", examples=[1790000000000])
     until: Millisecond = Field(description="End of the lease, by the same clock.", examples=[1790000010000])
 
 
 class Renewal(LeaseWanted):
+    worker: Annotated[int, Field(ge=0, lt=WORKERS), PLAIN] = Field(
+        description="As in the answer to the lease.", examples=[0]
+    )
     holder: Holder = Field(description="As in the answer to the lease.", examples=["3f1d0a5c8e9b4d27a6c1f0e2b7d49853"])
     since: Millisecond = Field(description="As in the answer to the lease.", examples=[1790000000000])
 
 
-class NumberWanted(Form):
+class NumberTimes(Form):
     seconds: float = Field(
         strict=True,
         ge=MIN_SECONDS,
         le=MAX_LEASE / 1000,
-        description="Length of the lease, the same in a space.",
+        description="Seconds of the lease, the same in a space.",
         examples=[60],
     )
     now: Millisecond = Field(
-        description="The client's clock, since 1970, before the request; with release: the last use of the number.",
+        description="The client's clock, in milliseconds since 1970, before the request; with release: its last use.",
         examples=[1790000000000],
     )
+
+
+class NumberWanted(NumberTimes):
     bits: Whole = Field(BITS, ge=1, le=MAX_BITS, description="Width of the number, the same for all of a space.")
-    host: str = Field("", pattern="^[ -~]{1,255}$", description="Where the client runs, for the operator.")
+    host: str = Field(
+        default_factory=str, pattern="^[ -~]{1,255}$", description="Where the client runs, for the operator."
+    )
     process: Millisecond = Field(0, description="The client's process id, for the operator.")
-    number: Annotated[Whole, Field(ge=0, lt=1 << MAX_BITS)] | None = Field(None, description="To renew or release.")
-    holder: Holder | None = Field(None, description="To renew or release: as in the answer to the lease.")
+
+
+class NumberRenewal(NumberTimes):
+    number: Annotated[int, Field(ge=0, lt=1 << MAX_BITS), PLAIN] = Field(
+        description="As in the answer to the lease.", examples=[0]
+    )
+    holder: Holder = Field(description="As in the answer to the lease.", examples=["3f1d0a5c8e9b4d27a6c1f0e2b7d49853"])
     release: Flag = Field(False, description="true: give the number back.")
 
 

@@ -6,9 +6,9 @@ import subprocess
 import sys
 from math import inf
 
-from allocator.service.console.figures import ALL, MAX_PAUSE, NOTHING, Totals, totals_of
-from allocator.service.console.rows import Figure
-from allocator.service.metrics import OTHERS, Figures
+from allocator.service.console.rows import TagMetrics
+from allocator.service.console.tag_metrics import ALL, MAX_PAUSE, NOTHING, Totals, totals_of
+from allocator.service.metrics import OTHERS, Metrics
 
 
 def totals(**ids: int) -> Totals:
@@ -19,8 +19,8 @@ def test_the_rate_is_that_between_two_readings():
     reading = NOTHING.following(totals(order=100, line=0), 500.0).following(totals(order=130, line=8), 502.0)
 
     assert reading.rates == {ALL: 19.0, "order": 15.0, "line": 4.0}
-    assert reading.figures()["order"] == Figure(15.0, 50, 9.0, 0.25)
-    assert reading.figures()["line"] == Figure(4.0, 50, 9.0, 0.0)
+    assert reading.of_tags()["order"] == TagMetrics(15.0, 50, 9.0, 0.25)
+    assert reading.of_tags()["line"] == TagMetrics(4.0, 50, 9.0, 0.0)
 
 
 def test_after_a_pause_and_a_clock_that_was_set_back_no_rate_is_known():
@@ -33,7 +33,7 @@ def test_after_a_pause_and_a_clock_that_was_set_back_no_rate_is_known():
 
 
 def test_totals_are_of_tags_and_of_every_kind():
-    metrics = Figures()
+    metrics = Metrics()
     metrics.count("segment", "order", 5)
     metrics.count("block", "order", 10)
     metrics.count("ticket", "order", 100)
@@ -49,8 +49,8 @@ def test_totals_are_of_tags_and_of_every_kind():
 
 WORKER = """
 import sys
-from allocator.service.metrics import Figures
-metrics = Figures()
+from allocator.service.metrics import Metrics
+metrics = Metrics()
 metrics.count("segment", "order", int(sys.argv[1]))
 metrics.in_memory.labels("order").set(50)
 metrics.claimed("segment", "ok", float(sys.argv[2]), ["order"])
@@ -63,9 +63,9 @@ def test_the_totals_of_all_workers_are_added_up(tmp_path, monkeypatch):
         subprocess.run(command, check=True, env={"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)})
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
     monkeypatch.setattr("allocator.service.metrics.is_alive", lambda process: True)
-    found = totals_of(Figures().collect())
+    found = totals_of(Metrics().collect())
 
     assert (found.ids["order"], found.held["order"], found.refill["order"]) == (15, 100, 0.25)
     monkeypatch.setattr("allocator.service.metrics.is_alive", lambda process: False)
-    gone = totals_of(Figures().collect())
+    gone = totals_of(Metrics().collect())
     assert (gone.ids["order"], gone.held) == (15, {})

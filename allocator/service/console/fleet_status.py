@@ -13,7 +13,6 @@ from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.schemes.meteor import Node
 from allocator.schemes.snowflake import SnowflakeWorker
 from allocator.schemes.worker_number_lease import Space
-from allocator.service.metric_updates import spaces_in
 from allocator.service.settings import ServeSettings
 
 TIMEOUT = 5.0
@@ -23,7 +22,7 @@ NODES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class FleetStatus:
     """The shards as in `allocator shards list`, nodes, workers and spaces, or the error that prevented the read."""
 
     shards: list[Found]
@@ -33,21 +32,25 @@ class Fleet:
     error: AllocatorError | None = None
 
 
-def read_fleet(settings: ServeSettings) -> Fleet:
+def read_fleet(settings: ServeSettings) -> FleetStatus:
     databases = [Database(url, TIMEOUT, shard_hosts=settings.shard_hosts) for url in settings.urls]
     with closing(Discovery(databases)) as discovery:
         try:
             shards = discovery.shards()
-            lead = next((one.database for one in shards if not one.error and is_lead(one)), None)
+            lead = lead_of(shards)
             if lead is None:
-                return Fleet(shards, [], [], [])
+                return FleetStatus(shards, [], [], [])
             nodes = lead.run(node_and_snowflake_rows.fetch_newest, NODES)
             workers = lead.run(node_and_snowflake_rows.fetch_workers)
-            return Fleet(shards, nodes, workers, spaces_in(lead))
+            return FleetStatus(shards, nodes, workers, lead.worker_spaces())
         except AllocatorError as error:
-            return Fleet([], [], [], [], error)
+            return FleetStatus([], [], [], [], error)
 
 
-def is_lead(shard: Found) -> bool:
-    """Tell whether a database holds the nodes and leases: the first shard of a fleet, or a single database."""
-    return shard.row is None or (shard.row.numbering.offset == LEAD and not shard.row.joining)
+def lead_of(shards: list[Found]) -> Database | None:
+    """The database that holds the nodes and leases, if it answers: the first shard of a fleet, or a database alone."""
+    for one in shards:
+        is_lead = one.row.numbering.offset == LEAD and not one.row.joining if one.row else len(shards) == 1
+        if is_lead and not one.error:
+            return one.database
+    return None

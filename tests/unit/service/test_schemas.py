@@ -13,11 +13,11 @@ from starlette.requests import Request
 
 from allocator.errors import AllocatorError, InvalidCount, InvalidSetting, InvalidTag
 from allocator.schemes.shared.residues import Residue
-from allocator.service import shapes
+from allocator.service import schemas
 from allocator.service.dispatch import MAX_QUERY, check_query, refusal_of
 
 
-def read(form: type[shapes.Form], value: Any) -> dict[str, Any]:
+def read(form: type[schemas.Form], value: Any) -> dict[str, Any]:
     try:
         return form.model_validate(value).given()
     except ValidationError as error:
@@ -27,36 +27,37 @@ def read(form: type[shapes.Form], value: Any) -> dict[str, Any]:
 
 def test_fields_are_read_as_what_they_are():
     for form, value, found in [
-        (shapes.Count, {"count": "3"}, {"count": 3}),
-        (shapes.Wanted, {"seen": "1.2.3", "exact": "true"}, {"seen": {Residue(1, 2): 3}, "exact": True}),
+        (schemas.Count, {"count": "3"}, {"count": 3}),
+        (schemas.Wanted, {"seen": "1.2.3", "exact": "true"}, {"seen": {Residue(1, 2): 3}, "exact": True}),
         (
-            shapes.Settings,
+            schemas.Settings,
             {"limit": "9223372036854775807", "failover_gap": "5"},
             {"limit": 2**63 - 1, "failover_gap": 5},
         ),
-        (shapes.Settings, {"failover_gap": "auto"}, {"failover_gap": "auto"}),
-        (shapes.Settings, {}, {}),
+        (schemas.Settings, {"failover_gap": "auto"}, {"failover_gap": "auto"}),
+        (schemas.Settings, {}, {}),
     ]:
         assert read(form, value) == found
 
 
 def test_what_cannot_be_is_refused_by_its_name(subtests):
     for form, value, kind, sentence in [
-        (shapes.Count, {"count": "0"}, InvalidCount, "count: .*greater than or equal to 1, got '0'"),
-        (shapes.Wanted, {"size": 10**9}, InvalidCount, "size: .*less than or equal to"),
-        (shapes.Wanted, {"exact": "yes"}, InvalidSetting, "exact: .*'yes'"),
-        (shapes.Settings, {"step": 5.0}, InvalidSetting, "step: .*whole number"),
-        (shapes.Settings, {"step": True}, InvalidSetting, "step: .*whole number"),
-        (shapes.Settings, {"limit": " 5"}, InvalidSetting, "limit: .*whole number"),
-        (shapes.NumberWanted, {"now": 1, "seconds": "60"}, InvalidSetting, "seconds: .*'60'"),
-        (shapes.NumberWanted, {"now": 1, "seconds": 60, "host": ""}, InvalidSetting, "host: "),
-        (shapes.Wanted, {"seen": "1"}, InvalidSetting, "seen must be offset.step.id"),
-        (shapes.Pages, {"after": "a b"}, InvalidTag, "a tag is 1 to 64"),
-        (shapes.Format, {"scheme": "c"}, InvalidSetting, "scheme: .*'meteor'"),
-        (shapes.Settings, {"step": "5", "stepp": 1}, InvalidSetting, "unknown parameter 'stepp'"),
-        (shapes.LeaseWanted, {"layout": "1/41/5/5/12", "epoch": 1, "now": 1}, InvalidSetting, "until is missing"),
-        (shapes.LeaseWanted, {"layout": "x", "epoch": 1, "now": 1, "until": 2}, InvalidSetting, "layout"),
-        (shapes.Settings, [1], AllocatorError, "the body must be a JSON object"),
+        (schemas.Count, {"count": "0"}, InvalidCount, "count: .*greater than or equal to 1, got '0'"),
+        (schemas.Wanted, {"size": 10**9}, InvalidCount, "size: .*less than or equal to"),
+        (schemas.Wanted, {"exact": "yes"}, InvalidSetting, "exact: .*'yes'"),
+        (schemas.Settings, {"failover_gap": "often"}, InvalidSetting, "^failover_gap: .*'often'"),
+        (schemas.Settings, {"step": 5.0}, InvalidSetting, "step: .*whole number"),
+        (schemas.Settings, {"step": True}, InvalidSetting, "step: .*whole number"),
+        (schemas.Settings, {"limit": " 5"}, InvalidSetting, "limit: .*whole number"),
+        (schemas.NumberWanted, {"now": 1, "seconds": "60"}, InvalidSetting, "seconds: .*'60'"),
+        (schemas.NumberWanted, {"now": 1, "seconds": 60, "host": ""}, InvalidSetting, "host: "),
+        (schemas.Wanted, {"seen": "1"}, InvalidSetting, "seen must be offset.step.id"),
+        (schemas.Pages, {"after": "a b"}, InvalidTag, "a tag is 1 to 64"),
+        (schemas.Format, {"scheme": "c"}, InvalidSetting, "scheme: .*'meteor'"),
+        (schemas.Settings, {"step": "5", "stepp": 1}, InvalidSetting, "unknown parameter 'stepp'"),
+        (schemas.LeaseWanted, {"layout": "1/41/5/5/12", "epoch": 1, "now": 1}, InvalidSetting, "until is missing"),
+        (schemas.LeaseWanted, {"layout": "x", "epoch": 1, "now": 1, "until": 2}, InvalidSetting, "layout"),
+        (schemas.Settings, [1], AllocatorError, "the body must be a JSON object"),
     ]:
         with subtests.test(sentence=sentence), pytest.raises(kind, match=sentence):
             read(form, value)
@@ -82,11 +83,11 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
     max_leaves=10,
 )
-BODIES = [shapes.Settings, shapes.Renewal, shapes.NumberWanted]
-QUERIES = [shapes.Count, shapes.Wanted, shapes.Pages, shapes.Format]
+BODIES = [schemas.Settings, schemas.Renewal, schemas.NumberWanted]
+QUERIES = [schemas.Count, schemas.Wanted, schemas.Pages, schemas.Format]
 
 
-def some(forms: list[type[shapes.Form]], values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def some(forms: list[type[schemas.Form]], values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     names = sorted({name for form in forms for name in form.model_fields})
     given = st.dictionaries(st.sampled_from(names) | st.text(max_size=5), values, max_size=4)
     return st.tuples(st.sampled_from(forms), given)
