@@ -57,7 +57,7 @@ def postgres(new_database) -> Iterator[Stoppable]:
 
 
 def test_killed_workers_and_a_stopped_database_fail_no_request(postgres, report):
-    """But for those that were under way on a connection of the killed worker, which are asked anew and answered.
+    """But for those on a connection that the killed worker had accepted or was to accept, which are asked anew.
 
     Two things are not asked of it: to lose a worker as the database returns (see `SPARED`), and to claim a segment
     while it is away (see `WITHOUT_SEGMENTS`). The seconds are those of a machine that has nothing else to do.
@@ -139,7 +139,8 @@ class Run:
             time.sleep(0.0001)
         self.load.doomed |= clients_of(victim, port)
         os.kill(victim, signal.SIGKILL)
-        self.kills.append(time.monotonic())
+        self.load.killed = time.monotonic()
+        self.kills.append(self.load.killed)
 
     def kill_after(self, moment: float) -> float:
         return min((kill for kill in self.kills if kill > moment), default=float("inf"))
