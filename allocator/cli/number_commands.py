@@ -13,8 +13,8 @@ import click
 from allocator.cli.options import database_options, open_database, option, require_files
 from allocator.cli.output import REFUSED, pasteable, show, show_rows, table, wants_json
 from allocator.errors import InvalidSetting
-from allocator.rules.gapless_audit import Found, Group, audit, is_period, read_row, reset_of, scopes_of
-from allocator.schemes.gapless_numbers import CALENDAR, RESETS, NumberFormat, NumberRule, first_day, place
+from allocator.rules.gapless_audit import Found, audit, is_period, read_row, reset_of, scopes_of
+from allocator.schemes.gapless_numbers import CALENDAR, RESETS, Group, NumberFormat, NumberRule, first_day, place
 from allocator.schemes.shared.argument_checks import split_column
 
 if TYPE_CHECKING:
