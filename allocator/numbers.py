@@ -175,12 +175,8 @@ class Numbers:
         at_once: rows that one transaction numbers at most, 1 to 10000.
         """
         check_whole("at_once", at_once, 1, MAX_COUNT, InvalidCount)
-        for given, name, is_needed in (
-            (scope, "scope", "scope" in self.rule.format.fields),
-            (at, "at", self._has_dates),
-        ):
-            if given is None and is_needed:
-                raise InvalidSetting(f"numbers of {self.rule.name!r} need the column {name}=, by their format or reset")
+        if (scope is None and "scope" in self.rule.format.fields) or (at is None and self._has_dates):
+            raise InvalidSetting(f"{self!r} needs the columns that its format and reset name: scope=, at=")
         return WaitingNumbers(self.rule, self._zone, columns_of(model, number, order_by, scope, at), at_once)
 
     def _day(self, at: At) -> date:
