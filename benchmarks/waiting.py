@@ -77,7 +77,6 @@ class Way:
 
         with self.beside(stop):
             counts, seconds = zip(*self.pool.map(write, range(self.writers)), strict=True)
-            stop.set()
         return float(sum(counts) / max(seconds))
 
     def book(self) -> bool:
@@ -138,8 +137,11 @@ class ByTimer(Way):
 
         thread = threading.Thread(target=assign)
         thread.start()
-        yield
-        thread.join()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
 
     def assign(self) -> None:
         if not self.waiting.assign(self.engine, self.way):
