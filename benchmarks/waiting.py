@@ -29,6 +29,7 @@ from sqlalchemy import (
 )
 
 from allocator import Numbers
+from allocator.errors import NumberConflict
 
 from .places import RUN, Place
 from .rounds import Measure, Race
@@ -83,7 +84,10 @@ class Way:
         """One transaction. Returns whether it was committed."""
         key = next(keys)
         with self.engine.connect() as connection:
-            n = self.draw(connection)
+            try:
+                n = self.draw(connection)
+            except NumberConflict:  # the first numbers of a scope, all at once
+                return False
             time.sleep(self.hold)
             connection.execute(insert(rows).values(id=key, way=self.way, n=n))
             if key % ROLLED_BACK == 0:
