@@ -128,8 +128,10 @@ def table_of(model: Any) -> Table:
         return table
     if (fields := getattr(model, "_meta", None)) is None:
         raise InvalidSetting(f"rows wait in a mapped class, a Table or a model of Django, got {quoted(model)}")
-    columns = (Column(one.column, type_of(one), primary_key=one.primary_key, nullable=one.null, key=one.attname)
-               for one in fields.concrete_fields)  # fmt: skip
+    columns = (
+        Column(one.column, type_of(one), primary_key=one.primary_key, nullable=one.null, key=one.attname)
+        for one in fields.concrete_fields
+    )
     return Table(fields.db_table, MetaData(), *columns)
 
 
