@@ -498,7 +498,7 @@ def test_control_who_reads_the_counter_without_its_lock_gives_a_number_twice(kin
     def read_first(batch: waiting_number_rows.Batch, caller: Any) -> int:
         row = {"name": "case", "scope": "", "period": ""}
         last = fetch_last(caller, row) or 0
-        rows = batch.of_group(waiting_number_rows.fetch(caller, batch.columns.select()))
+        rows = batch.of_group(waiting_number_rows.fetch(caller, batch.columns.waiting(None, 9)))
         written = batch.write(caller, waiting_number_rows.numbered(batch.rule, rows, last + len(rows)))
         caller.numbers.raise_to(caller, row, last + len(rows))
         return written

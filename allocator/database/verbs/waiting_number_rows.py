@@ -64,15 +64,20 @@ class WaitingColumns:
     def key(self) -> list[Column[Any]]:
         return list(self.table.primary_key.columns)
 
-    def select(self, *also: ColumnElement[bool]) -> Select[Any]:
-        """Select the rows that wait, in their order."""
-        beside = [null() if one is None else one for one in (self.scope, self.at)]
+    @property
+    def waits(self) -> ColumnElement[bool]:
         filled = [one.is_not(None) for one in (self.scope, self.at) if one is not None]
-        waits = and_(self.number.is_(None), *filled, *also)
-        return select(*self.key, *beside).where(waits).order_by(*dict.fromkeys([self.order, *self.key]))
+        return and_(self.number.is_(None), *filled)
 
-    def of_scope(self, scope: object) -> list[ColumnElement[bool]]:
-        return [] if self.scope is None or scope is None else [self.scope == scope]
+    def select(self, *where: ColumnElement[bool]) -> Select[Any]:
+        """Select rows in their order."""
+        beside = [null() if one is None else one for one in (self.scope, self.at)]
+        return select(*self.key, *beside).where(*where).order_by(*dict.fromkeys([self.order, *self.key]))
+
+    def waiting(self, scope: object, most: int) -> Select[Any]:
+        """Select the first rows that wait, of a scope or, for None, of all."""
+        of_scope = [] if self.scope is None or scope is None else [self.scope == scope]
+        return self.select(self.waits, *of_scope).limit(most)
 
     def among(self, keys: Iterable[Key]) -> ColumnElement[bool]:
         if len(self.key) == 1:
@@ -82,17 +87,20 @@ class WaitingColumns:
     def same(self, key: Key) -> ColumnElement[bool]:
         return and_(*(column == value for column, value in zip(self.key, key, strict=True)))
 
+    def still_waiting(self, keys: Iterable[Key]) -> ColumnElement[bool]:
+        """These rows, if they wait: by CASE, since planners would else find them by an index of all that wait."""
+        return and_(self.among(keys), case((self.waits, 1), else_=0) == 1)
+
     def lock(self, keys: Iterable[Key], hint: str) -> Executable:
         """Select those of these rows that still wait, and lock them."""
-        locked = self.select(self.among(keys)).with_for_update()
+        locked = self.select(self.still_waiting(keys)).with_for_update()
         return locked.with_hint(self.table, hint) if hint else locked
 
     def update(self, numbers: Sequence[tuple[Key, Number]], hint: str) -> Executable:
         """Write the numbers into rows that have none."""
         whens = [(self.same(key), literal(self.value(number), self.number.type)) for key, number in numbers]
-        waits = and_(self.number.is_(None), self.among(key for key, _ in numbers))
-        written = {self.number: case(*whens, else_=self.number)}
-        statement = update(self.table).where(waits).values(written)
+        waiting = self.still_waiting(key for key, _ in numbers)
+        statement = update(self.table).where(waiting).values({self.number: case(*whens, else_=self.number)})
         return statement.with_hint(hint) if hint else statement
 
     def value(self, number: Number) -> int | str:
@@ -203,7 +211,7 @@ class Batch:
 
     def locked(self, caller: Caller) -> list[Due]:
         """The rows of the group, each read again under its lock: until then it may change its scope or date."""
-        seen = fetch(caller, self.columns.select(*self.columns.of_scope(self.scope)).limit(self.at_once))
+        seen = fetch(caller, self.columns.waiting(self.scope, self.at_once))
         keys = [one.row.key for one in self.of_group(seen)]
         again = [fetch(caller, self.columns.lock(part, caller.numbers.by_key)) for part in in_parts(keys)]
         return self.of_group(chain(*again))
@@ -226,9 +234,6 @@ class WaitingNumbers:
 
     def __init__(self, rule: NumberRule, zone: tzinfo | None, columns: WaitingColumns, at_once: int) -> None:
         self._rule, self._zone, self._columns, self._at_once = rule, zone, columns, at_once
-
-    def __repr__(self) -> str:
-        return f"WaitingNumbers({self._rule.name!r}, number={str(self._columns.number)!r})"
 
     def assign(self, source: Any, scope: object = None) -> int:
         """Number the rows that wait, of a scope or of all, and return how many this call has numbered.
@@ -257,7 +262,7 @@ class WaitingNumbers:
 
     def _fetch(self, source: Any, scope: object) -> list[WaitingRow]:
         with own(source) as caller:
-            return fetch(caller, self._columns.select(*self._columns.of_scope(scope)).limit(self._at_once))
+            return fetch(caller, self._columns.waiting(scope, self._at_once))
 
     def _number(self, source: Any, group: Group, scope: object) -> int:
         batch = Batch(self._rule, self._zone, self._columns, self._at_once, group, scope)
