@@ -544,10 +544,7 @@ def test_no_transaction_of_the_application_waits_nor_is_waited_for(kind, url, sh
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
 def test_rows_are_locked_by_their_key_whatever_the_planner_prefers(shop):
-    """By the index of the numbers it would lock all rows without one, those of open transactions too."""
-    with shop.begin() as connection:
-        rows = [{"tenant": "a", "booked": EARLIER, "number": f"old {n}"} for n in range(5000)]
-        connection.execute(insert(Bill), rows)
+    """It would scan the table where most rows wait, and lock those of open transactions too."""
     add(shop, *[("a", MARCH)] * 100)
     with shop.connect() as connection:
         connection.exec_driver_sql("ANALYZE TABLE bill").all()
