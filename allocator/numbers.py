@@ -14,6 +14,7 @@ from allocator.database.caller import Borrowed, Caller, is_one_call_for_all_rows
 from allocator.database.django.transaction import DjangoCaller
 from allocator.database.verbs import gapless_number_rows as rows
 from allocator.database.verbs.gapless_number_rows import Row
+from allocator.database.verbs.waiting_number_rows import WaitingNumbers, columns_of
 from allocator.errors import InvalidArgument, InvalidCount, InvalidId, InvalidSetting
 from allocator.schemes.gapless_numbers import (
     CALENDAR,
@@ -28,6 +29,7 @@ from allocator.schemes.gapless_numbers import (
     place,
 )
 from allocator.schemes.shared.argument_checks import check_whole, integer, quoted
+from allocator.schemes.waiting_numbers import AT_ONCE
 
 Scope = object
 """A str, int or UUID; other types are refused."""
@@ -158,6 +160,24 @@ class Numbers:
         A column of integers gets `n`, every other one the text.
         """
         return NumberDefault(self, scope, at)
+
+    def waiting(
+        self, model: Any, *, number: Any, order_by: Any, scope: Any = None, at: Any = None, at_once: int = AT_ONCE
+    ) -> WaitingNumbers:
+        """Number rows after their commit, so that no transaction waits for another one.
+
+        A transaction writes its row with NULL as the number; it waits from its commit until `assign` numbers it.
+
+        model: a mapped class, a Table with a primary key, or a model of Django. The other arguments are its columns.
+        number: takes `n` if it holds integers, else the text.
+        order_by: the order of the numbers among rows that wait at the same time.
+        scope, at: as of `next`. A row with NULL in one of these does not wait.
+        at_once: rows that one transaction numbers at most, 1 to 10000.
+        """
+        check_whole("at_once", at_once, 1, MAX_COUNT, InvalidCount)
+        if (scope is None and "scope" in self.rule.format.fields) or (at is None and self._has_dates):
+            raise InvalidSetting(f"{self!r} needs the columns that its format and reset name: scope=, at=")
+        return WaitingNumbers(self.rule, self._zone, columns_of(model, number, order_by, scope, at), at_once)
 
     def _day(self, at: At) -> date:
         if at is None and not self._has_dates:

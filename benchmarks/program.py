@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import click
 
-from . import bulk, calls, claims, first_id, goals, inserts, latency, numbers, plots, report, service, start
+from . import bulk, calls, claims, first_id, goals, inserts, latency, numbers, plots, report, service, start, waiting
 from .places import Place, places
 from .report import Found
 from .rounds import Race, Stop, run, steps
 
 PROMISED = ("call", "claim", "latency", "insert", "number", "start")
 """The suites of the promised figures, which a run without names measures."""
-SUITES = (*PROMISED, "http", "hold", "bulk")
+SUITES = (*PROMISED, "http", "hold", "waiting", "bulk")
 
 
 class Rounds(NamedTuple):
@@ -45,6 +45,7 @@ ROUNDS = {
     "start": Rounds(3, 8, 12, 8),
     "http": Rounds(3, 5, 5),
     "hold": Rounds(2, 5, 5),
+    "waiting": Rounds(1, 3, 3),
     "bulk": Rounds(5, 10, 10),
 }
 
@@ -127,6 +128,17 @@ class Bench:
             if place.backend != "sqlite":  # where one writer at a time has the file, and not a scope
                 with numbers.holding(place) as races:
                     self.measure("hold", races, f"hold, {place.name}")
+
+    def waiting(self) -> None:
+        for place in self.places:
+            if place.backend != "sqlite":
+                with waiting.races(place) as races:
+                    self.measure("waiting", races, f"waiting, {place.name}")
+                    for race in races:
+                        ways = {name: one for name, one in race.candidates.items() if isinstance(one, waiting.Way)}
+                        self.found.latencies[race.suite] = {
+                            name: latency.percentiles(one.taken) for name, one in ways.items() if one.taken
+                        }
 
     def bulk(self) -> None:
         for place in self.places:

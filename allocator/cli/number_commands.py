@@ -1,4 +1,4 @@
-"""`allocator numbers list|set|audit`."""
+"""`allocator numbers list|set|assign|audit`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from allocator.cli.options import database_options, open_database, option, require_files
+from allocator.cli.options import database_options, open_database, option, options, require_files
 from allocator.cli.output import REFUSED, pasteable, show, show_rows, table, wants_json
 from allocator.errors import InvalidSetting
-from allocator.rules.gapless_audit import Found, Group, audit, is_period, read_row, reset_of, scopes_of
-from allocator.schemes.gapless_numbers import CALENDAR, RESETS, NumberFormat, NumberRule, first_day, place
+from allocator.rules.gapless_audit import Found, audit, is_period, read_row, reset_of, scopes_of
+from allocator.schemes.gapless_numbers import CALENDAR, RESETS, Group, NumberFormat, NumberRule, first_day, place
 from allocator.schemes.shared.argument_checks import split_column
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ SHOWN = 1000
 
 @click.group()
 def numbers() -> None:
-    """List, raise and audit numbers without gaps."""
+    """List, raise, assign and audit numbers without gaps."""
 
 
 @numbers.command("list")
@@ -97,14 +97,63 @@ def check_restart(name: str, period: str, counters: Sequence[Row]) -> None:
     raise click.UsageError(f"the numbers of {name!r} restart each {each}: give --period, as {newest}")
 
 
+column_options = options(
+    click.argument("column", metavar="TABLE.COLUMN"),
+    click.option("--name", required=True, help="Name of the numbers in the column."),
+    option("--format", "template", default="{n}", help="Format of the numbers."),
+    click.option("--reset", type=click.Choice(list(RESETS)), help="When the numbers restart; else as the counters do."),
+    option("--year-starts", default=CALENDAR, help="First day of a fiscal year, as 04-01."),
+    option("--start", type=int, default=1, help="First number of each scope and period."),
+    option("--timezone", default="UTC", help="Time zone of the dates in --period-column."),
+)
+
+
+@numbers.command("assign")
+@column_options
+@click.option("--scope-column", metavar="C", help="Column with the scope.")
+@click.option("--period-column", metavar="C", help="Column with the date.")
+@click.option("--order-column", required=True, metavar="C", help="Column that orders the rows, as their key.")
+@database_options
+def assign_column(
+    column: str, name: str, template: str, reset: str | None, order_column: str, url: str, **given: Any
+) -> None:
+    """Number the rows of TABLE in which COLUMN is NULL, unless scope or date is. Several may run at once.
+
+    \b
+    Example:
+        allocator numbers assign invoices.number --name invoice
+            --format 'INV-{year}-{n:05}' --reset year --scope-column tenant_id
+            --period-column booked_on --order-column id
+    """
+    from allocator.database.address import address_of
+    from allocator.database.verbs.number_columns import fetch_counters, writing
+    from allocator.numbers import Numbers
+
+    table_name, number = split_column(column)
+    require_files(url)
+    with open_database(url) as database:
+        counters = [Group(one.scope, one.period) for one in database.run(fetch_counters, name)]
+    resets: Any = check_reset(name, reset, counters)
+    scope, at = given.pop("scope_column"), given.pop("period_column")
+    made = Numbers(name, format=template, reset=resets, **given)
+    check_groups(made.rule, counters, scope, at)
+    with writing(address_of(url), table_name) as (engine, found):
+        done = made.waiting(found, number=number, scope=scope, at=at, order_by=order_column).assign(engine)
+    show({"numbered": done}, f"{rows_of(done)} numbered")
+
+
+def check_reset(name: str, reset: str | None, counters: Collection[Group]) -> str:
+    """When the numbers restart. Counted otherwise than by the application, the same number would be given twice."""
+    if not counters and reset is None:
+        raise click.UsageError(f"no number of {name!r} was drawn yet: give --reset, as the application does")
+    each = reset_of(one.period for one in counters) if counters else reset
+    if reset not in {None, each}:
+        raise click.UsageError(f"--reset is {reset!r}, but the counters of {name!r} say {each!r}: leave it out")
+    return str(each)
+
+
 @numbers.command("audit")
-@click.argument("column", metavar="TABLE.COLUMN")
-@click.option("--name", required=True, help="Name of the numbers in the column.")
-@option("--format", "template", default="{n}", help="Format of the numbers.")
-@click.option("--reset", type=click.Choice(list(RESETS)), help="When the numbers restart; else as the counters do.")
-@option("--year-starts", default=CALENDAR, help="First day of a fiscal year, as 04-01.")
-@option("--start", type=int, default=1, help="First number of each scope and period.")
-@option("--timezone", default="UTC", help="Time zone of the dates in --period-column.")
+@column_options
 @option("--scope-column", default="", metavar="C", help="Column with the scope, unless the format holds it.")
 @option("--period-column", default="", metavar="C", help="Column with the date or year, unless the format holds it.")
 @option("--order-column", default="", metavar="C", help="Report numbers out of the order of this column.")
@@ -131,7 +180,7 @@ def audit_column(
     ahead       above the counter, which will issue it again
     unreadable  not a number of this format, scope and period
 
-    TABLE may be a view. Rows without a number are skipped. The exit code is 1 when something is wrong.
+    TABLE may be a view. Rows that wait for a number are counted. The exit code is 1 when something is wrong.
 
     \b
     Example:
@@ -158,15 +207,16 @@ def audit_column(
         return judged(rule, zone, read, in_order=bool(order_column))
 
     outcome = read_column(address_of(url), source, rule.name, judge)
-    show({"rows": outcome.rows, "kinds": outcome.kinds, "findings": outcome.found}, text_of(outcome))
+    counts = {"rows": outcome.rows, "waiting": outcome.waiting, "kinds": outcome.kinds}
+    show({**counts, "findings": outcome.found}, text_of(outcome))
     if outcome.found:
         sys.exit(REFUSED)
 
 
-def check_groups(rule: NumberRule, counters: Collection[Group], scope: str, period: str) -> None:
+def check_groups(rule: NumberRule, counters: Collection[Group], scope: str | None, period: str | None) -> None:
     """Raise `InvalidSetting` if rows would be counted in the wrong group.
 
-    scope, period: the columns that hold them; "" for none.
+    scope, period: the columns that hold them, if any.
     """
     if rule.reset != "never" and rule.format.is_bare and not period:
         raise InvalidSetting(
@@ -180,11 +230,12 @@ def check_groups(rule: NumberRule, counters: Collection[Group], scope: str, peri
 
 
 class Outcome(NamedTuple):
-    """Result of an audit: the first findings, the count of each kind, and the count of rows."""
+    """Result of an audit: the first findings, the count of each kind, and of rows with and without a number."""
 
     found: list[dict[str, object]]
     kinds: Counter[str]
     rows: int
+    waiting: int
 
 
 def judged(rule: NumberRule, zone: tzinfo, read: Read, in_order: bool) -> Outcome:
@@ -201,7 +252,7 @@ def judged(rule: NumberRule, zone: tzinfo, read: Read, in_order: bool) -> Outcom
             kinds[one.kind] += 1
             if len(first) < SHOWN:
                 first.append(to_row(one))
-    return Outcome(first, kinds, read.total)
+    return Outcome(first, kinds, read.total, read.waiting)
 
 
 def text_of(outcome: Outcome) -> str:
@@ -209,8 +260,12 @@ def text_of(outcome: Outcome) -> str:
     if more := outcome.kinds.total() - len(outcome.found):
         lines.append(f"... and {more} more")
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.kinds.items())) or "nothing was found"
-    rows = "1 row" if outcome.rows == 1 else f"{outcome.rows} rows"
-    return "\n".join([*lines, f"{rows}: {kinds}"])
+    waiting = f"; {rows_of(outcome.waiting)} without a number" if outcome.waiting else ""
+    return "\n".join([*lines, f"{rows_of(outcome.rows)}: {kinds}{waiting}"])
+
+
+def rows_of(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
 
 
 def sentence_of(one: Found) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Engine, Executable, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from allocator.database.address import dialect_named, shown
+from allocator.database.driver_errors import translate
 from allocator.database.verbs.gapless_number_rows import NumberDialect, number_dialect
 from allocator.errors import InvalidDatabase
 
@@ -39,6 +43,12 @@ class Caller(Protocol):
     def fetch(self, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
         """Run a statement that returns rows, likewise."""
 
+    def select(self, statement: Executable) -> Sequence[Sequence[Any]]:
+        """Run a SELECT of SQLAlchemy, for which columns have types."""
+
+    def update(self, statement: Executable) -> int:
+        """Run an UPDATE of SQLAlchemy, and return how many rows matched."""
+
     def refuse_more(self) -> None:
         """Let the owner's library refuse all but a rollback: the server has rolled back, and it does not know."""
 
@@ -52,6 +62,11 @@ class Borrowed:
         dialect = dialect_named(engine.name, "the connection")
         self.numbers = number_dialect(dialect, is_mariadb=bool(getattr(engine, "is_mariadb", False)))
         self._check_transaction()
+
+    def see_each_commit(self) -> None:
+        """Make the transaction READ COMMITTED, unless it began before, as that which a test rolls back at its end."""
+        if self.numbers.settles and not self.numbers.dialect.leaves_open(self.connection.connection.driver_connection):
+            self.connection.exec_driver_sql(self.numbers.settles)
 
     @property
     def where(self) -> str:
@@ -73,8 +88,43 @@ class Borrowed:
     def fetch(self, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
         return self.connection.execute(text(statement), parameters).all()
 
+    def select(self, statement: Executable) -> Sequence[Sequence[Any]]:
+        return self.connection.execute(statement).all()
+
+    def update(self, statement: Executable) -> int:
+        return int(self.connection.execute(statement).rowcount)
+
     def refuse_more(self) -> None:
         self.connection.invalidate()
+
+
+@contextmanager
+def own_transaction(given: Any) -> Iterator[Borrowed]:
+    """A transaction that begins and commits here, on an Engine or what else an application connects by.
+
+    given: an Engine, a sessionmaker, or a Session or Connection that is in no transaction. Each statement sees all
+    earlier commits, whatever the application has set. Raises the error that the database's error means.
+    """
+    made = given() if callable(given) else given
+    is_session = hasattr(made, "get_bind") and not hasattr(made, "sync_session")
+    if not is_session and not isinstance(made, Engine | Connection):
+        raise InvalidDatabase(
+            "give a SQLAlchemy Engine, sessionmaker, Session or Connection, or django.db.connection; with asyncio: "
+            f"await session.run_sync(waiting.assign); got {type(given).__name__}"
+        )
+    if not isinstance(made, Engine) and made.in_transaction():
+        raise InvalidDatabase("numbers for waiting rows are drawn after the commit, and this transaction is still open")
+    engine, began = (made.get_bind() if is_session else made).engine, monotonic()
+    # a scoped_session keeps its Session
+    is_ours = is_session and callable(given) and not hasattr(given, "get_bind")
+    try:
+        with made if is_ours else nullcontext(), made.begin() as begun:
+            caller = Borrowed(begun if isinstance(made, Engine) else made)
+            caller.see_each_commit()
+            yield caller
+    except SQLAlchemyError as error:
+        dialect = dialect_named(engine.dialect.name, "the connection")
+        raise translate(error, dialect, shown(engine.url), monotonic() - began) from error
 
 
 def connection_of(given: Any) -> Connection:

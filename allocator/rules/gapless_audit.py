@@ -21,19 +21,12 @@ from typing import Literal, NamedTuple
 from uuid import UUID
 
 from allocator.errors import InvalidArgument, InvalidId
-from allocator.schemes.gapless_numbers import LENGTHS, MAX_NUMBER, NumberRule, Reset, first_day
+from allocator.schemes.gapless_numbers import LENGTHS, MAX_NUMBER, Group, NumberRule, Reset, first_day
 from allocator.schemes.shared.argument_checks import quoted
 
 IS_UUID = re.compile("[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}(?:\\1[0-9a-fA-F]{4}){2}\\1[0-9a-fA-F]{12}")
 NONE: Mapping[str, str] = MappingProxyType({})
 Kind = Literal["gap", "duplicate", "disorder", "ahead", "unreadable"]
-
-
-class Group(NamedTuple):
-    """The scope and period that share one counter."""
-
-    scope: str = ""
-    period: str = ""
 
 
 class Found(NamedTuple):

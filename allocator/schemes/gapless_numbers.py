@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, date, datetime, tzinfo
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 from allocator.errors import Exhausted, InvalidArgument, InvalidId, InvalidSetting, InvalidTag
@@ -77,6 +77,13 @@ class Number:
 
     def __str__(self) -> str:
         return self.text
+
+
+class Group(NamedTuple):
+    """The scope and period that share one counter."""
+
+    scope: str = ""
+    period: str = ""
 
 
 @dataclass(frozen=True, slots=True)

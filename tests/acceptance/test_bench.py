@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from sqlalchemy import create_engine, inspect, text
 
 from allocator import Allocator
-from benchmarks import bulk, calls, claims, inserts, numbers, program, service, start
+from benchmarks import bulk, calls, claims, inserts, numbers, program, service, start, waiting
 from benchmarks.__main__ import main
 
 
@@ -30,6 +30,9 @@ def brief(monkeypatch):
     monkeypatch.setattr(bulk, "BATCH", 7)
     monkeypatch.setattr(numbers, "COMMITS", 8)
     monkeypatch.setattr(numbers, "HOLDS", (0, 1))
+    monkeypatch.setattr(waiting, "SECONDS", 0.05)
+    monkeypatch.setattr(waiting, "WRITERS", (2,))
+    monkeypatch.setattr(waiting, "HOLDS", (1,))
 
 
 def run(*words: str):
@@ -45,7 +48,7 @@ NIGHTLY = [pytest.param(kind, marks=pytest.mark.nightly) for kind in ("postgres"
 def test_a_run_against_ones_own_database_leaves_nothing_there(brief, fresh, tmp_path):
     with Allocator(fresh) as ids:
         assert ids.next_id("mine") == 1
-    suites = ["call", "claim", "latency", "insert", "number", "hold", "bulk"]
+    suites = ["call", "claim", "latency", "insert", "number", "hold", "waiting", "bulk"]
     told = json.loads(run(*suites, "--quick", "--url", fresh, "--to", str(tmp_path / "out"), "--json").stdout)
 
     named = {name for race in told["races"] for name in race["candidates"]}

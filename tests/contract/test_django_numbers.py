@@ -200,6 +200,51 @@ print(json.dumps(found))
 """
 
 
+WAITING = """
+import json
+from datetime import date
+from django.db import connection, models, transaction
+from allocator import Numbers
+
+class Bill(models.Model):
+    tenant = models.CharField(max_length=20)
+    booked = models.DateField(null=True)
+    number = models.CharField(max_length=40, null=True)
+    count = models.IntegerField(null=True)
+
+    class Meta:
+        app_label = "waiting"
+        unique_together = [("tenant", "number")]
+
+with connection.schema_editor() as editor:
+    editor.create_model(Bill)
+invoices = Numbers("waiting", format="INV-{year}-{n:05}", reset="year")
+waiting = invoices.waiting(Bill, number="number", scope="tenant", at="booked", order_by="id")
+counted = Numbers("count").waiting(Bill, number="count", order_by="id")
+found = {"assigned": []}
+
+def book(tenant="a", booked=date(2026, 3, 9), undo=False):
+    with transaction.atomic():
+        Bill.objects.create(tenant=tenant, booked=booked)
+        transaction.on_commit(lambda: found["assigned"].append(waiting.assign(connection, tenant)))
+        transaction.set_rollback(undo)
+
+book()
+book(undo=True)
+book("b", date(2025, 12, 31))
+book()
+book(booked=None)
+with transaction.atomic():
+    try:
+        waiting.assign(connection)
+    except RuntimeError as error:
+        found["inside"] = str(error)
+found["counted"] = counted.assign(connection)
+found["rows"] = list(Bill.objects.order_by("id").values_list("number", "count"))
+print(json.dumps(found))
+"""
+
+
 def project(kind: str, url: str, folder: Path) -> dict[str, str]:
     """The environment of a project whose tables are not there yet."""
     settings = "from project.settings import *\n"
@@ -212,7 +257,7 @@ def project(kind: str, url: str, folder: Path) -> dict[str, str]:
     return environment(folder, url, "told")
 
 
-STORIES = {"waiters": WAITERS, "using": USING, "tested": TESTED, "story": STORY}
+STORIES = {"waiters": WAITERS, "using": USING, "waiting": WAITING, "tested": TESTED, "story": STORY}
 """One after the other in a process; the last one drops a table, for good on MySQL."""
 
 
@@ -279,3 +324,14 @@ def test_each_database_counts_by_itself_in_its_own_block(kind, told):
 
     assert found.pop("in the block of another").startswith("draw numbers inside transaction.atomic()")
     assert found == {"in turn": [1, 1, 2, 2], "from 1000": [1000, 1001]}
+
+
+def test_rows_are_numbered_after_the_commit(kind, told):
+    found = told(kind, "waiting")
+
+    assert "durable atomic block cannot be nested" in found.pop("inside")
+    assert found == {
+        "assigned": [1, 1, 1, 0],
+        "counted": 4,
+        "rows": [["INV-2026-00001", 1], ["INV-2025-00001", 2], ["INV-2026-00002", 3], [None, 4]],
+    }

@@ -1,4 +1,4 @@
-"""`allocator numbers list|set|audit`, on every database, over tables with planted faults."""
+"""`allocator numbers list|set|assign|audit`, on every database, over tables with planted faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,20 @@ from itertools import count
 
 import pytest
 from click.testing import CliRunner, Result
-from sqlalchemy import BigInteger, Column, Date, Engine, MetaData, String, Table, create_engine, delete, insert, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Date,
+    Engine,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    delete,
+    insert,
+    select,
+    update,
+)
 
 from allocator import Numbers
 from allocator.cli import main
@@ -59,10 +72,6 @@ def remove(shop: Engine, tenant: str, *numbers: int) -> None:
         connection.execute(delete(rows).where(rows.c.tenant == tenant, rows.c.n.in_(numbers)))
 
 
-BY_TEXT = ("audit", "invoice.number", "--name", "invoice", "--format", "INV-{year}-{n:03}", "--scope-column", "tenant")
-BY_NUMBER = ("audit", "invoice.n", "--name", "invoice", "--scope-column", "tenant", "--period-column", "booked")
-
-
 def found(shop: Engine, *words: str) -> list[tuple[object, ...]]:
     done = run(shop, *words, "--json")
     told = json.loads(done.stdout)
@@ -89,6 +98,41 @@ def test_numbers_are_listed_and_raised(shop):
     with shop.connect() as connection:
         assert cases.next(connection).n == 42
         assert invoices.next(connection, "a", MARCH).text == "INV-2026-008"
+
+
+BY_TEXT = ("audit", "invoice.number", "--name", "invoice", "--format", "INV-{year}-{n:03}", "--scope-column", "tenant")
+BY_NUMBER = ("audit", "invoice.n", "--name", "invoice", "--scope-column", "tenant", "--period-column", "booked")
+ASSIGN = ("assign", *BY_TEXT[1:], "--period-column", "booked", "--order-column", "id")
+
+
+@pytest.mark.statements
+def test_rows_that_wait_are_counted_and_numbered(shop):
+    add(shop, "a")
+    with shop.begin() as connection:
+        for tenant, booked in (("a", MARCH), ("b", MARCH), ("a", date(2025, 1, 1)), ("a", None)):
+            connection.execute(insert(rows).values(id=next(keys), tenant=tenant, booked=booked))
+    assert run(shop, *BY_TEXT).stdout == "1 row: nothing was found; 4 rows without a number\n"
+    assert json.loads(run(shop, *BY_TEXT, "--period-column", "booked", "--json").stdout)["waiting"] == 3
+
+    assert run(shop, *ASSIGN).stdout == "3 rows numbered\n"
+    assert json.loads(run(shop, *ASSIGN, "--reset", "year", "--json").stdout) == {"numbered": 0}
+    with shop.connect() as connection:
+        numbers = list(connection.scalars(select(rows.c.number).order_by(rows.c.id)))
+    assert numbers == ["INV-2026-001", "INV-2026-002", "INV-2026-001", "INV-2025-001", None]
+
+
+@ON_SQLITE
+def test_rows_are_not_numbered_otherwise_than_by_the_application(shop):
+    for code, sentence, words in (
+        (2, "no number of 'invoice' was drawn yet: give --reset", ASSIGN),
+        (2, "--reset is 'month', but the counters of 'invoice' say 'year'", (*ASSIGN, "--reset", "month")),
+        (1, "the numbers of 'invoice' have scopes: give --scope-column", (*ASSIGN[:6], *ASSIGN[8:])),
+        (1, "there is no table bills", ("assign", "bills.number", *ASSIGN[2:])),
+        (1, "'nummer' is no column of the table invoice", ("assign", "invoice.nummer", *ASSIGN[2:])),
+    ):
+        refused = run(shop, *words)
+        assert (refused.exit_code, sentence in refused.stderr) == (code, True), refused.stderr
+        add(shop, "a")
 
 
 @ON_SQLITE
@@ -131,7 +175,9 @@ def test_a_sound_column_has_no_findings(shop):
 
     for words in (BY_TEXT, BY_NUMBER):
         done = run(shop, *words)
-        assert (done.exit_code, done.stdout) == (0, "1121 rows: nothing was found\n"), done.stdout
+        assert (done.exit_code, done.stdout) == (0, "1121 rows: nothing was found; 1 row without a number\n"), (
+            done.stdout
+        )
 
 
 @pytest.mark.statements

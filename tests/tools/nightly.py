@@ -36,7 +36,7 @@ FULL = (sys.executable, "-m", "tools.second_look", "--numprocesses", "4", "--dis
 """Without --quick: every database with every face, rare settings, the browser, containers, the wheel."""
 SOAKS = {
     "processes": ("kills", "interrupts", "prefork", "restarts", "starts", "threads", "worker_run", "clock"),
-    "rows": ("key_columns", "numbers"),
+    "rows": ("key_columns", "numbers", "waiting_numbers"),
     "service": ("service", "shards"),
 }
 PARTS: dict[str, tuple[str, ...]] = {

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from importlib import import_module
+from time import monotonic
 from typing import Any
 
 from sqlalchemy import Connection, StaticPool, create_engine, delete, make_url
@@ -21,6 +23,7 @@ from sqlalchemy.schema import CreateTable
 from allocator.database.address import dialect_named
 from allocator.database.caller import Answer
 from allocator.database.django.database_setting import url_of
+from allocator.database.driver_errors import translate
 from allocator.database.schema.tables import BESIDE
 from allocator.database.verbs.gapless_number_rows import NumberDialect, number_dialect
 from allocator.errors import InvalidDatabase
@@ -57,25 +60,51 @@ class DjangoCaller:
         return f"Django's database {self.connection.alias!r}"
 
     def run(self, statement: str, parameters: Mapping[str, object]) -> Answer:
-        cursor = self._execute(statement, parameters)
+        cursor = self._execute(as_django_has_it(statement), parameters)
         return Answer(cursor.rowcount, self.numbers.lastrowid(cursor))
 
     def fetch(self, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
-        found: Sequence[Sequence[Any]] = self._execute(statement, parameters).fetchall()
+        found: Sequence[Sequence[Any]] = self._execute(as_django_has_it(statement), parameters).fetchall()
         return found
+
+    def select(self, statement: Any) -> Sequence[Sequence[Any]]:
+        found: Sequence[Sequence[Any]] = self._execute(*self._compiled(statement)).fetchall()
+        return found
+
+    def update(self, statement: Any) -> int:
+        return int(self._execute(*self._compiled(statement)).rowcount)
 
     def refuse_more(self) -> None:
         self.connection.set_rollback(True)
 
+    def _compiled(self, statement: Any) -> tuple[str, Mapping[str, object]]:
+        dialect: Any = SQL_DIALECTS[self.connection.vendor]
+        compiled = statement.compile(
+            dialect=dialect(paramstyle="pyformat"), compile_kwargs={"render_postcompile": True}
+        )
+        return str(compiled), compiled.params
+
     def _execute(self, statement: str, parameters: Mapping[str, object]) -> Any:
         cursor = self.connection.cursor()
         try:
-            cursor.execute(as_django_has_it(statement), parameters or None)
+            cursor.execute(statement, parameters or None)
         except Exception as error:
             if error.__cause__ is None:  # Django's own, as of a block that has failed
                 raise
             raise DBAPIError(statement, None, error.__cause__) from error
         return cursor
+
+
+@contextmanager
+def own_atomic(connection: Any) -> Iterator[DjangoCaller]:
+    """A transaction of its own; Django refuses it inside of another one, unless that is of a test case."""
+    began = monotonic()
+    try:
+        with import_module("django.db.transaction").atomic(using=connection.alias, durable=True):
+            caller = DjangoCaller(connection)
+            yield caller
+    except DBAPIError as error:
+        raise translate(error, caller.numbers.dialect, caller.where, monotonic() - began) from error
 
 
 @lru_cache

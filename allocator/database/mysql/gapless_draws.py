@@ -22,6 +22,7 @@ class MySQLNumbers(NumberDialect):
     raises = f"{INSERT} VALUES (:name, :scope, :period, {{n}}) {DUPLICATE} GREATEST(n, {{n}})"
     voids = f"INSERT IGNORE {VOID}"
     reads = f"SELECT n FROM allocator_number WHERE {KEY} FOR UPDATE"
+    by_key = "FORCE INDEX (PRIMARY)"
 
     def commits_each(self, connection: Any, driver_connection: Any) -> bool:
         asked = getattr(connection, "get_autocommit", None)

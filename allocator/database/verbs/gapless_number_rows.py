@@ -48,6 +48,10 @@ class NumberDialect:
     """It begins with INSERT: Python's sqlite3 opens a transaction for INSERT, and not for WITH."""
     raises = f"{INSERT} VALUES (:name, :scope, :period, {{n}}) {RAISE_TO} RETURNING n"
     voids = f"INSERT {VOID} ON CONFLICT DO NOTHING"
+    settles = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+    """First in a transaction of our own, so that what is read under the counter's lock is the newest."""
+    by_key = ""
+    """A hint: find rows by their primary key, and lock no others on the way."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect

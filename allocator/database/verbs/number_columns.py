@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,8 +12,10 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    MetaData,
     NullPool,
     Select,
+    Table,
     column,
     create_engine,
     func,
@@ -20,18 +23,21 @@ from sqlalchemy import (
     select,
     table,
 )
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import NoSuchTableError, SQLAlchemyError
 
 from allocator.database.address import Address
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import translate
 from allocator.database.schema.tables import number, number_void
+from allocator.errors import InvalidSetting
 from allocator.schemes.shared.argument_checks import split_table
 
 T = TypeVar("T")
 
 BATCH = 5_000
 """Rows in memory at a time: a whole table may not fit."""
+WRITE_SECONDS = 60.0
+"""Seconds for an answer where rows are numbered: without an index the database scans for those that wait."""
 PATIENCE = 3600.0
 """Seconds for an answer: the database may have to sort the whole table first."""
 
@@ -62,6 +68,11 @@ class Source:
     def count(self) -> Select[Any]:
         return self._rows(func.count())
 
+    def count_waiting(self) -> Select[Any]:
+        """Count the rows that wait for a number: drafts without a scope or date do not."""
+        filled = [column(name).is_not(None) for name in (self.scope, self.period) if name]
+        return self._of_table(func.count()).where(column(self.column).is_(None), *filled)
+
     def select(self) -> Select[Any]:
         """Select number, scope and period of each row with a number, sorted by scope, order and number."""
         n: ColumnElement[Any] = column(self.column)
@@ -70,8 +81,11 @@ class Source:
         return self._rows(n, *beside).order_by(*by, *([func.length(n)] if self.is_text else []), n)
 
     def _rows(self, *what: Any) -> Select[Any]:
+        return self._of_table(*what).where(column(self.column).is_not(None))
+
+    def _of_table(self, *what: Any) -> Select[Any]:
         schema, bare = split_table(self.table)
-        return select(*what).select_from(table(bare, schema=schema or None)).where(column(self.column).is_not(None))
+        return select(*what).select_from(table(bare, schema=schema or None))
 
 
 class Read(NamedTuple):
@@ -80,6 +94,7 @@ class Read(NamedTuple):
     counters: Sequence[Counter]
     void: Sequence[Counter]
     total: int
+    waiting: int
     rows: Iterator[Sequence[Any]]
 
 
@@ -104,9 +119,9 @@ def read_column(address: Address, source: Source, name: str, judge: Callable[[Re
         if address.dialect.embedded:
             connection.exec_driver_sql("BEGIN")
         counters, void = (counters_in(connection, one, name) for one in (number, number_void))
-        total = connection.scalar(source.count()) or 0
+        total, waiting = (connection.scalar(one) or 0 for one in (source.count(), source.count_waiting()))
         with connection.execution_options(yield_per=BATCH).execute(source.select()) as rows:
-            return judge(Read(counters, void, total, iter(rows)))
+            return judge(Read(counters, void, total, waiting, iter(rows)))
 
 
 @contextmanager
@@ -123,8 +138,32 @@ def reading(address: Address) -> Iterator[Connection]:
 
 
 def engine_for(address: Address) -> Engine:
-    driver = address.url.get_driver_name()
-    given = {} if address.dialect.embedded else address.dialect.connect_args(driver, PATIENCE)
-    args = {name: value for name, value in given.items() if name not in address.url.query and name != "autocommit"}
     level = "SERIALIZABLE" if address.dialect.embedded else "REPEATABLE READ"
-    return create_engine(address.url, poolclass=NullPool, isolation_level=level, connect_args=args)
+    return create_engine(
+        address.url, poolclass=NullPool, isolation_level=level, connect_args=arguments(address, PATIENCE)
+    )
+
+
+def arguments(address: Address, seconds: float) -> dict[str, Any]:
+    """The arguments of a driver whose statements may take so long, in transactions."""
+    driver = address.url.get_driver_name()
+    given = {} if address.dialect.embedded else address.dialect.connect_args(driver, seconds)
+    return {name: value for name, value in given.items() if name not in address.url.query and name != "autocommit"}
+
+
+@contextmanager
+def writing(address: Address, table_name: str) -> Iterator[tuple[Engine, Table]]:
+    """An engine, and a table as its catalogue describes it."""
+    engine = create_engine(address.url, connect_args=arguments(address, WRITE_SECONDS))
+    schema, bare = split_table(table_name)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # SQLAlchemy warns of unknown types of other columns
+            found = Table(bare, MetaData(), schema=schema or None, autoload_with=engine, resolve_fks=False)
+        yield engine, found
+    except NoSuchTableError:
+        raise InvalidSetting(f"there is no table {table_name:.255}") from None
+    except SQLAlchemyError as error:
+        raise translate(error, address.dialect, address.shown, WRITE_SECONDS) from error
+    finally:
+        engine.dispose()

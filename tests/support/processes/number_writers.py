@@ -77,6 +77,8 @@ class Writer:
     odds: that it kills itself, at each step. progress: what the others see of it.
     """
 
+    table = rows
+
     def __init__(self, url: str, way: type[Way], seed: int, scopes: int, odds: float, progress: Any) -> None:
         self.rnd, self.progress, self.scopes, self.odds = random.Random(seed), progress, scopes, odds
         self.engine = engine_of(url)
@@ -124,8 +126,8 @@ def is_lost(error: Exception) -> bool:
     return isinstance(found, DBAPIError) and (found.connection_invalidated or found.statement is None)
 
 
-def run(*words: Any) -> NoReturn:
-    Writer(*words).run()
+def run(writer: type[Writer], *words: Any) -> NoReturn:
+    writer(*words).run()
 
 
 class Running(NamedTuple):
@@ -139,6 +141,8 @@ class Writers:
     killed: how many were, by their step. written: how many numbers, at least.
     """
 
+    writer = Writer
+
     def __init__(self, url: str, *, count: int, scopes: int, odds: float, way: type[Way] = Way) -> None:
         self.url, self.words = url, (scopes, odds)
         self.way, self.count, self.rnd = way, count, random.Random(count)
@@ -147,7 +151,7 @@ class Writers:
     def start(self) -> Running:
         self.started += 1
         progress = PROCESSES.RawValue(Progress)
-        words = (self.url, self.way, self.started, *self.words, progress)
+        words = (self.writer, self.url, self.way, self.started, *self.words, progress)
         process = PROCESSES.Process(target=run, args=words, daemon=True)
         process.start()
         return Running(process, progress)
@@ -170,7 +174,7 @@ class Writers:
                 self.running[at] = self.start()
 
     def __enter__(self) -> Self:
-        empty_tables(self.url)
+        empty_tables(self.url, self.writer.table)
         self.running = [self.start() for _ in range(self.count)]
         return self
 
@@ -180,10 +184,10 @@ class Writers:
             one.process.join()
 
 
-def empty_tables(url: str) -> None:
+def empty_tables(url: str, table: Table) -> None:
     engine = engine_of(url)
-    rows.drop(engine, checkfirst=True)
-    rows.create(engine)
+    table.drop(engine, checkfirst=True)
+    table.create(engine)
     with engine.begin() as connection:
         connection.execute(text("DELETE FROM allocator_number"))
     engine.dispose()
@@ -204,16 +208,16 @@ class Found(NamedTuple):
 
 CHECK = """
 SELECT scope, max(n) AS greatest, min(n) AS least, count(n) AS found, count(DISTINCT n) AS different, 0 AS counter
-FROM numbered GROUP BY scope
+FROM {table} GROUP BY scope
 UNION ALL SELECT scope, 0, 1, 0, 0, n FROM allocator_number
 """
 """One statement, so that rows and counters are of one moment: the commit of a killed client may still be on its way."""
 
 
-def check(url: str) -> Found:
+def check(url: str, table: Table = rows) -> Found:
     engine = engine_of(url)
     with engine.connect() as connection:
-        told = connection.execute(text(CHECK)).all()
+        told = connection.execute(text(CHECK.format(table=table.name))).all()
     engine.dispose()
     assert all(one.least >= 1 for one in told)
     scopes = [[one for one in told if one.scope == scope] for scope in {one.scope for one in told}]

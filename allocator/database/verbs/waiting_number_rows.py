@@ -1,0 +1,278 @@
+"""Rows of the application that wait for a number without gaps, in transactions of our own.
+
+The counter's row is locked first, so one transaction at a time numbers the rows of a group. Only then are they read,
+so nobody else has numbered them. The read takes no lock: it neither waits for rows that are not committed nor locks the
+gap that MySQL's writers insert into. Each row is then locked by its key, which settles its scope and date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import tzinfo
+from itertools import chain
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Executable,
+    Integer,
+    MetaData,
+    Select,
+    String,
+    Table,
+    and_,
+    case,
+    literal,
+    null,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.types import NULLTYPE
+
+from allocator.database.caller import Caller, own_transaction
+from allocator.database.django.transaction import own_atomic
+from allocator.database.verbs.gapless_number_rows import Row, draw, translated
+from allocator.errors import InvalidArgument, InvalidSetting, NumberBusy, NumberConflict
+from allocator.schemes.gapless_numbers import Group, Number, NumberRule, place
+from allocator.schemes.shared.argument_checks import quoted
+from allocator.schemes.waiting_numbers import Due, Key, WaitingRow, in_groups, numbered
+
+T = TypeVar("T")
+
+ATTEMPTS = 3
+"""Runs of a transaction that others disturb."""
+STATEMENT = 100
+"""Rows of one statement: SQLite refuses an expression of a thousand parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingColumns:
+    """The columns of a table whose rows wait; scope, at: None if there is no such column."""
+
+    table: Table
+    number: Column[Any]
+    order: Column[Any]
+    scope: Column[Any] | None = None
+    at: Column[Any] | None = None
+
+    @property
+    def key(self) -> list[Column[Any]]:
+        return list(self.table.primary_key.columns)
+
+    @property
+    def waits(self) -> ColumnElement[bool]:
+        filled = [one.is_not(None) for one in (self.scope, self.at) if one is not None]
+        return and_(self.number.is_(None), *filled)
+
+    def select(self, *where: ColumnElement[bool]) -> Select[Any]:
+        """Select rows in their order."""
+        beside = [null() if one is None else one for one in (self.scope, self.at)]
+        return select(*self.key, *beside).where(*where).order_by(*dict.fromkeys([self.order, *self.key]))
+
+    def waiting(self, scope: object, most: int) -> Select[Any]:
+        """Select the first rows that wait, of a scope or, for None, of all."""
+        of_scope = [] if self.scope is None or scope is None else [self.scope == scope]
+        return self.select(self.waits, *of_scope).limit(most)
+
+    def among(self, keys: Iterable[Key]) -> ColumnElement[bool]:
+        if len(self.key) == 1:
+            return self.key[0].in_([key for (key,) in keys])
+        return or_(*map(self.same, keys))
+
+    def same(self, key: Key) -> ColumnElement[bool]:
+        return and_(*(column == value for column, value in zip(self.key, key, strict=True)))
+
+    def still_waiting(self, keys: Iterable[Key]) -> ColumnElement[bool]:
+        """These rows, if they wait: by CASE, since planners would else find them by an index of all that wait."""
+        return and_(self.among(keys), case((self.waits, 1), else_=0) == 1)
+
+    def lock(self, keys: Iterable[Key], hint: str) -> Executable:
+        """Select those of these rows that still wait, and lock them."""
+        locked = self.select(self.still_waiting(keys)).with_for_update()
+        return locked.with_hint(self.table, hint) if hint else locked
+
+    def update(self, numbers: Sequence[tuple[Key, Number]], hint: str) -> Executable:
+        """Write the numbers into rows that have none."""
+        whens = [(self.same(key), literal(self.value(number), self.number.type)) for key, number in numbers]
+        waiting = self.still_waiting(key for key, _ in numbers)
+        statement = update(self.table).where(waiting).values({self.number: case(*whens, else_=self.number)})
+        return statement.with_hint(hint) if hint else statement
+
+    def value(self, number: Number) -> int | str:
+        """What the column takes. MySQL without its strict mode would cut off what is too long."""
+        if isinstance(self.number.type, Integer):
+            return number.n
+        room = getattr(self.number.type, "length", None)
+        if room and len(number.text) > room:
+            raise InvalidSetting(f"{self.number} has room for {room} characters, and {number.text!r} has more")
+        return number.text
+
+
+def columns_of(model: Any, number: object, order_by: object, scope: object, at: object) -> WaitingColumns:
+    """The columns of a mapped class, a Table or a model of Django. Raises `InvalidSetting`."""
+    table = table_of(model)
+    found = WaitingColumns(
+        table,
+        column_in(table, number),
+        column_in(table, order_by),
+        None if scope is None else column_in(table, scope),
+        None if at is None else column_in(table, at),
+    )
+    if not found.key:
+        raise InvalidSetting(f"the table {table.name} has no primary key, by which a row that waits could be found")
+    if not found.number.nullable:
+        raise InvalidSetting(f"rows wait with NULL as their number, but {found.number} is NOT NULL")
+    return found
+
+
+def table_of(model: Any) -> Table:
+    table = getattr(model, "__table__", model)
+    if isinstance(table, Table):
+        return table
+    if (fields := getattr(model, "_meta", None)) is None:
+        raise InvalidSetting(f"rows wait in a mapped class, a Table or a model of Django, got {quoted(model)}")
+    columns = (
+        Column(one.column, type_of(one), primary_key=one.primary_key, nullable=one.null, key=one.attname)
+        for one in fields.concrete_fields
+    )
+    return Table(fields.db_table, MetaData(), *columns)
+
+
+def type_of(field: Any) -> Any:
+    """Of a field of Django; its driver takes and returns values of other types as they are."""
+    kind = field.get_internal_type()
+    if "Integer" in kind or "AutoField" in kind:
+        return BigInteger()
+    return String(field.max_length) if kind == "CharField" else NULLTYPE
+
+
+def column_in(table: Table, named: Any) -> Column[Any]:
+    """A column by its name, or by itself, as an attribute of a mapped class too."""
+    name = named if isinstance(named, str) else getattr(getattr(named, "expression", None), "key", None)
+    found = table.columns.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise InvalidSetting(f"{quoted(named)} is no column of the table {table.name}")
+    return found
+
+
+@contextmanager
+def own(given: Any) -> Iterator[Caller]:
+    """A transaction of our own, of SQLAlchemy or Django."""
+    operations = getattr(given, "ops", None)
+    with own_transaction(given) if operations is None else own_atomic(operations.connection) as caller:
+        yield caller
+
+
+def fetch(caller: Caller, statement: Executable) -> list[WaitingRow]:
+    return [WaitingRow(tuple(key), scope, at) for *key, scope, at in caller.select(statement)]
+
+
+class NothingWaits(Exception):
+    """Rolls back a transaction that has drawn a number and found no row for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One transaction: numbers the rows of a group. scope: as the rows of the group have it."""
+
+    rule: NumberRule
+    zone: tzinfo | None
+    columns: WaitingColumns
+    at_once: int
+    group: Group
+    scope: object
+
+    def run(self, caller: Caller) -> int:
+        """Return how many rows have a number now. Raises `NothingWaits`, to be rolled back, if none waits."""
+        row = Row(name=self.rule.name, scope=self.group.scope, period=self.group.period)
+        last = draw(caller, row, 1, self.rule.start)  # locks the counter before the rows are read
+        try:
+            rows = translated(caller, row, lambda: self.locked(caller))
+        except NumberBusy as error:
+            where = place(**row)
+            raise NumberBusy(f"another transaction is changing a row that waits for a number of {where}") from error
+        if not rows:
+            raise NothingWaits
+        if len(rows) > 1:
+            last = draw(caller, row, len(rows) - 1, self.rule.start)
+        numbers = numbered(self.rule, rows, last)
+        written = translated(caller, row, lambda: self.write(caller, numbers))
+        if written != len(rows):
+            raise NumberConflict(
+                f"{len(rows)} rows waited for a number of {place(**row)}, and only {written} took it; nothing was "
+                "written, run it again"
+            )
+        return written
+
+    def locked(self, caller: Caller) -> list[Due]:
+        """The rows of the group, each read again under its lock: until then it may change its scope or date."""
+        seen = fetch(caller, self.columns.waiting(self.scope, self.at_once))
+        keys = [one.row.key for one in self.of_group(seen)]
+        again = [fetch(caller, self.columns.lock(part, caller.numbers.by_key)) for part in in_parts(keys)]
+        return self.of_group(chain(*again))
+
+    def of_group(self, rows: Iterable[WaitingRow]) -> list[Due]:
+        """Of the group alone: the `=` of a column may find other scopes, as those in capital letters."""
+        return in_groups(self.rule, self.zone, rows).groups.get(self.group, [])
+
+    def write(self, caller: Caller, numbers: Sequence[tuple[Key, Number]]) -> int:
+        return sum(caller.update(self.columns.update(part, caller.numbers.by_key)) for part in in_parts(numbers))
+
+
+def in_parts(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    """As many as one statement may name."""
+    return (rows[start : start + STATEMENT] for start in range(0, len(rows), STATEMENT))
+
+
+class WaitingNumbers:
+    """What `Numbers.waiting` returns: numbers the rows that wait, in short transactions of its own. Thread-safe."""
+
+    def __init__(self, rule: NumberRule, zone: tzinfo | None, columns: WaitingColumns, at_once: int) -> None:
+        self._rule, self._zone, self._columns, self._at_once = rule, zone, columns, at_once
+
+    def assign(self, source: Any, scope: object = None) -> int:
+        """Number the rows that wait, of a scope or of all, and return how many this call has numbered.
+
+        Each row that was committed before has its number afterwards, from this call or from another one.
+
+        source: an Engine, a sessionmaker, or a Session or Connection in no transaction; with asyncio, `await
+            session.run_sync(waiting.assign, scope)`; or `django.db.connection`.
+
+        Raises `NumberBusy` if others hold the counter or a row until the lock timeout, and, after all other rows have
+        their numbers, `InvalidArgument` for a row whose scope or date no number can have.
+        """
+        if scope is not None and self._columns.scope is None:
+            raise InvalidArgument(f"the rows of {self._columns.table.name} are all of one scope, got {quoted(scope)}")
+        done, before = 0, None
+        while True:
+            rows = self._fetch(source, scope)
+            groups, wrong = in_groups(self._rule, self._zone, rows)
+            done += sum(self._number(source, group, found[0].row.scope) for group, found in groups.items())
+            if len(rows) < self._at_once or rows == before:
+                break
+            before = rows
+        if wrong:
+            raise wrong[0]
+        return done
+
+    def _fetch(self, source: Any, scope: object) -> list[WaitingRow]:
+        with own(source) as caller:
+            return fetch(caller, self._columns.waiting(scope, self._at_once))
+
+    def _number(self, source: Any, group: Group, scope: object) -> int:
+        batch = Batch(self._rule, self._zone, self._columns, self._at_once, group, scope)
+        for attempt in range(ATTEMPTS):
+            try:
+                with own(source) as caller:
+                    return batch.run(caller)
+            except NothingWaits:  # another call has numbered them
+                break
+            except NumberConflict as error:
+                if isinstance(error, NumberBusy) or attempt == ATTEMPTS - 1:
+                    raise
+        return 0
