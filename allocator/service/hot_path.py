@@ -15,7 +15,7 @@ from allocator.service.auth import TokenCache, note_token
 from allocator.service.error_responses import ErrorReporter, HttpRefusal, request_name
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from allocator.service.id_sources import Source
 
@@ -42,6 +42,8 @@ class HotPath:
             return await self._framework(scope, receive, send)
         pairs = scope["headers"]
         headers = dict(pairs)
+        if b"transfer-encoding" in headers:
+            send = closing(send)
         try:
             check_headers(scope["http_version"], pairs, headers)
             body = await self._draw(scope, headers)
@@ -81,6 +83,21 @@ class HotPath:
         pairs.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": status, "headers": pairs})
         await send({"type": "http.response.body", "body": body})
+
+
+def closing(send: Send) -> Send:
+    """Send answers that end their connection.
+
+    Servers differ about where an odd chunked body ends, and so about which request comes next: that one's answer could
+    go to another, where a proxy passes on the requests of many.
+    """
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+        await send(message)
+
+    return sent
 
 
 def single(source: Source) -> bytes | None:

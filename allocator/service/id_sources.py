@@ -16,6 +16,9 @@ METEOR, SNOWFLAKE, OBJECTID = "meteor", "snowflake", "objectid"
 
 PART = 250
 """Ids that are made or encoded at once: 10,000 ObjectIds take 20 ms, for which no other request would be answered."""
+PAUSE = 0.001
+"""Seconds between two parts. Without a pause the event loop keeps the interpreter, for which the threads that talk to
+the database then wait 5 ms, several times a claim."""
 large_answers = asyncio.Lock()
 """Larger answers are made one at a time, else their parts would delay others together. Nobody waits in it for ids."""
 
@@ -78,10 +81,10 @@ def encoded(ids: list[Any]) -> bytes:
 
 
 async def in_parts(count: int) -> AsyncIterator[int]:
-    """The beginnings of all parts; between two of them the event loop answers other requests."""
+    """The beginnings of all parts; between two of them the event loop answers other requests, and threads run."""
     for at in range(0, count, PART):
         if at:
-            await asyncio.sleep(0)
+            await asyncio.sleep(PAUSE)
         yield at
 
 

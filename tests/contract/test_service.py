@@ -303,6 +303,18 @@ def test_what_follows_a_body_is_no_header(embedded):
         assert talk(embedded, f"{request}{trailer}\r\n\r\n") == 200, trailer
 
 
+def test_nothing_after_a_chunked_body_gets_an_answer(embedded):
+    """The server takes a request after the last two ends for trailers, so the one after that would answer for it."""
+    lines = "POST /v1/meteor HTTP/1.1\r\nHost: localhost\r\n"
+    plain = f"{lines}Content-Length: 0\r\n\r\n"
+    for end in ("0\r\n\r\n", "0\r\n\n", "0\r\nA: b\n\r\n"):
+        with socket.create_connection(("127.0.0.1", embedded.port), timeout=10) as connection:
+            connection.sendall(f"{plain}{lines}Transfer-Encoding: chunked\r\n\r\n{end}{plain}{plain}".encode())
+            said = connection.makefile("rb").read()
+
+        assert said.count(b"HTTP/1.1 200 ") == 2, end
+
+
 def talk(service: Served, text: str) -> int:
     """Send this, and return the status that comes back."""
     with socket.create_connection(("127.0.0.1", service.port), timeout=10) as connection:

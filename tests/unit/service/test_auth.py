@@ -14,7 +14,7 @@ from allocator.database.dialect import Dialect
 from allocator.errors import AccessDenied, DatabaseUnavailable, TooManyRequests
 from allocator.rules.token import VERBS, Token, digest_of
 from allocator.service.auth import RARE_BURST, SHARE, Principal, TokenCache, is_local
-from allocator.service.error_responses import Busy
+from allocator.service.error_responses import Busy, Unauthorized
 
 SECRET = b"allocator_secret"
 NOW = datetime.now(UTC)
@@ -206,3 +206,22 @@ def test_a_token_uses_a_share_of_the_connections_and_no_more():
 
     assert asyncio.run(story())
     assert Dialect.pool_size - 1 == SHARE
+
+
+def test_requests_that_wait_for_their_turn_are_refused_once_their_token_is_revoked():
+    async def story() -> None:
+        tokens = [token()]
+        found = TokenCache(lambda: (tokens, True), is_open=False)
+        await found.refresh()
+        principal = found.find_in_memory(bearer())
+        assert principal is not None
+        async with AsyncExitStack() as held:
+            for _ in range(SHARE):
+                await held.enter_async_context(principal.connection_slot(monotonic() + 10))
+            waiting = asyncio.create_task(held.enter_async_context(principal.connection_slot(monotonic() + 10)))
+            tokens.clear()
+            await found.refresh()
+        with pytest.raises(Unauthorized, match="this token was revoked"):
+            await waiting
+
+    asyncio.run(story())
