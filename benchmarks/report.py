@@ -105,7 +105,7 @@ def place_rows(verdicts: Iterable[Verdict], places: Sequence[str]) -> list[list[
     cells: dict[tuple[str, str], dict[str, str]] = {}
     for one in verdicts:
         place, _, detail = one.place.partition(", ")
-        cell = f"{number(one.found.median)} ({ranged(one.found)}){'' if one.held else f', {one.word}'}"
+        cell = f"{number(one.found.median)}{'' if one.held else f', {one.word}'}"
         cells.setdefault((named(one, detail), bounded(one)), {})[place] = cell
     return [
         ["figure", "bound", *places],
@@ -198,24 +198,26 @@ def bulk_markdown(found: Found) -> str:
             race.suite.removeprefix("bulk, "),
             name,
             number(race.spreads(name).median),
-            number(ratio.median),
-            ranged(ratio),
+            number(race.spreads(name, race.base).median),
         ]
         for race in races
         for name in race.candidates
-        for ratio in [race.spreads(name, race.base)]
     ]
-    head = ["by", "ids", "rows a second", "ratio", "spread"]
-    return "\n".join(markdown_table([head, *rows], "|---|---|---:|---:|---|")) if rows else ""
+    head = ["by", "ids", "rows a second", "ratio"]
+    return "\n".join(markdown_table([head, *rows], "|---|---|---:|---:|")) if rows else ""
 
 
 def markdown(found: Found) -> str:
-    """Format the figures for docs/speed.md: a table of those without a database, and one of the others."""
+    """Format the figures for docs/speed.md, without their spreads, which the report has.
+
+    A table of those without a database, and one of the others.
+    """
     alone = [one for one in found.verdicts if not one.place]
     placed = [one for one in found.verdicts if one.place]
     lines = []
     if alone:
-        lines += [*markdown_table(verdict_rows(alone), "|---|---:|---|---|---|"), ""]
+        rows = [[figure, found, bound, word] for figure, found, _, bound, word in verdict_rows(alone)]
+        lines += [*markdown_table(rows, "|---|---:|---|---|"), ""]
     if placed:
         lines += [*markdown_table(place_rows(placed, list(found.places)), "|---" * (2 + len(found.places)) + "|"), ""]
     return "\n".join([*lines, f"`{found.command}`, {found.where}: medians of ratios within one interleaved run."])
