@@ -196,15 +196,14 @@ def bulk_markdown(found: Found) -> str:
     rows = [
         [
             race.suite.removeprefix("bulk, "),
-            name,
-            number(race.spreads(name).median),
-            number(race.spreads(name, race.base).median),
+            f"{race.base} {number(race.spreads(race.base).median)}",
+            "; ".join(f"{name} {number(race.spreads(name, race.base).median)}" for name in others),
         ]
         for race in races
-        for name in race.candidates
+        for others in [[name for name in race.candidates if name != race.base]]
     ]
-    head = ["by", "ids", "rows a second", "ratio"]
-    return "\n".join(markdown_table([head, *rows], "|---|---|---:|---:|")) if rows else ""
+    head = ["by", "rows a second", "others, as a ratio to that"]
+    return "\n".join(markdown_table([head, *rows], "|---|---|---|")) if rows else ""
 
 
 def markdown(found: Found) -> str:
