@@ -18,7 +18,7 @@ def row(name: str, form: Format) -> str:
     begin, end = datetime.fromtimestamp(form.first_tick / form.per_second, UTC), form.ends
     ids = f"{1 << form.layout.widths[form.counter]:,} in {form.tick / 1000:g} s"
     tail = f"{begin:%Y-%m-%d} | {end:%Y-%m-%d} | {form.worker_bits} | {ids} |"
-    return f"| `{name}` | {fields} | {form.tick_name} | {tail}"
+    return f"| `{name}` | {fields} | {tail}"
 
 
 def test_the_table_of_formats_is_what_the_library_has():
