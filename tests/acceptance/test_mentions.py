@@ -18,7 +18,6 @@ from support.documents.pages import (
     ROOT,
     all_words,
     anchors,
-    blocks,
     commands_named,
     links,
     pages,
