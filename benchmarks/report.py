@@ -105,12 +105,15 @@ def place_rows(verdicts: Iterable[Verdict], places: Sequence[str]) -> list[list[
     cells: dict[tuple[str, str], dict[str, str]] = {}
     for one in verdicts:
         place, _, detail = one.place.partition(", ")
-        cell = f"{number(one.found.median)}{'' if one.held else f', {one.word}'}"
-        cells.setdefault((named(one, detail), bounded(one)), {})[place] = cell
+        cells.setdefault((named(one, detail), bounded(one)), {})[place] = with_verdict(one)
     return [
         ["figure", "bound", *places],
         *([*key, *(found.get(place, "") for place in places)] for key, found in cells.items()),
     ]
+
+
+def with_verdict(one: Verdict) -> str:
+    return f"{number(one.found.median)}{'' if one.held else f', {one.word}'}"
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
@@ -215,8 +218,8 @@ def markdown(found: Found) -> str:
     placed = [one for one in found.verdicts if one.place]
     lines = []
     if alone:
-        rows = [[figure, found, bound, word] for figure, found, _, bound, word in verdict_rows(alone)]
-        lines += [*markdown_table(rows, "|---|---:|---|---|"), ""]
+        rows = [["figure", "found", "bound"], *([named(one), with_verdict(one), bounded(one)] for one in alone)]
+        lines += [*markdown_table(rows, "|---|---:|---|"), ""]
     if placed:
         lines += [*markdown_table(place_rows(placed, list(found.places)), "|---" * (2 + len(found.places)) + "|"), ""]
     return "\n".join([*lines, f"`{found.command}`, {found.where}: medians of ratios within one interleaved run."])
