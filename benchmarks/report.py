@@ -105,12 +105,15 @@ def place_rows(verdicts: Iterable[Verdict], places: Sequence[str]) -> list[list[
     cells: dict[tuple[str, str], dict[str, str]] = {}
     for one in verdicts:
         place, _, detail = one.place.partition(", ")
-        cell = f"{number(one.found.median)} ({ranged(one.found)}){'' if one.held else f', {one.word}'}"
-        cells.setdefault((named(one, detail), bounded(one)), {})[place] = cell
+        cells.setdefault((named(one, detail), bounded(one)), {})[place] = with_verdict(one)
     return [
         ["figure", "bound", *places],
         *([*key, *(found.get(place, "") for place in places)] for key, found in cells.items()),
     ]
+
+
+def with_verdict(one: Verdict) -> str:
+    return f"{number(one.found.median)}{'' if one.held else f', {one.word}'}"
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
@@ -196,26 +199,27 @@ def bulk_markdown(found: Found) -> str:
     rows = [
         [
             race.suite.removeprefix("bulk, "),
-            name,
-            number(race.spreads(name).median),
-            number(ratio.median),
-            ranged(ratio),
+            f"{race.base} {number(race.spreads(race.base).median)}",
+            "; ".join(f"{name} {number(race.spreads(name, race.base).median)}" for name in others),
         ]
         for race in races
-        for name in race.candidates
-        for ratio in [race.spreads(name, race.base)]
+        for others in [[name for name in race.candidates if name != race.base]]
     ]
-    head = ["by", "ids", "rows a second", "ratio", "spread"]
-    return "\n".join(markdown_table([head, *rows], "|---|---|---:|---:|---|")) if rows else ""
+    head = ["by", "rows a second", "others, as a ratio to that"]
+    return "\n".join(markdown_table([head, *rows], "|---|---|---|")) if rows else ""
 
 
 def markdown(found: Found) -> str:
-    """Format the figures for docs/speed.md: a table of those without a database, and one of the others."""
+    """Format the figures for docs/speed.md, without their spreads, which the report has.
+
+    A table of those without a database, and one of the others.
+    """
     alone = [one for one in found.verdicts if not one.place]
     placed = [one for one in found.verdicts if one.place]
     lines = []
     if alone:
-        lines += [*markdown_table(verdict_rows(alone), "|---|---:|---|---|---|"), ""]
+        rows = [["figure", "found", "bound"], *([named(one), with_verdict(one), bounded(one)] for one in alone)]
+        lines += [*markdown_table(rows, "|---|---:|---|"), ""]
     if placed:
         lines += [*markdown_table(place_rows(placed, list(found.places)), "|---" * (2 + len(found.places)) + "|"), ""]
     return "\n".join([*lines, f"`{found.command}`, {found.where}: medians of ratios within one interleaved run."])

@@ -98,11 +98,11 @@ def test_an_offered_upgrade_is_ignored(guarded, connection, tag):
         status, _, body = connection.read()
         assert status in (200, 201), body
         assert json.loads(body)["step"] == 100
-    chunked = request.replace(b'Content-Length: 13\r\n\r\n{"step": 100}', b"Transfer-Encoding: chunked\r\n\r\n")
-    assert connection.ask(chunked + b'd\r\n{"step": 100}\r\n0\r\n\r\n')[0] == 200
     drawn = post(tag, guarded.admin, *OFFERS[1])
     connection.send(drawn, drawn, HEALTH)
     assert [connection.read()[0] for _ in range(3)] == [200, 200, 200]
+    chunked = request.replace(b'Content-Length: 13\r\n\r\n{"step": 100}', b"Transfer-Encoding: chunked\r\n\r\n")
+    assert connection.ask(chunked + b'd\r\n{"step": 100}\r\n0\r\n\r\n')[0] == 200
 
 
 @pytest.mark.parametrize("line", ["Transfer-Encoding: gzip", "Transfer-Encoding: chunked\r\n\r\nno length"])

@@ -20,7 +20,6 @@ from support.servers.databases import Databases
 from support.service.served import Served
 
 ADDRESS = "127.0.0.1:8000"
-TLS = "--certificate"
 URL = re.compile(r"(postgresql\+psycopg|mysql\+pymysql|mariadb\+pymysql)://([\w.-]+)(?::([\w.-]+))?@([\w.-]+)/(\w+)")
 KINDS = {"postgresql+psycopg": "postgres", "mysql+pymysql": "mysql", "mariadb+pymysql": "mariadb"}
 ROLE = re.compile(r"CREATE (?:ROLE|USER) '?(\w+)", re.IGNORECASE)
@@ -87,7 +86,7 @@ class Stage:
     # -- statements
 
     def execute(self, url: str, statements: str) -> list[tuple[str, str]]:
-        """Statements of a DBA, each in a transaction of its own; `\\i file` reads them from a file, as psql does.
+        """Statements of a DBA, each in a transaction of its own.
 
         Of those with a comment behind them: what it says, and the first row that came.
         """
@@ -105,12 +104,7 @@ class Stage:
 
     def _split(self, statements: str) -> list[tuple[str, str]]:
         """Each statement, with the comment behind it."""
-
-        def read(found: re.Match[str]) -> str:
-            return (self.folder / found[1]).read_text()
-
-        whole = re.sub(r"^\\i (\S+)$", read, statements, flags=re.MULTILINE)
-        parts = [part or "" for part in ENDED.split(re.sub(r"^--.*$", "", whole, flags=re.MULTILINE))]
+        parts = [part or "" for part in ENDED.split(re.sub(r"^--.*$", "", statements, flags=re.MULTILINE))]
         pairs = zip(parts[::2], [*parts[1::2], ""], strict=True)
         return [(statement.strip(), said) for statement, said in pairs if statement.strip()]
 
@@ -124,8 +118,7 @@ class Stage:
     def serve(self, words: list[str], environment: dict[str, str]) -> str:
         """Start `allocator serve` in place of the one before; what it said until it was ready."""
         self.stop()
-        ca = str(self.folder / words[words.index(TLS) + 1]) if TLS in words else None
-        self.served = Served(options=tuple(words), is_open=False, cwd=self.folder, ca=ca, **environment)
+        self.served = Served(options=tuple(words), is_open=False, cwd=self.folder, **environment)
         return self.served.log()
 
     def stop(self) -> None:

@@ -113,7 +113,7 @@ class Reading:
 
     def _sh(self, block: Block) -> None:
         text = re.sub(r"\\\n\s*", "", block.text)
-        for line in [text] if "<<" in text else text.splitlines():
+        for line in text.splitlines():
             said, code = self._run(line)
             assert code == 0, f"{block}: {line}\nexit code {code}:\n{said}"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from support.documents.pages import ROOT
 
 from allocator.schemes.formats.bit_layout import Format
@@ -15,10 +13,8 @@ REFERENCE = ROOT / "docs" / "reference.md"
 def row(name: str, form: Format) -> str:
     _, *widths = form.layout.widths.items()
     fields = ", ".join(f"{field} {width}" for field, width in widths)
-    begin, end = datetime.fromtimestamp(form.first_tick / form.per_second, UTC), form.ends
     ids = f"{1 << form.layout.widths[form.counter]:,} in {form.tick / 1000:g} s"
-    tail = f"{begin:%Y-%m-%d} | {end:%Y-%m-%d} | {form.worker_bits} | {ids} |"
-    return f"| `{name}` | {fields} | {form.tick_name} | {tail}"
+    return f"| `{name}` | {fields} | {form.ends:%Y-%m-%d} | {form.worker_bits} | {ids} |"
 
 
 def test_the_table_of_formats_is_what_the_library_has():
