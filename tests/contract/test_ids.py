@@ -98,7 +98,7 @@ def test_an_odd_tag_or_count_is_refused_and_nothing_is_lost(face, place, tag):
         with pytest.raises(InvalidTag, match="a tag is 1 to 64 of"):
             call("a'; DROP TABLE allocator_segment; --")
     for call, count in ((ids.next_ids, 10**9), (ids.reserve, 10**14)):
-        with pytest.raises(InvalidCount, match="count must be|size: Input should be"):
+        with pytest.raises(InvalidCount, match="(count|size) must be"):
             call(tag, count)
 
     assert ids.next_id(tag) == 1
