@@ -20,7 +20,7 @@ from allocator.errors import InvalidSetting
 from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag, check_whole
 from allocator.schemes.shared.residues import Residue, Seen
 from allocator.schemes.snowflake import Lease
-from allocator.schemes.tag import FailoverGap, Tag
+from allocator.schemes.tag import FailoverGap, Tag, gap_of
 from allocator.schemes.ticket import MAX_SHARDS
 from allocator.schemes.worker_number_lease import NumberLease
 
@@ -81,9 +81,9 @@ def tag_from_json(value: Mapping[str, Any]) -> Tag:
 
 
 def gap_from_json(value: object) -> FailoverGap:
-    if value == "auto":
-        return "auto"
-    return "refuse" if value == "refuse" else whole("failover_gap", value)
+    if isinstance(value, str) and not NUMBER.fullmatch(value):
+        return gap_of(value)
+    return whole("failover_gap", value)
 
 
 def seen_to_text(seen: Seen) -> str:

@@ -85,7 +85,7 @@ class NumberRow:
 
     @property
     def who(self) -> str:
-        return f"{self.host} (process {self.process})"
+        return f"{self.host} (process {self.process})" if self.host else "a client that named no host"
 
 
 class NumberLease(NamedTuple):

@@ -92,7 +92,7 @@ class Principal:
 
     def check(self, verb: str, name: str | None) -> None:
         if not self.token.may(verb, name):
-            raise AccessDenied(f"this token may not {verb if name is None else f'{verb} {name!r}'}")
+            raise AccessDenied(f"this token may not {verb} {'tags' if name is None else repr(name)}")
 
     def authorize(self, verb: str | None, name: str | None, scheme: str | None = None) -> None:
         """Check the rights of the token."""

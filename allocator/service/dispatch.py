@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -30,9 +31,12 @@ JSON = (b"content-type", b"application/json")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 MESSAGES = {
+    400: "the body must be a JSON object with the fields in /openapi.json",
     404: "there is no such path; see /openapi.json for all paths",
     500: "internal error; the operator of the service finds a traceback in the log",
 }
+SHOULD = re.compile("^(Input should|String should|Value error,)")
+"""How Pydantic begins its sentences, which do not name the field."""
 VERB, SCHEME = "x-verb", "x-scheme"
 """In the description of a route: the right that the token needs, on the tag, ticket type or space in the path; or the
 scheme that it must cover instead. Without both any token will do."""
@@ -153,13 +157,13 @@ def refusal_of(refused: RequestValidationError) -> AllocatorError:
     if isinstance(reason, AllocatorError):  # of a check of ours
         return reason
     if len(first["loc"]) == 1 or first["type"] == "json_invalid":
-        return HttpRefusal(400, "the body must be a JSON object with the fields in /openapi.json")
+        return HttpRefusal(400, MESSAGES[400])
     if first["type"] == "extra_forbidden":
         return InvalidSetting(f"unknown parameter {name!a:.80}; /openapi.json has those of each route")
     if first["type"] == "missing":
         return InvalidSetting(f"parameter {name} is missing")
     kind = InvalidCount if name in {"count", "size"} else InvalidSetting
-    return kind(f"{name}: {first['msg']}, got {first['input']!a:.80}")
+    return kind(f"{name} {SHOULD.sub('must', first['msg'], count=1)}, got {first['input']!a:.80}")
 
 
 def headers_of(request: Request) -> dict[bytes, bytes]:

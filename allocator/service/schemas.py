@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
-from allocator.remote.wire import NUMBER, seen_from_text
+from allocator.remote.wire import gap_from_json, seen_from_text
 from allocator.schemes.formats.bit_layout import Layout, layout_from_text
 from allocator.schemes.formats.id_inspection import SCHEMES
 from allocator.schemes.formats.known_formats import FORMATS
@@ -24,18 +25,21 @@ WORKERS = (SNOWFLAKE.limit("datacenter") + 1) * (SNOWFLAKE.limit("worker") + 1)
 MAX_LEASE = 600_000
 """Milliseconds of the longest lease. It limits how long a client that leases all workers can block others."""
 
+DIGITS = re.compile("[0-9]{1,99}|-[1-9][0-9]{0,98}")
+"""Those of too small and too large numbers too: the refusal of such a number names the bound."""
+
 
 def plain(value: object) -> object:
     """Refuse what Pydantic takes beside a whole number and its digits: true, 5.0, " 5", 1_000."""
-    if isinstance(value, bool | float) or (isinstance(value, str) and not NUMBER.fullmatch(value)):
-        raise ValueError("a whole number is needed")
+    if isinstance(value, bool | float) or (isinstance(value, str) and not DIGITS.fullmatch(value)):
+        raise ValueError("be a whole number")
     return value
 
 
 def either(value: object) -> object:
     """Refuse what Pydantic takes beside true and false: yes, on, 1."""
     if not isinstance(value, bool) and value not in ("true", "false"):
-        raise ValueError("true or false is needed")
+        raise ValueError("be true or false")
     return value
 
 
@@ -116,7 +120,7 @@ class Settings(Form):
     max_step: Step = Field(DEFAULT_MAX_STEP, description="Largest number of ids per claim.")
     limit: Long = Field(MAX_ID, description="Greatest id of the tag.", examples=[str(JAVASCRIPT_MAX_ID)])
     start_after: Long = Field(0, description="Claim only ids above this; never goes back. Those in memory are issued.")
-    failover_gap: Literal["auto", "refuse"] | Long = Field(
+    failover_gap: Annotated[Literal["auto", "refuse"] | Long, BeforeValidator(gap_from_json)] = Field(
         "auto", description="Ids to skip after a failover or a restore: a number, by those issued so far, or stop."
     )
 
@@ -253,5 +257,5 @@ class Problem(Answer):
     title: str = Field(examples=["Bad Request"])
     status: Natural = Field(examples=[400])
     error: str = Field(examples=["InvalidCount"])
-    detail: str = Field(examples=["count: Input should be greater than or equal to 1, got '0'"])
+    detail: str = Field(examples=["count must be greater than or equal to 1, got '0'"])
     request: str = Field(examples=["4fd5c1a9b0e2"])

@@ -311,7 +311,9 @@ def test_who_only_draws_is_told_so(guarded, seat):
     seat.sign_in(guarded.drawer)
 
     assert seat.get("/").status == 403
-    assert "may not read" in seat.get("/").body.decode()
+    page = seat.get("/").body.decode()
+    assert "may not read tags" in page
+    assert "Show tags" not in page, "a link to this page itself"
 
 
 def test_who_draws_from_a_tag_sees_its_settings_and_no_figures(guarded, seat):

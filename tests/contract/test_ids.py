@@ -98,7 +98,7 @@ def test_an_odd_tag_or_count_is_refused_and_nothing_is_lost(face, place, tag):
         with pytest.raises(InvalidTag, match="a tag is 1 to 64 of"):
             call("a'; DROP TABLE allocator_segment; --")
     for call, count in ((ids.next_ids, 10**9), (ids.reserve, 10**14)):
-        with pytest.raises(InvalidCount, match="count must be|size: Input should be"):
+        with pytest.raises(InvalidCount, match="(count|size) must be"):
             call(tag, count)
 
     assert ids.next_id(tag) == 1
@@ -158,7 +158,7 @@ def test_a_tag_is_changed_and_its_value_only_raised(face, place, tag):
     assert Tag(tag, 100, 5, 50, 5000) == ids.tags.set(tag, step=5, max_step=50, limit=5000)
     assert ids.tags.set(tag, start_after=3000).max_value == 3000
     for wrong in (dict(start_after=2999), dict(limit=2999), dict(step=51), dict(step=0), dict(start_after=5001)):
-        with pytest.raises(InvalidSetting, match="must be|should be"):
+        with pytest.raises(InvalidSetting, match="must be"):
             ids.tags.set(tag, **wrong)
 
     assert Tag(tag, 3000, 5, 50, 5000) == ids.tags.get(tag)

@@ -238,6 +238,8 @@ def test_an_odd_body_is_refused(embedded, tag):
         refused = embedded.put(f"/v1/sequences/{tag}", body=body)
 
         assert (refused.status, bool(refused.json["detail"])) == (400, True), body[:20]
+    for body in (b"[" * 5000, b'{"step": ' + b"9" * 5000 + b"}"):  # Python's parser refuses them by other errors
+        assert "must be a JSON object" in embedded.put(f"/v1/sequences/{tag}", body=body).json["detail"], body[:20]
     assert embedded.get(f"/v1/sequences/{tag}").status == 404
 
 

@@ -125,6 +125,9 @@ def test_a_space_that_is_held_with_other_settings_is_refused(subtests):
             with pytest.raises(InvalidSetting, match=r"space 'billing' is leased with bits=2 and seconds=10, by there"):
                 check_alike([HELD], replace(CLAIM, **other), AT)
 
+            with pytest.raises(InvalidSetting, match="seconds=10, by a client that named no host, but"):
+                check_alike([replace(HELD, host="", process=0)], replace(CLAIM, **other), AT)
+
             check_alike([replace(HELD, holder="")], replace(CLAIM, **other), AT)
 
 

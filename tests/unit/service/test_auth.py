@@ -159,7 +159,7 @@ def test_a_grant_that_did_not_change_keeps_what_it_had_ready():
 def test_a_token_is_told_what_it_may_not():
     with pytest.raises(AccessDenied, match="this token may not draw 'b'"):
         Principal(token(tags=("a",))).check("draw", "b")
-    with pytest.raises(AccessDenied, match="this token may not read"):
+    with pytest.raises(AccessDenied, match="this token may not read tags"):
         Principal(token(verbs=("draw",))).check("read", None)
 
 

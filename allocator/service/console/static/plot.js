@@ -5,9 +5,10 @@
   const EVERY = 2000; // milliseconds
   const KEEP = 450; // points: 15 minutes
   const GAP = 10; // seconds without a reading, after which the line is interrupted
+  const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 21600, 86400]; // seconds between two times of the axis
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+  const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
   const long = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
   const clock = uPlot.fmtDate("{HH}:{mm}:{ss}");
 
@@ -32,7 +33,7 @@
     cursor: { y: false, points: { size: 6 } },
     scales: { x: { time: true }, rate: { range: upTo(1) }, ms: { range: upTo(5) } },
     axes: [
-      { stroke: colour("--soft"), font: "12px system-ui, sans-serif", grid: { show: false }, ticks: { show: false }, size: 28, space: 80, values: (plot, marks) => marks.map((at) => (plot.data[0].length ? clock(new Date(at * 1000)) : "")) },
+      { stroke: colour("--soft"), font: "12px system-ui, sans-serif", grid: { show: false }, ticks: { show: false }, size: 28, space: 80, incrs: STEPS, values: (plot, marks) => marks.map((at) => (plot.data[0].length > 1 ? clock(new Date(at * 1000)) : "")) },
       axis("rate", 3, true),
       axis("ms", 1, false),
     ],
