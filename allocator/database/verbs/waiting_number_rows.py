@@ -136,19 +136,19 @@ def table_of(model: Any) -> Table:
         return table
     if (fields := getattr(model, "_meta", None)) is None:
         raise InvalidSetting(f"rows wait in a mapped class, a Table or a model of Django, got {quoted(model)}")
-    columns = (
-        Column(one.column, type_of(one), primary_key=one.primary_key, nullable=one.null, key=one.attname)
-        for one in fields.concrete_fields
-    )
-    return Table(fields.db_table, MetaData(), *columns)
+    return Table(fields.db_table, MetaData(), *map(column_of, fields.concrete_fields))
 
 
-def type_of(field: Any) -> Any:
-    """Of a field of Django; its driver takes and returns values of other types as they are."""
+def column_of(field: Any) -> Column[Any]:
+    """The column of a field of Django. `DjangoCaller` sees to values of other types."""
+    holds: Any = NULLTYPE
     kind = field.get_internal_type()
     if "Integer" in kind or "AutoField" in kind:
-        return BigInteger()
-    return String(field.max_length) if kind == "CharField" else NULLTYPE
+        holds = BigInteger()
+    elif kind == "CharField":
+        holds = String(field.max_length)
+    key, info = field.primary_key, {"field": field}
+    return Column(field.column, holds, primary_key=key, nullable=field.null, key=field.attname, info=info)
 
 
 def column_in(table: Table, named: Any) -> Column[Any]:
