@@ -50,6 +50,7 @@ from allocator.errors import (
     InvalidDatabase,
     InvalidSetting,
     InvalidTag,
+    MaxValueWentBack,
     NumberBusy,
     NumberConflict,
 )
@@ -220,9 +221,66 @@ def test_a_row_that_no_number_fits_is_named_after_all_others_have_theirs(shop):
         bills.assign(shop)
     assert written(shop, "z") == ["INV-2026-001"]
 
+    add(shop, ("a", MARCH), ("z", MARCH))  # found, though each transaction reads no more rows than are wrong
     one = invoices.waiting(Bill, number="number", scope="tenant", at="booked", order_by="id", at_once=1)
-    with pytest.raises(InvalidTag, match="the row 1 gets no number"):  # and it ends
+    with pytest.raises(InvalidTag, match="the row 1 gets no number"):
         one.assign(shop)
+    assert (written(shop), written(shop, "z")) == (["INV-2026-001"], ["INV-2026-001", "INV-2026-002"])
+
+
+@ON_SQLITE
+def test_a_group_that_takes_no_numbers_holds_up_no_other_one(shop):
+    """Its rows wait: here for a number that a row was given by hand."""
+    add(shop, ("a", MARCH), ("a", MARCH), ("b", MARCH), ("a", EARLIER))
+    with shop.begin() as connection:
+        connection.execute(insert(Bill).values(tenant="a", booked=MARCH, number="INV-2026-001"))
+    one = invoices.waiting(Bill, number="number", scope="tenant", at="booked", order_by="id", at_once=1)
+    with pytest.raises(MaxValueWentBack, match="gave a number again"):
+        one.assign(shop)
+
+    assert written(shop) == [None, None, "INV-2025-001", "INV-2026-001"]
+    assert written(shop, "b") == ["INV-2026-001"]
+
+
+@servers
+def test_a_scope_that_another_transaction_holds_holds_up_no_other_one(shop):
+    add(shop, ("a", MARCH), ("b", MARCH))
+    with shop.connect() as other, other.begin():
+        invoices.next(other, "a", MARCH)
+        with pytest.raises(NumberBusy, match="of scope 'a' in 2026"):
+            bills.assign(shop)
+    assert (written(shop), written(shop, "b")) == ([None], ["INV-2026-001"])
+
+
+@ON_SQLITE
+def test_not_all_scopes_are_waited_for(shop):
+    """Who holds one scope of SQLite holds them all."""
+    add(shop, *((f"a{n}", MARCH) for n in range(50)))
+    tries: list[str] = []
+    event.listen(shop, "before_cursor_execute", lambda *given: tries.append(given[2]))
+    with shop.connect() as other, other.begin():
+        invoices.next(other, "a", MARCH)
+        tries.clear()
+        with pytest.raises(NumberBusy):
+            bills.assign(shop)
+    assert len([one for one in tries if one.startswith("INSERT INTO allocator_number")]) == 4
+
+
+@ON_SQLITE
+def test_a_row_that_its_key_does_not_find_is_no_silence(shop):
+    """SQLite keeps a date as the text that it was given, and SQLAlchemy asks for another one."""
+    log = Table("log", MetaData(), Col("at", DateTime, primary_key=True), Col("n", BigInteger))
+    with shop.begin() as connection:
+        log.create(connection)
+        connection.exec_driver_sql("INSERT INTO log (at) VALUES ('2026-03-09 10:00:00')")
+    with pytest.raises(NumberConflict, match=r"a row of log waits, but its key .*2026, 3, 9, 10.* does not find it"):
+        cases.waiting(log, number="n", order_by="at").assign(shop)
+
+
+@pytest.mark.statements
+def test_a_scope_is_looked_for_as_its_column_has_it(shop):
+    add(shop, ("7", MARCH), ("00000000-0000-0000-0000-000000000007", MARCH), ("8", MARCH))
+    assert [bills.assign(shop, 7), bills.assign(shop, UUID(int=7)), bills.assign(shop, "8")] == [1, 1, 1]
 
 
 @ON_SQLITE

@@ -8,7 +8,7 @@ gap that MySQL's writers insert into. Each row is then locked by its key, which 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import tzinfo
 from itertools import chain
@@ -37,7 +37,14 @@ from sqlalchemy.types import NULLTYPE
 from allocator.database.caller import Caller, own_transaction
 from allocator.database.django.transaction import own_atomic
 from allocator.database.verbs.gapless_number_rows import Row, draw, translated
-from allocator.errors import InvalidArgument, InvalidSetting, NumberBusy, NumberConflict
+from allocator.errors import (
+    AllocatorError,
+    DatabaseUnavailable,
+    InvalidArgument,
+    InvalidSetting,
+    NumberBusy,
+    NumberConflict,
+)
 from allocator.schemes.gapless_numbers import Group, Number, NumberRule, place
 from allocator.schemes.shared.argument_checks import quoted
 from allocator.schemes.waiting_numbers import Due, Key, WaitingRow, in_groups, numbered
@@ -76,8 +83,11 @@ class WaitingColumns:
 
     def waiting(self, scope: object, most: int) -> Select[Any]:
         """Select the first rows that wait, of a scope or, for None, of all."""
-        of_scope = [] if self.scope is None or scope is None else [self.scope == scope]
-        return self.select(self.waits, *of_scope).limit(most)
+        if self.scope is None or scope is None:
+            return self.select(self.waits).limit(most)
+        if isinstance(self.scope.type, String):  # an int or a UUID is a scope by its text
+            scope = str(scope)
+        return self.select(self.waits, self.scope == scope).limit(most)
 
     def among(self, keys: Iterable[Key]) -> ColumnElement[bool]:
         if len(self.key) == 1:
@@ -160,12 +170,10 @@ def column_in(table: Table, named: Any) -> Column[Any]:
     return found
 
 
-@contextmanager
-def own(given: Any) -> Iterator[Caller]:
+def own(given: Any) -> AbstractContextManager[Caller]:
     """A transaction of our own, of SQLAlchemy or Django."""
     operations = getattr(given, "ops", None)
-    with own_transaction(given) if operations is None else own_atomic(operations.connection) as caller:
-        yield caller
+    return own_transaction(given) if operations is None else own_atomic(operations.connection)
 
 
 def fetch(caller: Caller, statement: Executable) -> list[WaitingRow]:
@@ -178,7 +186,10 @@ class NothingWaits(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One transaction: numbers the rows of a group. scope: as the rows of the group have it."""
+    """One transaction: numbers the rows of a group, at most `at_once`.
+
+    scope: as the rows of the group have it. most: how many rows that wait are read, to find those of the group.
+    """
 
     rule: NumberRule
     zone: tzinfo | None
@@ -186,6 +197,7 @@ class Batch:
     at_once: int
     group: Group
     scope: object
+    most: int
 
     def run(self, caller: Caller) -> int:
         """Return how many rows have a number now. Raises `NothingWaits`, to be rolled back, if none waits."""
@@ -211,9 +223,11 @@ class Batch:
 
     def locked(self, caller: Caller) -> list[Due]:
         """The rows of the group, each read again under its lock: until then it may change its scope or date."""
-        seen = fetch(caller, self.columns.waiting(self.scope, self.at_once))
-        keys = [one.row.key for one in self.of_group(seen)]
+        seen = fetch(caller, self.columns.waiting(self.scope, self.most))
+        keys = [one.row.key for one in self.of_group(seen)[: self.at_once]]
         again = [fetch(caller, self.columns.lock(part, caller.numbers.by_key)) for part in in_parts(keys)]
+        if keys and not any(again):  # it was changed meanwhile, unless that repeats
+            raise NumberConflict(f"a row of {self.columns.table.name} waits, but its key {keys[0]} does not find it")
         return self.of_group(chain(*again))
 
     def of_group(self, rows: Iterable[WaitingRow]) -> list[Due]:
@@ -243,36 +257,41 @@ class WaitingNumbers:
         source: an Engine, a sessionmaker, or a Session or Connection in no transaction; with asyncio, `await
             session.run_sync(waiting.assign, scope)`; or `django.db.connection`.
 
-        Raises `NumberBusy` if others hold the counter or a row until the lock timeout, and, after all other rows have
-        their numbers, `InvalidArgument` for a row whose scope or date no number can have.
+        Raises, after all other rows have their numbers, `InvalidArgument` for a row whose scope or date no number can
+            have, `NumberBusy` if others hold a counter or a row until the lock timeout, and what else stops a group.
         """
         if scope is not None and self._columns.scope is None:
             raise InvalidArgument(f"the rows of {self._columns.table.name} are all of one scope, got {quoted(scope)}")
-        done, before = 0, None
+        done, most, before = 0, self._at_once, None
+        failed: dict[Group, AllocatorError] = {}
         while True:
-            rows = self._fetch(source, scope)
+            with own(source) as caller:
+                rows = fetch(caller, self._columns.waiting(scope, most))
             groups, wrong = in_groups(self._rule, self._zone, rows)
-            done += sum(self._number(source, group, found[0].row.scope) for group, found in groups.items())
-            if len(rows) < self._at_once or rows == before:
+            done += sum(self._number(source, found, most, failed) for found in groups.values())
+            if len(rows) < most or rows == before:
                 break
             before = rows
-        if wrong:
-            raise wrong[0]
+            most = self._at_once + len(wrong) + sum(len(groups.get(group, ())) for group in failed)
+        for error in (*failed.values(), *wrong):
+            raise error
         return done
 
-    def _fetch(self, source: Any, scope: object) -> list[WaitingRow]:
-        with own(source) as caller:
-            return fetch(caller, self._columns.waiting(scope, self._at_once))
-
-    def _number(self, source: Any, group: Group, scope: object) -> int:
-        batch = Batch(self._rule, self._zone, self._columns, self._at_once, group, scope)
-        for attempt in range(ATTEMPTS):
+    def _number(self, source: Any, found: list[Due], most: int, failed: dict[Group, AllocatorError]) -> int:
+        """Number rows of a group. Its error is kept: it holds up no other group, unless the database has ended."""
+        group, attempts = found[0].group, 0
+        batch = Batch(self._rule, self._zone, self._columns, self._at_once, group, found[0].row.scope, most)
+        while group not in failed:
+            attempts += 1
             try:
                 with own(source) as caller:
                     return batch.run(caller)
             except NothingWaits:  # another call has numbered them
                 break
-            except NumberConflict as error:
-                if isinstance(error, NumberBusy) or attempt == ATTEMPTS - 1:
+            except AllocatorError as error:
+                busy = isinstance(error, NumberBusy)
+                if isinstance(error, DatabaseUnavailable) or (busy and len(failed) >= ATTEMPTS):
                     raise
+                if busy or not isinstance(error, NumberConflict) or attempts == ATTEMPTS:
+                    failed[group] = error
         return 0
