@@ -13,7 +13,7 @@ import click
 from allocator.cli.options import database_options, open_database, option, options, require_files
 from allocator.cli.output import REFUSED, pasteable, show, show_rows, table, wants_json
 from allocator.errors import InvalidSetting
-from allocator.rules.gapless_audit import Found, audit, is_period, read_row, reset_of, scopes_of
+from allocator.rules.gapless_audit import Found, audit, is_period, read_row, reset_of, scopes_of, uuid_of
 from allocator.schemes.gapless_numbers import CALENDAR, RESETS, Group, NumberFormat, NumberRule, first_day, place
 from allocator.schemes.shared.argument_checks import split_column
 
@@ -126,7 +126,7 @@ def assign_column(
             --period-column booked_on --order-column id
     """
     from allocator.database.address import address_of
-    from allocator.database.verbs.number_columns import fetch_counters, writing
+    from allocator.database.verbs.number_columns import fetch_counters, read_uuids, writing
     from allocator.numbers import Numbers
 
     table_name, number = split_column(column)
@@ -138,8 +138,15 @@ def assign_column(
     made = Numbers(name, format=template, reset=resets, **given)
     check_groups(made.rule, counters, scope, at)
     with writing(address_of(url), table_name) as (engine, found):
+        if not counters or any(is_uuid(one.scope) for one in counters):
+            read_uuids(found, scope)
         done = made.waiting(found, number=number, scope=scope, at=at, order_by=order_column).assign(engine)
     show({"numbered": done}, f"{rows_of(done)} numbered")
+
+
+def is_uuid(scope: str) -> bool:
+    """Whether a scope was given as a UUID, not as text of 32 digits."""
+    return "-" in scope and uuid_of(scope) is not None
 
 
 def check_reset(name: str, reset: str | None, counters: Collection[Group]) -> str:
