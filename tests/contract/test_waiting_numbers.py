@@ -553,11 +553,11 @@ def test_of_two_at_once_the_second_finds_nothing_but_what_came_meanwhile(kind, u
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 def test_control_who_reads_the_counter_without_its_lock_gives_a_number_twice(kind, shop, monkeypatch):
-    def read_first(batch: waiting_number_rows.Batch, caller: Any) -> int:
+    def read_first(files: waiting_number_rows.WaitingNumbers, caller: Any, first: Any, most: int) -> int:
         row = {"name": "case", "scope": "", "period": ""}
         last = fetch_last(caller, row) or 0
-        rows = batch.of_group(waiting_number_rows.fetch(caller, batch.columns.waiting(None, 9)))
-        written = batch.write(caller, waiting_number_rows.numbered(batch.rule, rows, last + len(rows)))
+        rows = files._of_group(first.group, waiting_number_rows.fetch(caller, files.columns.waiting(None, most)))
+        written = files._write(caller, waiting_number_rows.numbered(files.rule, rows, last + len(rows)))
         caller.numbers.raise_to(caller, row, last + len(rows))
         return written
 
@@ -565,7 +565,7 @@ def test_control_who_reads_the_counter_without_its_lock_gives_a_number_twice(kin
         with Session(shop) as session, session.begin():
             session.add(Case(court=UUID(int=1), file=str(urgent), urgent=urgent))
 
-    monkeypatch.setattr(waiting_number_rows.Batch, "run", read_first)
+    monkeypatch.setattr(waiting_number_rows.WaitingNumbers, "_run", read_first)
     add_file(2)
     with stopped(shop, "^INSERT INTO allocator_number", files) as (first, gate), shop.connect() as watcher:
         add_file(1)

@@ -184,70 +184,19 @@ class NothingWaits(Exception):
     """Rolls back a transaction that has drawn a number and found no row for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One transaction: numbers the rows of a group, at most `at_once`.
-
-    scope: as the rows of the group have it. most: how many rows that wait are read, to find those of the group.
-    """
-
-    rule: NumberRule
-    zone: tzinfo | None
-    columns: WaitingColumns
-    at_once: int
-    group: Group
-    scope: object
-    most: int
-
-    def run(self, caller: Caller) -> int:
-        """Return how many rows have a number now. Raises `NothingWaits`, to be rolled back, if none waits."""
-        row = Row(name=self.rule.name, scope=self.group.scope, period=self.group.period)
-        last = draw(caller, row, 1, self.rule.start)  # locks the counter before the rows are read
-        try:
-            rows = translated(caller, row, lambda: self.locked(caller))
-        except NumberBusy as error:
-            where = place(**row)
-            raise NumberBusy(f"another transaction is changing a row that waits for a number of {where}") from error
-        if not rows:
-            raise NothingWaits
-        if len(rows) > 1:
-            last = draw(caller, row, len(rows) - 1, self.rule.start)
-        numbers = numbered(self.rule, rows, last)
-        written = translated(caller, row, lambda: self.write(caller, numbers))
-        if written != len(rows):
-            raise NumberConflict(
-                f"{len(rows)} rows waited for a number of {place(**row)}, and only {written} took it; nothing was "
-                "written, run it again"
-            )
-        return written
-
-    def locked(self, caller: Caller) -> list[Due]:
-        """The rows of the group, each read again under its lock: until then it may change its scope or date."""
-        seen = fetch(caller, self.columns.waiting(self.scope, self.most))
-        keys = [one.row.key for one in self.of_group(seen)[: self.at_once]]
-        again = [fetch(caller, self.columns.lock(part, caller.numbers.by_key)) for part in in_parts(keys)]
-        if keys and not any(again):  # it was changed meanwhile, unless that repeats
-            raise NumberConflict(f"a row of {self.columns.table.name} waits, but its key {keys[0]} does not find it")
-        return self.of_group(chain(*again))
-
-    def of_group(self, rows: Iterable[WaitingRow]) -> list[Due]:
-        """Of the group alone: the `=` of a column may find other scopes, as those in capital letters."""
-        return in_groups(self.rule, self.zone, rows).groups.get(self.group, [])
-
-    def write(self, caller: Caller, numbers: Sequence[tuple[Key, Number]]) -> int:
-        return sum(caller.update(self.columns.update(part, caller.numbers.by_key)) for part in in_parts(numbers))
-
-
 def in_parts(rows: Sequence[T]) -> Iterator[Sequence[T]]:
     """As many as one statement may name."""
     return (rows[start : start + STATEMENT] for start in range(0, len(rows), STATEMENT))
 
 
+@dataclass(frozen=True, slots=True)
 class WaitingNumbers:
     """What `Numbers.waiting` returns: numbers the rows that wait, in short transactions of its own. Thread-safe."""
 
-    def __init__(self, rule: NumberRule, zone: tzinfo | None, columns: WaitingColumns, at_once: int) -> None:
-        self._rule, self._zone, self._columns, self._at_once = rule, zone, columns, at_once
+    rule: NumberRule
+    zone: tzinfo | None
+    columns: WaitingColumns
+    at_once: int
 
     def assign(self, source: Any, scope: object = None) -> int:
         """Number the rows that wait, of a scope or of all, and return how many this call has numbered.
@@ -260,19 +209,19 @@ class WaitingNumbers:
         Raises, after all other rows have their numbers, `InvalidArgument` for a row whose scope or date no number can
             have, `NumberBusy` if others hold a counter or a row until the lock timeout, and what else stops a group.
         """
-        if scope is not None and self._columns.scope is None:
-            raise InvalidArgument(f"the rows of {self._columns.table.name} are all of one scope, got {quoted(scope)}")
-        done, most, before = 0, self._at_once, None
+        if scope is not None and self.columns.scope is None:
+            raise InvalidArgument(f"the rows of {self.columns.table.name} are all of one scope, got {quoted(scope)}")
+        done, most, before = 0, self.at_once, None
         failed: dict[Group, AllocatorError] = {}
         while True:
             with own(source) as caller:
-                rows = fetch(caller, self._columns.waiting(scope, most))
-            groups, wrong = in_groups(self._rule, self._zone, rows)
+                rows = fetch(caller, self.columns.waiting(scope, most))
+            groups, wrong = in_groups(self.rule, self.zone, rows)
             done += sum(self._number(source, found, most, failed) for found in groups.values())
             if len(rows) < most or rows == before:
                 break
             before = rows
-            most = self._at_once + len(wrong) + sum(len(groups.get(group, ())) for group in failed)
+            most = self.at_once + len(wrong) + sum(len(groups.get(group, ())) for group in failed)
         for error in (*failed.values(), *wrong):
             raise error
         return done
@@ -280,12 +229,11 @@ class WaitingNumbers:
     def _number(self, source: Any, found: list[Due], most: int, failed: dict[Group, AllocatorError]) -> int:
         """Number rows of a group. Its error is kept: it holds up no other group, unless the database has ended."""
         group, attempts = found[0].group, 0
-        batch = Batch(self._rule, self._zone, self._columns, self._at_once, group, found[0].row.scope, most)
         while group not in failed:
             attempts += 1
             try:
                 with own(source) as caller:
-                    return batch.run(caller)
+                    return self._run(caller, found[0], most)
             except NothingWaits:  # another call has numbered them
                 break
             except AllocatorError as error:
@@ -295,3 +243,44 @@ class WaitingNumbers:
                 if busy or not isinstance(error, NumberConflict) or attempts == ATTEMPTS:
                     failed[group] = error
         return 0
+
+    def _run(self, caller: Caller, first: Due, most: int) -> int:
+        """Number rows of the group of this one, and return how many. Raises `NothingWaits`, if none waits.
+
+        most: how many waiting rows of its scope are read: of these, some may be of another group.
+        """
+        row = Row(name=self.rule.name, scope=first.group.scope, period=first.group.period)
+        last = draw(caller, row, 1, self.rule.start)  # locks the counter before the rows are read
+        try:
+            rows = translated(caller, row, lambda: self._locked(caller, first, most))
+        except NumberBusy as error:
+            where = place(**row)
+            raise NumberBusy(f"another transaction is changing a row that waits for a number of {where}") from error
+        if not rows:
+            raise NothingWaits
+        if len(rows) > 1:
+            last = draw(caller, row, len(rows) - 1, self.rule.start)
+        numbers = numbered(self.rule, rows, last)
+        written = translated(caller, row, lambda: self._write(caller, numbers))
+        if written != len(rows):
+            raise NumberConflict(
+                f"{len(rows)} rows waited for a number of {place(**row)}, and only {written} took it; nothing was "
+                "written, run it again"
+            )
+        return written
+
+    def _locked(self, caller: Caller, first: Due, most: int) -> list[Due]:
+        """The rows of the group, each read again under its lock: until then it may change its scope or date."""
+        seen = fetch(caller, self.columns.waiting(first.row.scope, most))
+        keys = [one.row.key for one in self._of_group(first.group, seen)[: self.at_once]]
+        again = [fetch(caller, self.columns.lock(part, caller.numbers.by_key)) for part in in_parts(keys)]
+        if keys and not any(again):  # it was changed meanwhile, unless that repeats
+            raise NumberConflict(f"a row of {self.columns.table.name} waits, but its key {keys[0]} does not find it")
+        return self._of_group(first.group, chain(*again))
+
+    def _of_group(self, group: Group, rows: Iterable[WaitingRow]) -> list[Due]:
+        """Of the group alone: the `=` of a column may find other scopes, as those in capital letters."""
+        return in_groups(self.rule, self.zone, rows).groups.get(group, [])
+
+    def _write(self, caller: Caller, numbers: Sequence[tuple[Key, Number]]) -> int:
+        return sum(caller.update(self.columns.update(part, caller.numbers.by_key)) for part in in_parts(numbers))
