@@ -151,12 +151,10 @@ def table_of(model: Any) -> Table:
 
 def column_of(field: Any) -> Column[Any]:
     """The column of a field of Django. `DjangoCaller` sees to values of other types."""
-    holds: Any = NULLTYPE
     kind = field.get_internal_type()
+    holds: Any = String(field.max_length) if kind == "CharField" else NULLTYPE
     if "Integer" in kind or "AutoField" in kind:
         holds = BigInteger()
-    elif kind == "CharField":
-        holds = String(field.max_length)
     key, info = field.primary_key, {"field": field}
     return Column(field.column, holds, primary_key=key, nullable=field.null, key=field.attname, info=info)
 
@@ -245,17 +243,13 @@ class WaitingNumbers:
         return 0
 
     def _run(self, caller: Caller, first: Due, most: int) -> int:
-        """Number rows of the group of this one, and return how many. Raises `NothingWaits`, if none waits.
-
-        most: how many waiting rows of its scope are read: of these, some may be of another group.
-        """
+        """Number rows of the group of this one, among the first of its scope. Raises `NothingWaits` if none waits."""
         row = Row(name=self.rule.name, scope=first.group.scope, period=first.group.period)
         last = draw(caller, row, 1, self.rule.start)  # locks the counter before the rows are read
         try:
             rows = translated(caller, row, lambda: self._locked(caller, first, most))
         except NumberBusy as error:
-            where = place(**row)
-            raise NumberBusy(f"another transaction is changing a row that waits for a number of {where}") from error
+            raise NumberBusy(f"another transaction changes a row that waits for a number of {place(**row)}") from error
         if not rows:
             raise NothingWaits
         if len(rows) > 1:
