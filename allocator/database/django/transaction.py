@@ -87,15 +87,11 @@ class DjangoCaller:
         self.connection.set_rollback(True)
 
     def _compiled(self, statement: Any) -> tuple[str, Mapping[str, object]]:
-        dialect: Any = SQL_DIALECTS[self.connection.vendor]
-        compiled = statement.compile(
-            dialect=dialect(paramstyle="pyformat"), compile_kwargs={"render_postcompile": True}
-        )
-        is_native = self.connection.features.has_native_uuid_field
-        as_bound = {
-            name: one.hex if isinstance(one, UUID) and not is_native else one for name, one in compiled.params.items()
-        }
-        return str(compiled), as_bound
+        make: Any = SQL_DIALECTS[self.connection.vendor]
+        compiled = statement.compile(dialect=make(paramstyle="pyformat"), compile_kwargs={"render_postcompile": True})
+        uuids = {} if self.connection.features.has_native_uuid_field else compiled.params
+        digits = {name: one.hex for name, one in uuids.items() if isinstance(one, UUID)}
+        return str(compiled), {**compiled.params, **digits}
 
     def _execute(self, statement: str, parameters: Mapping[str, object]) -> Any:
         cursor = self.connection.cursor()
