@@ -13,7 +13,7 @@ import click
 from allocator.cli.options import database_options, open_database, option, options, require_files
 from allocator.cli.output import REFUSED, pasteable, show, show_rows, table, wants_json
 from allocator.errors import InvalidSetting
-from allocator.rules.gapless_audit import Found, audit, is_period, read_row, reset_of, scopes_of
+from allocator.rules.gapless_audit import Found, audit, is_period, read_row, reset_of, scopes_of, uuid_of
 from allocator.schemes.gapless_numbers import CALENDAR, RESETS, Group, NumberFormat, NumberRule, first_day, place
 from allocator.schemes.shared.argument_checks import split_column
 
@@ -126,7 +126,7 @@ def assign_column(
             --period-column booked_on --order-column id
     """
     from allocator.database.address import address_of
-    from allocator.database.verbs.number_columns import fetch_counters, writing
+    from allocator.database.verbs.number_columns import fetch_counters, read_uuids, writing
     from allocator.numbers import Numbers
 
     table_name, number = split_column(column)
@@ -138,6 +138,8 @@ def assign_column(
     made = Numbers(name, format=template, reset=resets, **given)
     check_groups(made.rule, counters, scope, at)
     with writing(address_of(url), table_name) as (engine, found):
+        if not counters or any(one.scope == str(uuid_of(one.scope)) for one in counters):
+            read_uuids(found, scope)
         done = made.waiting(found, number=number, scope=scope, at=at, order_by=order_column).assign(engine)
     show({"numbered": done}, f"{rows_of(done)} numbered")
 
@@ -158,19 +160,7 @@ def check_reset(name: str, reset: str | None, counters: Collection[Group]) -> st
 @option("--period-column", default="", metavar="C", help="Column with the date or year, unless the format holds it.")
 @option("--order-column", default="", metavar="C", help="Report numbers out of the order of this column.")
 @database_options
-def audit_column(
-    column: str,
-    name: str,
-    template: str,
-    reset: str | None,
-    year_starts: str,
-    start: int,
-    timezone: str,
-    scope_column: str,
-    period_column: str,
-    order_column: str,
-    url: str,
-) -> None:
+def audit_column(column: str, name: str, template: str, reset: str | None, url: str, **given: Any) -> None:
     """Find what is wrong with the numbers in TABLE.COLUMN. Changes nothing.
 
     \b
@@ -192,19 +182,21 @@ def audit_column(
     from allocator.numbers import zone_of
 
     place = split_column(column)
+    scope, period, order = (given.pop(f"{what}_column") for what in ("scope", "period", "order"))
     require_files(url)
     with open_database(url) as database:
         counters = [Group(one.scope, one.period) for one in database.run(fetch_counters, name)]
     try:
         resets: Any = reset or reset_of(one.period for one in counters)
-        rule, zone = NumberRule(name, NumberFormat(template), resets, start, year_starts), zone_of(timezone)
-        check_groups(rule, counters, scope_column, period_column)
+        zone = zone_of(given.pop("timezone"))
+        rule = NumberRule(name, NumberFormat(template), resets, **given)
+        check_groups(rule, counters, scope, period)
     except InvalidSetting as error:  # exit code 1 would say that something was found
         raise click.UsageError(str(error)) from error
-    source = Source(*place, scope_column, period_column, order_column, is_text=not rule.format.is_bare)
+    source = Source(*place, scope, period, order, is_text=not rule.format.is_bare)
 
     def judge(read: Read) -> Outcome:
-        return judged(rule, zone, read, in_order=bool(order_column))
+        return judged(rule, zone, read, in_order=bool(order))
 
     outcome = read_column(address_of(url), source, rule.name, judge)
     counts = {"rows": outcome.rows, "waiting": outcome.waiting, "kinds": outcome.kinds}

@@ -202,7 +202,8 @@ print(json.dumps(found))
 
 WAITING = """
 import json
-from datetime import date
+from datetime import date, datetime, timezone
+from uuid import UUID, uuid4
 from django.db import connection, models, transaction
 from allocator import Numbers
 
@@ -240,6 +241,37 @@ with transaction.atomic():
     except RuntimeError as error:
         found["inside"] = str(error)
 found["counted"] = counted.assign(connection)
+
+class Slip(models.Model):
+    id = models.UUIDField(primary_key=True, default=uuid4)
+    tenant = models.ForeignKey("Firm", models.CASCADE)
+    made = models.DateTimeField()
+    number = models.CharField(max_length=40, null=True)
+
+    class Meta:
+        app_label = "waiting"
+
+slips = Numbers("slip", format="S-{year}-{n}", reset="year", timezone="Europe/Berlin")
+on_slips = slips.waiting(Slip, number="number", scope="tenant_id", at="made", order_by="id")
+
+class Firm(models.Model):
+    id = models.UUIDField(primary_key=True)
+
+    class Meta:
+        app_label = "waiting"
+
+with connection.schema_editor() as editor:
+    editor.create_model(Firm)
+    editor.create_model(Slip)
+tenant, made = UUID(int=7), datetime(2025, 12, 31, 23, 30, tzinfo=timezone.utc)
+Firm.objects.create(id=tenant)
+with transaction.atomic():
+    found["slips"] = [slips.next(connection, tenant, made).text]
+for scope in (tenant, None):
+    slip = Slip.objects.create(tenant_id=tenant, made=made)
+    on_slips.assign(connection, scope)
+    slip.refresh_from_db()
+    found["slips"].append(slip.number)
 found["rows"] = list(Bill.objects.order_by("id").values_list("number", "count"))
 print(json.dumps(found))
 """
@@ -333,5 +365,6 @@ def test_rows_are_numbered_after_the_commit(kind, told):
     assert found == {
         "assigned": [1, 1, 1, 0],
         "counted": 4,
+        "slips": ["S-2026-1", "S-2026-2", "S-2026-3"],  # of one counter, in the year of Berlin
         "rows": [["INV-2026-00001", 1], ["INV-2025-00001", 2], ["INV-2026-00002", 3], [None, 4]],
     }

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from io import StringIO
 from itertools import count
+from uuid import UUID
 
 import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import (
+    CHAR,
     BigInteger,
     Column,
     Date,
@@ -19,6 +21,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    Uuid,
     create_engine,
     delete,
     insert,
@@ -133,6 +136,28 @@ def test_rows_are_not_numbered_otherwise_than_by_the_application(shop):
         refused = run(shop, *words)
         assert (refused.exit_code, sentence in refused.stderr) == (code, True), refused.stderr
         add(shop, "a")
+
+
+@pytest.mark.statements
+@pytest.mark.parametrize(
+    ("holds", "tenant", "drawn"), [(Uuid(), UUID(int=7), 0), (Uuid(), UUID(int=7), 1), (CHAR(32), UUID(int=7).hex, 1)]
+)
+def test_a_uuid_is_the_scope_that_the_application_gives(shop, holds, tenant, drawn):
+    """Where the database has no type for it, its column holds 32 digits. The counters say whether they are text."""
+    slips = Table("slip", MetaData(), Column("id", BigInteger, primary_key=True), Column("tenant", holds))
+    slips.append_column(Column("n", BigInteger))
+    with shop.begin() as connection:
+        slips.create(connection)
+        connection.execute(insert(slips).values(id=1, tenant=tenant))
+        for _ in range(drawn):
+            Numbers("slip").next(connection, tenant)
+    words = ("slip.n", "--name", "slip", "--reset", "never", "--scope-column", "tenant", "--order-column", "id")
+    assert run(shop, "assign", *words).stdout == "1 row numbered\n"
+
+    with shop.begin() as connection:
+        assert connection.scalar(select(slips.c.n)) == drawn + 1
+        assert Numbers("slip").next(connection, tenant).n == drawn + 2
+        slips.drop(connection)
 
 
 @ON_SQLITE

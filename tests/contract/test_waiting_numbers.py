@@ -50,6 +50,7 @@ from allocator.errors import (
     InvalidDatabase,
     InvalidSetting,
     InvalidTag,
+    MaxValueWentBack,
     NumberBusy,
     NumberConflict,
 )
@@ -220,9 +221,66 @@ def test_a_row_that_no_number_fits_is_named_after_all_others_have_theirs(shop):
         bills.assign(shop)
     assert written(shop, "z") == ["INV-2026-001"]
 
+    add(shop, ("a", MARCH), ("z", MARCH))  # found, though each transaction reads no more rows than are wrong
     one = invoices.waiting(Bill, number="number", scope="tenant", at="booked", order_by="id", at_once=1)
-    with pytest.raises(InvalidTag, match="the row 1 gets no number"):  # and it ends
+    with pytest.raises(InvalidTag, match="the row 1 gets no number"):
         one.assign(shop)
+    assert (written(shop), written(shop, "z")) == (["INV-2026-001"], ["INV-2026-001", "INV-2026-002"])
+
+
+@ON_SQLITE
+def test_a_group_that_takes_no_numbers_holds_up_no_other_one(shop):
+    """Its rows wait: here for a number that a row was given by hand."""
+    add(shop, ("a", MARCH), ("a", MARCH), ("b", MARCH), ("a", EARLIER))
+    with shop.begin() as connection:
+        connection.execute(insert(Bill).values(tenant="a", booked=MARCH, number="INV-2026-001"))
+    one = invoices.waiting(Bill, number="number", scope="tenant", at="booked", order_by="id", at_once=1)
+    with pytest.raises(MaxValueWentBack, match="a row has the next number of .* in 2026 already"):
+        one.assign(shop)
+
+    assert written(shop) == [None, None, "INV-2025-001", "INV-2026-001"]
+    assert written(shop, "b") == ["INV-2026-001"]
+
+
+@servers
+def test_a_scope_that_another_transaction_holds_holds_up_no_other_one(shop):
+    add(shop, ("a", MARCH), ("b", MARCH))
+    with shop.connect() as other, other.begin():
+        invoices.next(other, "a", MARCH)
+        with pytest.raises(NumberBusy, match="of scope 'a' in 2026"):
+            bills.assign(shop)
+    assert (written(shop), written(shop, "b")) == ([None], ["INV-2026-001"])
+
+
+@ON_SQLITE
+def test_not_all_scopes_are_waited_for(shop):
+    """Who holds one scope of SQLite holds them all."""
+    add(shop, *((f"a{n}", MARCH) for n in range(50)))
+    tries: list[str] = []
+    event.listen(shop, "before_cursor_execute", lambda *given: tries.append(given[2]))
+    with shop.connect() as other, other.begin():
+        invoices.next(other, "a", MARCH)
+        tries.clear()
+        with pytest.raises(NumberBusy):
+            bills.assign(shop)
+    assert len([one for one in tries if one.startswith("INSERT INTO allocator_number")]) == 4
+
+
+@ON_SQLITE
+def test_a_row_that_its_key_does_not_find_is_no_silence(shop):
+    """SQLite keeps a date as the text that it was given, and SQLAlchemy asks for another one."""
+    log = Table("log", MetaData(), Col("at", DateTime, primary_key=True), Col("n", BigInteger))
+    with shop.begin() as connection:
+        log.create(connection)
+        connection.exec_driver_sql("INSERT INTO log (at) VALUES ('2026-03-09 10:00:00')")
+    with pytest.raises(NumberConflict, match=r"a row of log waits, but its key .*2026, 3, 9, 10.* does not find it"):
+        cases.waiting(log, number="n", order_by="at").assign(shop)
+
+
+@pytest.mark.statements
+def test_a_scope_is_looked_for_as_its_column_has_it(shop):
+    add(shop, ("7", MARCH), ("00000000-0000-0000-0000-000000000007", MARCH), ("8", MARCH))
+    assert [bills.assign(shop, 7), bills.assign(shop, UUID(int=7)), bills.assign(shop, "8")] == [1, 1, 1]
 
 
 @ON_SQLITE
@@ -246,7 +304,7 @@ def test_counter_and_rows_change_together_or_neither(shop):
     with shop.begin() as connection:
         connection.execute(update(number).values(n=5))
         connection.execute(insert(Bill).values(tenant="a", booked=MARCH, number="INV-2026-007"))
-    with pytest.raises(Exception, match="gave a number again"):
+    with pytest.raises(MaxValueWentBack, match="a row has the next number of 'invoice' of scope 'a' in 2026 already"):
         bills.assign(shop)
     with paused(shop, "^UPDATE bill", fail), pytest.raises(ZeroDivisionError):
         bills.assign(shop)
@@ -495,11 +553,11 @@ def test_of_two_at_once_the_second_finds_nothing_but_what_came_meanwhile(kind, u
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 def test_control_who_reads_the_counter_without_its_lock_gives_a_number_twice(kind, shop, monkeypatch):
-    def read_first(batch: waiting_number_rows.Batch, caller: Any) -> int:
+    def read_first(files: waiting_number_rows.WaitingNumbers, caller: Any, first: Any, most: int) -> int:
         row = {"name": "case", "scope": "", "period": ""}
         last = fetch_last(caller, row) or 0
-        rows = batch.of_group(waiting_number_rows.fetch(caller, batch.columns.waiting(None, 9)))
-        written = batch.write(caller, waiting_number_rows.numbered(batch.rule, rows, last + len(rows)))
+        rows = files._of_group(first.group, waiting_number_rows.fetch(caller, files.columns.waiting(None, most)))
+        written = files._write(caller, waiting_number_rows.numbered(files.rule, rows, last + len(rows)))
         caller.numbers.raise_to(caller, row, last + len(rows))
         return written
 
@@ -507,7 +565,7 @@ def test_control_who_reads_the_counter_without_its_lock_gives_a_number_twice(kin
         with Session(shop) as session, session.begin():
             session.add(Case(court=UUID(int=1), file=str(urgent), urgent=urgent))
 
-    monkeypatch.setattr(waiting_number_rows.Batch, "run", read_first)
+    monkeypatch.setattr(waiting_number_rows.WaitingNumbers, "_run", read_first)
     add_file(2)
     with stopped(shop, "^INSERT INTO allocator_number", files) as (first, gate), shop.connect() as watcher:
         add_file(1)
@@ -595,7 +653,7 @@ def test_who_waits_too_long_is_told_for_what(kind, shop):
         with Session(shop) as session:
             session.scalars(select(Bill)).one().number = "by hand"
             session.flush()
-            with pytest.raises(NumberBusy, match="is changing a row that waits for a number of 'invoice' of scope 'a'"):
+            with pytest.raises(NumberBusy, match="changes a row that waits for a number of 'invoice' of scope 'a'"):
                 bills.assign(shop)
 
     assert bills.assign(shop) == 1

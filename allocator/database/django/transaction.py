@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import lru_cache
 from importlib import import_module
 from time import monotonic
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Connection, StaticPool, create_engine, delete, make_url
 from sqlalchemy import Dialect as SQLDialect
@@ -68,8 +70,15 @@ class DjangoCaller:
         return found
 
     def select(self, statement: Any) -> Sequence[Sequence[Any]]:
-        found: Sequence[Sequence[Any]] = self._execute(*self._compiled(statement)).fetchall()
-        return found
+        kinds = [kind_of(getattr(one, "info", {}).get("field")) for one in statement.selected_columns]
+        return [list(map(self._read, kinds, row)) for row in self._execute(*self._compiled(statement)).fetchall()]
+
+    def _read(self, kind: str, value: Any) -> Any:
+        """As Django reads it, where its driver returns a UUID as text, or a moment without its time zone."""
+        if kind == "UUIDField" and isinstance(value, str):
+            return UUID(value)
+        is_bare = kind == "DateTimeField" and isinstance(value, datetime) and value.tzinfo is None
+        return value.replace(tzinfo=self.connection.timezone) if is_bare else value
 
     def update(self, statement: Any) -> int:
         return int(self._execute(*self._compiled(statement)).rowcount)
@@ -78,11 +87,11 @@ class DjangoCaller:
         self.connection.set_rollback(True)
 
     def _compiled(self, statement: Any) -> tuple[str, Mapping[str, object]]:
-        dialect: Any = SQL_DIALECTS[self.connection.vendor]
-        compiled = statement.compile(
-            dialect=dialect(paramstyle="pyformat"), compile_kwargs={"render_postcompile": True}
-        )
-        return str(compiled), compiled.params
+        make: Any = SQL_DIALECTS[self.connection.vendor]
+        compiled = statement.compile(dialect=make(paramstyle="pyformat"), compile_kwargs={"render_postcompile": True})
+        uuids = {} if self.connection.features.has_native_uuid_field else compiled.params
+        digits = {name: one.hex for name, one in uuids.items() if isinstance(one, UUID)}
+        return str(compiled), {**compiled.params, **digits}
 
     def _execute(self, statement: str, parameters: Mapping[str, object]) -> Any:
         cursor = self.connection.cursor()
@@ -105,6 +114,13 @@ def own_atomic(connection: Any) -> Iterator[DjangoCaller]:
             yield caller
     except DBAPIError as error:
         raise translate(error, caller.numbers.dialect, caller.where, monotonic() - began) from error
+
+
+def kind_of(field: Any) -> str:
+    """What a field holds, or the one to which a foreign key points: known when all models are loaded."""
+    while hasattr(field, "target_field"):
+        field = field.target_field
+    return field.get_internal_type() if field else ""
 
 
 @lru_cache

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import (
+    CHAR,
     ColumnElement,
     Connection,
     Engine,
@@ -16,6 +17,7 @@ from sqlalchemy import (
     NullPool,
     Select,
     Table,
+    Uuid,
     column,
     create_engine,
     func,
@@ -149,6 +151,13 @@ def arguments(address: Address, seconds: float) -> dict[str, Any]:
     driver = address.url.get_driver_name()
     given = {} if address.dialect.embedded else address.dialect.connect_args(driver, seconds)
     return {name: value for name, value in given.items() if name not in address.url.query and name != "autocommit"}
+
+
+def read_uuids(table: Table, name: str | None) -> None:
+    """Take a CHAR(32) for what databases without a type for UUIDs keep: SQLAlchemy and Django return UUIDs from it."""
+    found = None if name is None else table.columns.get(name)
+    if found is not None and isinstance(found.type, CHAR) and found.type.length == 32:
+        found.type = Uuid(native_uuid=False)
 
 
 @contextmanager

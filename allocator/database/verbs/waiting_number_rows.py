@@ -8,7 +8,7 @@ gap that MySQL's writers insert into. Each row is then locked by its key, which 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import tzinfo
 from itertools import chain
@@ -37,7 +37,14 @@ from sqlalchemy.types import NULLTYPE
 from allocator.database.caller import Caller, own_transaction
 from allocator.database.django.transaction import own_atomic
 from allocator.database.verbs.gapless_number_rows import Row, draw, translated
-from allocator.errors import InvalidArgument, InvalidSetting, NumberBusy, NumberConflict
+from allocator.errors import (
+    AllocatorError,
+    DatabaseUnavailable,
+    InvalidArgument,
+    InvalidSetting,
+    NumberBusy,
+    NumberConflict,
+)
 from allocator.schemes.gapless_numbers import Group, Number, NumberRule, place
 from allocator.schemes.shared.argument_checks import quoted
 from allocator.schemes.waiting_numbers import Due, Key, WaitingRow, in_groups, numbered
@@ -76,8 +83,11 @@ class WaitingColumns:
 
     def waiting(self, scope: object, most: int) -> Select[Any]:
         """Select the first rows that wait, of a scope or, for None, of all."""
-        of_scope = [] if self.scope is None or scope is None else [self.scope == scope]
-        return self.select(self.waits, *of_scope).limit(most)
+        if self.scope is None or scope is None:
+            return self.select(self.waits).limit(most)
+        if isinstance(self.scope.type, String):  # an int or a UUID is a scope by its text
+            scope = str(scope)
+        return self.select(self.waits, self.scope == scope).limit(most)
 
     def among(self, keys: Iterable[Key]) -> ColumnElement[bool]:
         if len(self.key) == 1:
@@ -136,19 +146,17 @@ def table_of(model: Any) -> Table:
         return table
     if (fields := getattr(model, "_meta", None)) is None:
         raise InvalidSetting(f"rows wait in a mapped class, a Table or a model of Django, got {quoted(model)}")
-    columns = (
-        Column(one.column, type_of(one), primary_key=one.primary_key, nullable=one.null, key=one.attname)
-        for one in fields.concrete_fields
-    )
-    return Table(fields.db_table, MetaData(), *columns)
+    return Table(fields.db_table, MetaData(), *map(column_of, fields.concrete_fields))
 
 
-def type_of(field: Any) -> Any:
-    """Of a field of Django; its driver takes and returns values of other types as they are."""
+def column_of(field: Any) -> Column[Any]:
+    """The column of a field of Django. `DjangoCaller` sees to values of other types."""
     kind = field.get_internal_type()
+    holds: Any = String(field.max_length) if kind == "CharField" else NULLTYPE
     if "Integer" in kind or "AutoField" in kind:
-        return BigInteger()
-    return String(field.max_length) if kind == "CharField" else NULLTYPE
+        holds = BigInteger()
+    key, info = field.primary_key, {"field": field}
+    return Column(field.column, holds, primary_key=key, nullable=field.null, key=field.attname, info=info)
 
 
 def column_in(table: Table, named: Any) -> Column[Any]:
@@ -160,12 +168,10 @@ def column_in(table: Table, named: Any) -> Column[Any]:
     return found
 
 
-@contextmanager
-def own(given: Any) -> Iterator[Caller]:
+def own(given: Any) -> AbstractContextManager[Caller]:
     """A transaction of our own, of SQLAlchemy or Django."""
     operations = getattr(given, "ops", None)
-    with own_transaction(given) if operations is None else own_atomic(operations.connection) as caller:
-        yield caller
+    return own_transaction(given) if operations is None else own_atomic(operations.connection)
 
 
 def fetch(caller: Caller, statement: Executable) -> list[WaitingRow]:
@@ -176,64 +182,19 @@ class NothingWaits(Exception):
     """Rolls back a transaction that has drawn a number and found no row for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One transaction: numbers the rows of a group. scope: as the rows of the group have it."""
-
-    rule: NumberRule
-    zone: tzinfo | None
-    columns: WaitingColumns
-    at_once: int
-    group: Group
-    scope: object
-
-    def run(self, caller: Caller) -> int:
-        """Return how many rows have a number now. Raises `NothingWaits`, to be rolled back, if none waits."""
-        row = Row(name=self.rule.name, scope=self.group.scope, period=self.group.period)
-        last = draw(caller, row, 1, self.rule.start)  # locks the counter before the rows are read
-        try:
-            rows = translated(caller, row, lambda: self.locked(caller))
-        except NumberBusy as error:
-            where = place(**row)
-            raise NumberBusy(f"another transaction is changing a row that waits for a number of {where}") from error
-        if not rows:
-            raise NothingWaits
-        if len(rows) > 1:
-            last = draw(caller, row, len(rows) - 1, self.rule.start)
-        numbers = numbered(self.rule, rows, last)
-        written = translated(caller, row, lambda: self.write(caller, numbers))
-        if written != len(rows):
-            raise NumberConflict(
-                f"{len(rows)} rows waited for a number of {place(**row)}, and only {written} took it; nothing was "
-                "written, run it again"
-            )
-        return written
-
-    def locked(self, caller: Caller) -> list[Due]:
-        """The rows of the group, each read again under its lock: until then it may change its scope or date."""
-        seen = fetch(caller, self.columns.waiting(self.scope, self.at_once))
-        keys = [one.row.key for one in self.of_group(seen)]
-        again = [fetch(caller, self.columns.lock(part, caller.numbers.by_key)) for part in in_parts(keys)]
-        return self.of_group(chain(*again))
-
-    def of_group(self, rows: Iterable[WaitingRow]) -> list[Due]:
-        """Of the group alone: the `=` of a column may find other scopes, as those in capital letters."""
-        return in_groups(self.rule, self.zone, rows).groups.get(self.group, [])
-
-    def write(self, caller: Caller, numbers: Sequence[tuple[Key, Number]]) -> int:
-        return sum(caller.update(self.columns.update(part, caller.numbers.by_key)) for part in in_parts(numbers))
-
-
 def in_parts(rows: Sequence[T]) -> Iterator[Sequence[T]]:
     """As many as one statement may name."""
     return (rows[start : start + STATEMENT] for start in range(0, len(rows), STATEMENT))
 
 
+@dataclass(frozen=True, slots=True)
 class WaitingNumbers:
     """What `Numbers.waiting` returns: numbers the rows that wait, in short transactions of its own. Thread-safe."""
 
-    def __init__(self, rule: NumberRule, zone: tzinfo | None, columns: WaitingColumns, at_once: int) -> None:
-        self._rule, self._zone, self._columns, self._at_once = rule, zone, columns, at_once
+    rule: NumberRule
+    zone: tzinfo | None
+    columns: WaitingColumns
+    at_once: int
 
     def assign(self, source: Any, scope: object = None) -> int:
         """Number the rows that wait, of a scope or of all, and return how many this call has numbered.
@@ -243,36 +204,77 @@ class WaitingNumbers:
         source: an Engine, a sessionmaker, or a Session or Connection in no transaction; with asyncio, `await
             session.run_sync(waiting.assign, scope)`; or `django.db.connection`.
 
-        Raises `NumberBusy` if others hold the counter or a row until the lock timeout, and, after all other rows have
-        their numbers, `InvalidArgument` for a row whose scope or date no number can have.
+        Raises, after all other rows have their numbers, `InvalidArgument` for a row whose scope or date no number can
+            have, `NumberBusy` if others hold a counter or a row until the lock timeout, and what else stops a group.
         """
-        if scope is not None and self._columns.scope is None:
-            raise InvalidArgument(f"the rows of {self._columns.table.name} are all of one scope, got {quoted(scope)}")
-        done, before = 0, None
+        if scope is not None and self.columns.scope is None:
+            raise InvalidArgument(f"the rows of {self.columns.table.name} are all of one scope, got {quoted(scope)}")
+        done, most, before = 0, self.at_once, None
+        failed: dict[Group, AllocatorError] = {}
         while True:
-            rows = self._fetch(source, scope)
-            groups, wrong = in_groups(self._rule, self._zone, rows)
-            done += sum(self._number(source, group, found[0].row.scope) for group, found in groups.items())
-            if len(rows) < self._at_once or rows == before:
+            with own(source) as caller:
+                rows = fetch(caller, self.columns.waiting(scope, most))
+            groups, wrong = in_groups(self.rule, self.zone, rows)
+            done += sum(self._number(source, found, most, failed) for found in groups.values())
+            if len(rows) < most or rows == before:
                 break
             before = rows
-        if wrong:
-            raise wrong[0]
+            most = self.at_once + len(wrong) + sum(len(groups.get(group, ())) for group in failed)
+        for error in (*failed.values(), *wrong):
+            raise error
         return done
 
-    def _fetch(self, source: Any, scope: object) -> list[WaitingRow]:
-        with own(source) as caller:
-            return fetch(caller, self._columns.waiting(scope, self._at_once))
-
-    def _number(self, source: Any, group: Group, scope: object) -> int:
-        batch = Batch(self._rule, self._zone, self._columns, self._at_once, group, scope)
-        for attempt in range(ATTEMPTS):
+    def _number(self, source: Any, found: list[Due], most: int, failed: dict[Group, AllocatorError]) -> int:
+        """Number rows of a group. Its error is kept: it holds up no other group, unless the database has ended."""
+        group, attempts = found[0].group, 0
+        while group not in failed:
+            attempts += 1
             try:
                 with own(source) as caller:
-                    return batch.run(caller)
+                    return self._run(caller, found[0], most)
             except NothingWaits:  # another call has numbered them
                 break
-            except NumberConflict as error:
-                if isinstance(error, NumberBusy) or attempt == ATTEMPTS - 1:
+            except AllocatorError as error:
+                busy = isinstance(error, NumberBusy)
+                if isinstance(error, DatabaseUnavailable) or (busy and len(failed) >= ATTEMPTS):
                     raise
+                if busy or not isinstance(error, NumberConflict) or attempts == ATTEMPTS:
+                    failed[group] = error
         return 0
+
+    def _run(self, caller: Caller, first: Due, most: int) -> int:
+        """Number rows of the group of this one, among the first of its scope. Raises `NothingWaits` if none waits."""
+        row = Row(name=self.rule.name, scope=first.group.scope, period=first.group.period)
+        last = draw(caller, row, 1, self.rule.start)  # locks the counter before the rows are read
+        try:
+            rows = translated(caller, row, lambda: self._locked(caller, first, most))
+        except NumberBusy as error:
+            raise NumberBusy(f"another transaction changes a row that waits for a number of {place(**row)}") from error
+        if not rows:
+            raise NothingWaits
+        if len(rows) > 1:
+            last = draw(caller, row, len(rows) - 1, self.rule.start)
+        numbers = numbered(self.rule, rows, last)
+        written = translated(caller, row, lambda: self._write(caller, numbers))
+        if written != len(rows):
+            raise NumberConflict(
+                f"{len(rows)} rows waited for a number of {place(**row)}, and only {written} took it; nothing was "
+                "written, run it again"
+            )
+        return written
+
+    def _locked(self, caller: Caller, first: Due, most: int) -> list[Due]:
+        """The rows of the group, each read again under its lock: until then it may change its scope or date."""
+        seen = fetch(caller, self.columns.waiting(first.row.scope, most))
+        keys = [one.row.key for one in self._of_group(first.group, seen)[: self.at_once]]
+        again = [fetch(caller, self.columns.lock(part, caller.numbers.by_key)) for part in in_parts(keys)]
+        if keys and not any(again):  # it was changed meanwhile, unless that repeats
+            raise NumberConflict(f"a row of {self.columns.table.name} waits, but its key {keys[0]} does not find it")
+        return self._of_group(first.group, chain(*again))
+
+    def _of_group(self, group: Group, rows: Iterable[WaitingRow]) -> list[Due]:
+        """Of the group alone: the `=` of a column may find other scopes, as those in capital letters."""
+        return in_groups(self.rule, self.zone, rows).groups.get(group, [])
+
+    def _write(self, caller: Caller, numbers: Sequence[tuple[Key, Number]]) -> int:
+        return sum(caller.update(self.columns.update(part, caller.numbers.by_key)) for part in in_parts(numbers))
