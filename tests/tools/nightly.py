@@ -35,7 +35,8 @@ PYTEST = (sys.executable, "-m", "pytest", "--capture=no", "--verbose")
 FULL = (sys.executable, "-m", "tools.second_look", "--numprocesses", "4", "--dist", "loadfile", "--durations=40")
 """Without --quick: every database with every face, rare settings, the browser, containers, the wheel."""
 SOAKS = {
-    "processes": ("kills", "interrupts", "prefork", "restarts", "starts", "threads", "worker_run", "clock"),
+    "processes": ("kills", "interrupts", "prefork", "restarts", "starts", "threads", "clock"),
+    "workers": ("worker_run",),
     "rows": ("key_columns", "numbers", "waiting_numbers"),
     "service": ("service", "shards"),
 }
