@@ -117,7 +117,9 @@ column_options = options(
 def assign_column(
     column: str, name: str, template: str, reset: str | None, order_column: str, url: str, **given: Any
 ) -> None:
-    """Number the rows of TABLE in which COLUMN is NULL, unless scope or date is. Several may run at once.
+    """Number the rows of TABLE in which COLUMN is NULL.
+
+    A row without a scope or a date does not wait. Several may run at once.
 
     \b
     Example:

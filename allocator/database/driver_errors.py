@@ -225,7 +225,7 @@ NO_WRITES = (
     "no number of {place} can be drawn here: {where} is a replica, or the transaction is read-only: {words}; use the "
     "primary, and a transaction that may write"
 )
-TAKEN = "a row has the next number of {place} already: {words}; to see all: allocator numbers audit"
+TAKEN = "a row has the next number of {place} already: {words}; to see all: allocator numbers audit TABLE.COLUMN"
 DRAWN: Meanings = {
     MaxValueWentBack: (Meaning(TAKEN, "23505 1062 SQLITE_CONSTRAINT_UNIQUE"),),
     NumberBusy: (

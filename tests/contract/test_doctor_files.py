@@ -42,7 +42,7 @@ def test_a_file_on_a_network_file_system(patient, file, monkeypatch, tmp_path_fa
 
 def test_a_file_with_two_names(patient, file):
     os.link(file, file.with_name("other.db"))
-    found = patient.found()["unreachable"]
+    found = patient.found()["refused"]
 
     assert found.severity == OUTAGE
     assert "has 2 hard links" in found.found
