@@ -10,11 +10,12 @@ from contextlib import closing, suppress
 from functools import partial
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import create_engine, make_url
 from support.distinct import distinct
 from support.faults.ill_databases import changed
 from support.faults.tcp_proxy import Wire
-from support.servers.administrator import execute
+from support.processes.patience import until
+from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
 from support.servers.fleets import growing, on_one_of_each, on_servers, once, statements
 
@@ -33,6 +34,8 @@ from allocator.errors import (
 )
 from allocator.runtime.thread_pool import Work, result_of
 from allocator.runtime.waiting import wait_for
+
+PATIENCE = 60.0
 
 on_each = pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
 on_mysql = pytest.mark.parametrize("fleet_kind", ["mysql", "mariadb"], indirect=True)
@@ -62,6 +65,34 @@ def test_types_are_told_apart_byte_by_byte(face, shards):
     assert [1, 1, 1] == [ids.ticket(kind) for kind in ("job", "Job", "job.")]
     with pytest.raises(InvalidTag, match="a tag is 1 to 64 of"):
         ids.ticket(".floor")
+
+
+@pytest.mark.statements
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@pytest.mark.parametrize(
+    ("rows", "taken"),
+    [
+        ("DELETE FROM allocator_ticket", "INSERT INTO allocator_ticket (type) VALUES ('job') RETURNING id"),
+        (
+            "INSERT INTO allocator_ticket (id, type) VALUES (10, 'job'), (5000, 'order')",
+            "UPDATE allocator_ticket SET id = 5001 WHERE type = 'job' RETURNING id",
+        ),
+    ],
+    ids=["the first of a type", "as the sequence passes the rows that it is behind"],
+)
+def test_the_ticket_of_another_transaction_is_not_given_again(fresh, rows, taken):
+    """A draw that waits for the row sees it as it is then, but the greatest ticket as it was when it began."""
+    execute(fresh, rows)
+    waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype IN ('transactionid', 'speculative token')"
+    engine = create_engine(fresh)
+    with Allocator(fresh) as ids, ThreadPoolExecutor(1) as pool, engine.connect() as other:
+        other_ticket = other.exec_driver_sql(taken).scalar()
+        drawing = pool.submit(ids.ticket, "job")
+        assert until(lambda: values(fresh, waits) == [1], PATIENCE)
+        other.commit()
+        with suppress(MaxValueWentBack):
+            distinct([other_ticket, drawing.result()])
+    engine.dispose()
 
 
 @once

@@ -10,19 +10,22 @@ from allocator.database.verbs.tickets import FENCE, FLOOR
 from allocator.errors import DatabaseRefused, MaxValueWentBack
 from allocator.schemes.ticket import ShardNumbering
 
-INSERTED = (
-    f"INSERT INTO allocator_ticket (type) SELECT CAST(:type AS VARCHAR(64)) {FENCE} ON CONFLICT (type) DO UPDATE "
+REPLACE_UNORDERED = (
+    f"INSERT INTO allocator_ticket (type) SELECT CAST(:type AS VARCHAR(64)) {FENCE} "
+    "ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
 )
-REPLACE_UNORDERED = f"{INSERTED}SET id = EXCLUDED.id RETURNING id"
 """For an engine that merely looks like PostgreSQL: each of its sessions may keep a part of the sequence, and give a
 lower number after a higher one."""
-BEFORE = "(SELECT max(id) FROM allocator_ticket)"
+BEFORE = "(SELECT coalesce(max(id), 0) FROM allocator_ticket)"
 """The greatest ticket that the statement sees: drawn before the statement saw it, and so before this one."""
 REPLACE = (
-    f"{INSERTED}SET id = CASE WHEN EXCLUDED.id > {BEFORE} THEN EXCLUDED.id ELSE allocator_ticket.id END "
-    f"RETURNING id, {BEFORE} AS before"
+    f"WITH fence AS (SELECT 1 {FENCE}), drawn AS ("
+    "INSERT INTO allocator_ticket (type) SELECT CAST(:type AS VARCHAR(64)) FROM fence "
+    f"ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id WHERE EXCLUDED.id > {BEFORE} RETURNING id) "
+    f"SELECT (SELECT id FROM drawn), {BEFORE} AS before FROM fence"
 )
-"""A sequence behind its rows lowers none of them: the row is all that tells how far the tickets went."""
+"""A sequence behind its rows lowers none of them: the row is all that tells how far the tickets went. The id that comes
+back is this statement's own or none, never that of the row, which another one may have just drawn."""
 
 DRAW_NODES = text(
     "SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, CAST(:n AS BIGINT))"
@@ -49,7 +52,7 @@ def draw(connection: Connection, statement: TextClause, parameters: dict[str, ob
     rows = connection.execute(statement, parameters).all()
     drawn = only_row(rows, str(parameters["type"]))
     before = getattr(rows[0], "before", None) if rows else None
-    if drawn is not None and before is not None and drawn <= before:
+    if before is not None and (drawn is None or drawn <= before):
         raise MaxValueWentBack(
             f"no ticket was given: ticket {before} is in use, and the sequence of allocator_ticket is behind it, as "
             "after COPY or logical replication of rows; to skip all that were given, run: allocator db restored"
