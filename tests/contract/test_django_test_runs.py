@@ -111,6 +111,8 @@ def test_rows_of_a_migration_are_in_nobodys_way(
         done = manage(f"test depot {words}", here)
         assert done.returncode == 0, done.stderr
         assert "Ran 5 tests" in done.stderr
+    done = manage("test depot.tests.WithoutDatabase --keepdb --parallel 2", here)  # nothing has looked before
+    assert done.returncode == 0, done.stderr
 
 
 CHILD = """

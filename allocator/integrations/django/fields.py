@@ -191,7 +191,7 @@ class AllocatedBigAutoField(BigAutoField):
             self._looked = ids, {}
         greatest = self._looked[1]
         is_complete = look(self.model, self.attname, greatest)
-        return max(start, *greatest.values()), is_complete
+        return max([start, *greatest.values()]), is_complete
 
     def check(self, **options: Any) -> list[Any]:
         found = super().check(**options)
