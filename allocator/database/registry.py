@@ -71,7 +71,7 @@ class Registry(Runner):
         super().__init__(database, timeout)
         self._schema_seen = self._is_sound = False
         self._has_revision = True
-        self._looked_for_strangers = False
+        self._rows_are_ours = False
 
     def check_schema(self) -> None:
         """Once: the tables have the revision that is needed, or `SchemaOutOfDate` is raised."""
@@ -145,15 +145,15 @@ class Registry(Runner):
         raise DatabaseUnavailable("the database keeps failing over, or several servers answer in turn; retry")
 
     def _has_strangers(self, state: Failover, here: Here) -> bool:
-        """Once: whether a tag's row is of another run, though this database never moved.
+        """Whether a tag's row is of another run, though this database never moved; not asked again once none is.
 
         Then the rows came from elsewhere, without the row that says so: a dump was loaded into tables that had theirs.
         """
-        if state.first_value or self._looked_for_strangers:
+        if state.first_value or self._rows_are_ours:
             return False
-        self._looked_for_strangers = True
         runs = self.run(segments.fetch_other_runs, here.run)
-        return any(not self.run(servers.fetch_run, run).same for run in runs)
+        self._rows_are_ours = all(self.run(servers.fetch_run, run).same for run in runs)
+        return not self._rows_are_ours
 
     def begin_above(self, value: int) -> None:
         """Let tags that are made on first use begin above `value`, as on the other shards of the fleet."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 from sqlalchemy import MetaData, create_engine
@@ -21,6 +22,7 @@ from support.servers.machines import Templates, until
 
 from allocator import Allocator, Numbers
 from allocator.database.store import Database
+from allocator.database.verbs import failover_row
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, MaxValueWentBack
 
 QUICK = (
@@ -70,6 +72,20 @@ def test_rows_alone_are_loaded_as_the_page_says(kind, fresh, new_database):
 @on_each
 def test_rows_loaded_beside_ours_are_a_failover(kind, fresh, new_database):
     a_copy_skips_what_it_lacks(fresh, with_schema(new_database(kind)))
+
+
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+def test_a_move_that_failed_is_made_by_the_next_call(kind, fresh, new_database, monkeypatch):
+    copy = with_schema(new_database(kind))
+    with Allocator(fresh) as ids:
+        ids.next_id("order"), ids.ticket("job")
+    load(fresh, copy, ())
+    moved = Mock(side_effect=[DatabaseUnavailable("the connection was lost"), DEFAULT], wraps=failover_row.move)
+    monkeypatch.setattr(failover_row, "move", moved)
+    with closing(Database(copy)) as database:
+        with pytest.raises(DatabaseUnavailable):
+            database.failover()
+        assert database.failover().first_value > 4_000_000
 
 
 def a_copy_skips_what_it_lacks(url: str, copy: str, emptied: Iterable[str] = ()) -> None:
