@@ -41,6 +41,7 @@ from allocator import Numbers
 from allocator.database.schema.tables import number, number_void
 from allocator.database.verbs import waiting_number_rows
 from allocator.database.verbs.gapless_number_rows import fetch_last
+from allocator.database.verbs.waiting_number_rows import WaitingNumbers
 from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
@@ -54,6 +55,7 @@ from allocator.errors import (
     NumberBusy,
     NumberConflict,
 )
+from allocator.runtime.turns import Turns
 from allocator.schemes.gapless_numbers import MAX_NUMBER
 
 invoices = Numbers("invoice", format="INV-{year}-{n:03}", reset="year")
@@ -553,7 +555,7 @@ def test_of_two_at_once_the_second_finds_nothing_but_what_came_meanwhile(kind, u
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 def test_control_who_reads_the_counter_without_its_lock_gives_a_number_twice(kind, shop, monkeypatch):
-    def read_first(files: waiting_number_rows.WaitingNumbers, caller: Any, first: Any, most: int) -> int:
+    def read_first(files: WaitingNumbers, caller: Any, first: Any, most: int) -> int:
         row = {"name": "case", "scope": "", "period": ""}
         last = fetch_last(caller, row) or 0
         rows = files._of_group(first.group, waiting_number_rows.fetch(caller, files.columns.waiting(None, most)))
@@ -565,18 +567,46 @@ def test_control_who_reads_the_counter_without_its_lock_gives_a_number_twice(kin
         with Session(shop) as session, session.begin():
             session.add(Case(court=UUID(int=1), file=str(urgent), urgent=urgent))
 
-    monkeypatch.setattr(waiting_number_rows.WaitingNumbers, "_run", read_first)
+    monkeypatch.setattr(WaitingNumbers, "_run", read_first)
     add_file(2)
     with stopped(shop, "^INSERT INTO allocator_number", files) as (first, gate), shop.connect() as watcher:
         add_file(1)
         with ThreadPoolExecutor(1) as pool:
-            second = pool.submit(files.assign, shop)
+            second = pool.submit(files.assign, shop.execution_options())  # as of another process
             assert until(lambda: waits(kind, watcher) or second.done(), 60, every=SEEN_EACH)
             gate.open.set()
             assert (first.result(60), second.result(60)) == (1, 1)
 
     with shop.connect() as connection:
         assert list(connection.scalars(select(Case.n))) == [1, 1]
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_threads_that_wait_share_the_next_run(shop, monkeypatch):
+    """With that of the first, four calls are two runs."""
+    add(shop, ("a", MARCH))
+    called, runs = [], []
+    monkeypatch.setattr(Turns, "call", recorded(Turns.call, called))
+    monkeypatch.setattr(WaitingNumbers, "_assign", recorded(WaitingNumbers._assign, runs))
+    with stopped(shop, WRITE) as (first, gate), ThreadPoolExecutor(3) as pool:
+        add(shop, ("a", MARCH), ("b", MARCH))
+        before = len(called)
+        others = [pool.submit(bills.assign, shop) for _ in range(3)]
+        assert until(lambda: len(called) == before + 3, 60)
+        gate.open.set()
+        assert (first.result(60), sorted(call.result(60) for call in others)) == (1, [0, 0, 2])
+
+    assert len(runs) == 2
+    assert None not in written(shop)
+
+
+def recorded(function: Callable[..., Any], calls: list[object]) -> Callable[..., Any]:
+    def record(*words: Any) -> Any:
+        result = function(*words)
+        calls.append(result)
+        return result
+
+    return record
 
 
 @servers

@@ -7,17 +7,20 @@ gap that MySQL's writers insert into. Each row is then locked by its key, which 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import tzinfo
 from itertools import chain
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from sqlalchemy import (
     BigInteger,
     Column,
     ColumnElement,
+    Engine,
     Executable,
     Integer,
     MetaData,
@@ -45,6 +48,7 @@ from allocator.errors import (
     NumberBusy,
     NumberConflict,
 )
+from allocator.runtime.turns import Turns
 from allocator.schemes.gapless_numbers import Group, Number, NumberRule, place
 from allocator.schemes.shared.argument_checks import quoted
 from allocator.schemes.waiting_numbers import Due, Key, WaitingRow, in_groups, numbered
@@ -195,11 +199,14 @@ class WaitingNumbers:
     zone: tzinfo | None
     columns: WaitingColumns
     at_once: int
+    turns: MutableMapping[object, Turns] = field(default_factory=WeakValueDictionary, repr=False, compare=False)
+    """For each process, engine and scope. Else the threads of a scope would queue at its counter to find nothing."""
 
     def assign(self, source: Any, scope: object = None) -> int:
         """Number the rows that wait, of a scope or of all, and return how many this call has numbered.
 
-        Each row that was committed before has its number afterwards, from this call or from another one.
+        Each row that was committed before has its number afterwards, from this call or from another one: calls of
+        threads with the same Engine and scope, that wait while one runs, share the next run.
 
         source: an Engine, a sessionmaker, or a Session or Connection in no transaction; with asyncio, `await
             session.run_sync(waiting.assign, scope)`; or `django.db.connection`.
@@ -209,6 +216,12 @@ class WaitingNumbers:
         """
         if scope is not None and self.columns.scope is None:
             raise InvalidArgument(f"the rows of {self.columns.table.name} are all of one scope, got {quoted(scope)}")
+        if not isinstance(source, Engine) or source.dialect.is_async:  # whose tasks share a thread, which must not wait
+            return self._assign(source, scope)
+        turns = self.turns.setdefault((os.getpid(), source, repr(scope)), Turns())
+        return turns.run(turns.call(), lambda: self._assign(source, scope)) or 0
+
+    def _assign(self, source: Any, scope: object) -> int:
         done, most, before = 0, self.at_once, None
         failed: dict[Group, AllocatorError] = {}
         while True:
