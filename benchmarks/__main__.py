@@ -48,7 +48,8 @@ def main(
         start     the import, the first id of a process, and the memory of many tags
         http      the service and a bare ASGI application
         hold      numbers without gaps where transactions hold their number
-        waiting   numbers without gaps that are assigned after the commit, beside those drawn before it
+        waiting   numbers without gaps that are assigned after the commit, beside those drawn before it; needs
+                  300 connections, or --quick
         bulk      10 million rows by COPY, a million by INSERT; ids of ours, of the database, UUIDv7
 
     The database needs the tables (allocator db upgrade). The run deletes its tags and tables at the end.

@@ -6,7 +6,7 @@ And what is left of that where transactions hold their number.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -108,12 +108,11 @@ def by_hand(engine: Engine) -> Act:
 
 def of_django(stack: ExitStack, place: Place, numbers: Numbers, pool: ThreadPoolExecutor) -> Mapping[str, Act]:
     """Django-sequences and ours in `atomic`; neither where they are not installed."""
-    try:
-        sequences: Any = importlib.import_module("sequences")
-        database: Any = importlib.import_module("django.db")
-    except ImportError:
+    if not has_django():
         return {}
-    open_django(stack, place, pool)
+    sequences: Any = importlib.import_module("sequences")
+    database: Any = importlib.import_module("django.db")
+    open_django(stack, place, pool, MOST)
     connection, atomic = database.connection, database.transaction.atomic
 
     def insert(*row: object) -> None:
@@ -131,8 +130,15 @@ def of_django(stack: ExitStack, place: Place, numbers: Numbers, pool: ThreadPool
     return {"django-sequences": theirs, "ours, Django": by_us}
 
 
-def open_django(stack: ExitStack, place: Place, pool: ThreadPoolExecutor) -> None:
-    """Connect Django to a place, and make the table of django-sequences there, under a name of this run."""
+def has_django() -> bool:
+    return all(importlib.util.find_spec(name) for name in ("django", "sequences"))
+
+
+def open_django(stack: ExitStack, place: Place, pool: ThreadPoolExecutor, threads: int) -> None:
+    """Connect Django to a place, and make the table of django-sequences there, under a name of this run.
+
+    threads: of the pool; their connections are closed at the end.
+    """
     settings: Any = importlib.import_module("django.conf").settings
     if not settings.configured:
         settings.configure(INSTALLED_APPS=["sequences.apps.SequencesConfig"], DATABASES={"default": {}})
@@ -152,7 +158,7 @@ def open_django(stack: ExitStack, place: Place, pool: ThreadPoolExecutor) -> Non
         connections.close_all()
 
     def leave() -> None:
-        list(pool.map(close, [threading.Barrier(MOST)] * MOST))
+        list(pool.map(close, [threading.Barrier(threads)] * threads))
         with connections["default"].schema_editor() as editor:
             editor.delete_model(model)
         connections.close_all()

@@ -8,8 +8,12 @@ from typing import Any
 
 from .report import Found, Latencies, number
 from .rounds import Race
+from .waiting import WRITERS, told
 
 OURS, THEIRS = "#2b6cb0", "#a0aec0"
+WAITS = {"no numbers": THEIRS, "drawn in the transaction": OURS, "after each commit": OURS, "by a timer": "#2f855a"}
+PLOTTED = 50
+"""Milliseconds of a transaction."""
 OTHERS = ("nextval", "INSERT", "Redis")
 PEERS = ("uuid.", "uuid_utils.", "bson.", "ulid", "tsidpy.", "snowflake.", *OTHERS)
 
@@ -43,6 +47,9 @@ def draw(found: Found, folder: Path) -> list[Path]:
         held = {race.suite.partition(f"hold, {place}, ")[2]: race for race in found.races}
         if curves := {name: race for name, race in held.items() if name}:
             made.append(holds(plt, place, curves, folder / f"bench-hold-{place.lower()}.svg"))
+        waited = {writers: found.race(f"waiting, {place}, {told(PLOTTED, writers, 1)}") for writers in WRITERS}
+        if all(waited.values()):
+            made.append(waits(plt, place, waited, folder / f"bench-waiting-{place.lower()}.svg"))
     return made
 
 
@@ -94,6 +101,19 @@ def holds(plt: Any, place: str, curves: Mapping[str, Race], path: Path) -> Path:
     axes.set_yscale("log")
     axes.set_ylabel("numbers a second")
     axes.set_title(f"{place}, a transaction holds its number for …", fontsize=9)
+    axes.legend(frameon=False)
+    return saved(plt, figure, axes, path)
+
+
+def waits(plt: Any, place: str, races: Mapping[int, Any], path: Path) -> Path:
+    figure, axes = plt.subplots(figsize=(4.8, 2.8))
+    for (way, colour), style in zip(WAITS.items(), ("o:", "o-", "o--", "o--"), strict=True):
+        rates = [race.spreads(way).median for race in races.values()]
+        axes.plot(list(map(str, races)), rates, style, color=colour, label=way)
+    axes.set_yscale("log")
+    axes.set_xlabel("writers of one scope")
+    axes.set_ylabel("commits a second")
+    axes.set_title(f"{place}, transactions of {PLOTTED} ms, their number …", fontsize=9)
     axes.legend(frameon=False)
     return saved(plt, figure, axes, path)
 

@@ -132,7 +132,7 @@ class Bench:
     def waiting(self) -> None:
         for place in self.places:
             if place.backend != "sqlite":
-                with waiting.races(place) as races:
+                with waiting.races(place, self.quick) as races:
                     self.measure("waiting", races, f"waiting, {place.name}")
                     for race in races:
                         ways = {name: one for name, one in race.candidates.items() if isinstance(one, waiting.Way)}

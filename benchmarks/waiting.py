@@ -1,16 +1,19 @@
-"""Numbers without gaps for transactions of some length, in one scope: drawn in them, or assigned after their commit.
+"""Numbers without gaps for transactions of some length: drawn in them, or assigned after their commit.
 
-Every fifth transaction is rolled back. The first way writes the same rows and never numbers them.
+Every fifth transaction is rolled back. The first way writes the same rows and never numbers them. A last race starts
+transactions at half of the rate at which the machine is full, and tells how long a committed row waits for its number.
 """
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
@@ -31,73 +34,104 @@ from sqlalchemy import (
 from allocator import Numbers
 from allocator.errors import NumberConflict
 
+from .numbers import has_django, open_django
 from .places import RUN, Place
 from .rounds import Measure, Race
 
-HOLDS = (5, 50)
+HOLDS = (5, 50, 500)
 """Milliseconds of work in a transaction, after it has drawn its number."""
-WRITERS = (1, 8, 32)
-SECONDS = 2.0
+WRITERS = (1, 8, 32, 128)
+SCOPES = (1, 50)
+QUICK = ((5, 50), (1, 8, 32), (1,))
+"""The same, for a quick run."""
+MOST = max(WRITERS)
+SECONDS, LENGTHS = 1.0, 4
+"""A sample takes so many seconds, and so many lengths of a transaction at least."""
 PAUSE = 0.005
 """Seconds between two calls of `assign` by a timer."""
 ROLLED_BACK = 5
+HALF = 0.5
+"""Of the rate at which the machine is full: of 32 writers without numbers, whose transactions take 5 ms."""
 
-rows = Table(
-    f"allocator_bench_{RUN}_waiting",
-    MetaData(),
-    Column("id", BigInteger, primary_key=True, autoincrement=False),
-    Column("way", String(40), nullable=False),
-    Column("n", BigInteger),
-    UniqueConstraint("way", "n"),
-)
 keys = itertools.count(1)
 clock = time.perf_counter
 
 
-class Way:
-    """Commits per second of some writers; `taken` are the microseconds from a commit to its number."""
+@dataclass(frozen=True)
+class Ground:
+    """What all ways of a place share. counters: the table of a counter by hand."""
 
-    def __init__(
-        self, engine: Engine, pool: ThreadPoolExecutor, numbers: Numbers, name: str, writers: int, hold: int
-    ) -> None:
-        self.engine, self.pool, self.numbers, self.writers, self.hold = engine, pool, numbers, writers, hold / 1000
-        self.way = f"{name}.{writers}.{hold}"
-        self.waiting = numbers.waiting(rows, number=rows.c.n, scope=rows.c.way, order_by=rows.c.id)
+    engine: Engine
+    pool: ThreadPoolExecutor
+    numbers: Numbers
+    tables: MetaData
+    counters: Table
+
+    def table(self) -> Table:
+        """A table for the rows of one way: those of another one would wait beside them."""
+        made = Table(
+            f"allocator_bench_{RUN}_{next(keys)}",
+            self.tables,
+            Column("id", BigInteger, primary_key=True, autoincrement=False),
+            Column("scope", String(40), nullable=False),
+            Column("n", BigInteger),
+            UniqueConstraint("n", "scope"),
+        )
+        made.create(self.engine)
+        return made
+
+
+class Way:
+    """Commits per second of some writers; `taken` are the microseconds from a commit to its number.
+
+    hold: milliseconds of a transaction. rate: at which transactions are begun; None for one after the other.
+    """
+
+    def __init__(self, on: Ground, name: str, hold: int, writers: int, scopes: int, rate: float | None = None) -> None:
+        self.on, self.writers, self.hold, self.scopes, self.rate = on, writers, hold / 1000, scopes, rate
+        self.name = f"{name.split(maxsplit=1)[0]}.{writers}.{hold}.{rate is None}"
+        self.rows = on.table()
+        self.waiting = on.numbers.waiting(self.rows, number="n", scope="scope", order_by="id")
         self.taken: list[float] = []
+        self.seconds = max(SECONDS, LENGTHS * self.hold)
 
     def __call__(self) -> float:
         ready, stop = threading.Barrier(self.writers), threading.Event()
 
-        def write(_: int) -> tuple[int, float]:
+        def write(number: int) -> tuple[int, float]:
             self.book()
             ready.wait()
             began, done = clock(), 0
-            while clock() < began + SECONDS:
+            for turn in itertools.count():
+                if self.rate:
+                    begin = began + (turn * self.writers + number) / self.rate
+                    time.sleep(max(0.0, begin - clock()))
+                if clock() >= began + self.seconds:
+                    return done, clock() - began
                 done += self.book()
-            return done, clock() - began
+            raise AssertionError
 
         with self.beside(stop):
-            counts, seconds = zip(*self.pool.map(write, range(self.writers)), strict=True)
+            counts, seconds = zip(*self.on.pool.map(write, range(self.writers)), strict=True)
         return float(sum(counts) / max(seconds))
 
     def book(self) -> bool:
         """One transaction. Returns whether it was committed."""
         key = next(keys)
-        with self.engine.connect() as connection:
-            try:
-                n = self.draw(connection)
-            except NumberConflict:  # the first numbers of a scope, all at once
-                return False
+        scope = f"{self.name}.{key % self.scopes}"
+        with suppress(NumberConflict), self.on.engine.connect() as connection:  # the first numbers, all at once
+            row = {"id": key, "scope": scope, "n": self.draw(connection, scope)}
             time.sleep(self.hold)
-            connection.execute(insert(rows).values(id=key, way=self.way, n=n))
+            connection.execute(insert(self.rows), row)
             if key % ROLLED_BACK == 0:
                 connection.rollback()
                 return False
             connection.commit()
-        self.committed(key)
-        return True
+            self.committed(key)
+            return True
+        return False
 
-    def draw(self, connection: Connection) -> int | None:
+    def draw(self, connection: Connection, scope: str) -> int | None:
         return None
 
     def committed(self, key: int) -> None:
@@ -108,8 +142,46 @@ class Way:
 
 
 class Drawn(Way):
-    def draw(self, connection: Connection) -> int | None:
-        return self.numbers.next(connection, self.way).n
+    def draw(self, connection: Connection, scope: str) -> int | None:
+        return self.on.numbers.next(connection, scope).n
+
+
+class ByHand(Way):
+    """The counter that people write."""
+
+    def __init__(self, *words: Any) -> None:
+        super().__init__(*words)
+        with self.on.engine.begin() as connection:
+            scopes = [{"scope": f"{self.name}.{number}", "n": 0} for number in range(self.scopes)]
+            connection.execute(insert(self.on.counters), scopes)
+
+    def draw(self, connection: Connection, scope: str) -> int | None:
+        counters = self.on.counters
+        mine = counters.c.scope == scope
+        n = connection.execute(select(counters.c.n).where(mine).with_for_update()).scalar_one() + 1
+        connection.execute(counters.update().where(mine).values(n=n))
+        return int(n)
+
+
+class OfDjango(Way):
+    """The same transactions on Django's connections, with numbers of django-sequences."""
+
+    def __init__(self, *words: Any) -> None:
+        super().__init__(*words)
+        self.database: Any = importlib.import_module("django.db")
+        self.sequences: Any = importlib.import_module("sequences")
+
+    def book(self) -> bool:
+        key, transaction = next(keys), self.database.transaction
+        scope = f"{self.name}.{key % self.scopes}"
+        with transaction.atomic():
+            n = self.sequences.get_next_value(scope)
+            time.sleep(self.hold)
+            with self.database.connection.cursor() as cursor:
+                cursor.execute(f"INSERT INTO {self.rows.name} VALUES (%s, %s, %s)", (key, scope, n))
+            if key % ROLLED_BACK == 0:
+                transaction.set_rollback(True)
+        return key % ROLLED_BACK != 0
 
 
 class AfterEach(Way):
@@ -117,7 +189,7 @@ class AfterEach(Way):
 
     def committed(self, key: int) -> None:
         began = clock()
-        self.waiting.assign(self.engine, self.way)
+        self.waiting.assign(self.on.engine, f"{self.name}.{key % self.scopes}")
         self.taken.append((clock() - began) * 1e6)
 
 
@@ -127,7 +199,6 @@ class ByTimer(Way):
     def __init__(self, *words: Any) -> None:
         super().__init__(*words)
         self.at: dict[int, float] = {}
-        self.last = 0
 
     def committed(self, key: int) -> None:
         self.at[key] = clock()
@@ -148,39 +219,68 @@ class ByTimer(Way):
             thread.join()
 
     def assign(self) -> None:
-        if not self.waiting.assign(self.engine, self.way):
+        if not self.waiting.assign(self.on.engine):
             return
-        now = clock()
-        numbered = select(rows.c.id, rows.c.n).where(rows.c.way == self.way, rows.c.n > self.last).order_by(rows.c.n)
-        with self.engine.connect() as connection:
-            found = connection.execute(numbered).all()
-        self.last = found[-1].n
-        self.taken += [max(0.0, now - self.at.pop(row.id, now)) * 1e6 for row in found]
+        now, waited = clock(), dict(self.at)
+        numbered = select(self.rows.c.id).where(self.rows.c.n.is_not(None), self.rows.c.id >= min(waited, default=0))
+        with self.on.engine.connect() as connection:
+            found = connection.execute(numbered).scalars().all()
+        self.taken += [max(0.0, now - waited[key]) * 1e6 for key in found if self.at.pop(key, None) and key in waited]
 
 
-WAYS = {"no numbers": Way, "drawn in the transaction": Drawn, "after each commit": AfterEach, "by a timer": ByTimer}
+WAYS = {
+    "no numbers": Way,
+    "drawn in the transaction": Drawn,
+    "a counter by hand": ByHand,
+    "django-sequences": OfDjango,
+    "after each commit": AfterEach,
+    "by a timer": ByTimer,
+}
 
 
 @contextmanager
-def races(place: Place) -> Iterator[list[Race]]:
-    """A race for each length of the transactions and number of writers."""
-    numbers = Numbers(place.tag("waiting"))
-    with ExitStack() as stack:
-        engine = create_engine(place.url, pool_size=max(WRITERS) + 1)
-        stack.callback(engine.dispose)
-        pool = stack.enter_context(ThreadPoolExecutor(max(WRITERS)))
-        rows.create(engine)
-        stack.callback(leave, engine, numbers)
+def races(place: Place, quick: bool) -> Iterator[list[Race]]:
+    """A race for each length of the transactions, number of writers and of scopes; and one at half of the full rate."""
+    with opened(place) as on:
+        ways = WAYS if has_django() else {name: way for name, way in WAYS.items() if way is not OfDjango}
+        cells = itertools.product(*(QUICK if quick else (HOLDS, WRITERS, SCOPES)))
         found = []
-        for hold, writers in itertools.product(HOLDS, WRITERS):
-            ways: dict[str, Measure] = {
-                name: way(engine, pool, numbers, name.split()[0], writers, hold) for name, way in WAYS.items()
-            }
-            found.append(Race(f"waiting, {place.name}, {hold} ms, {writers} writers", "commits/s", ways, judged=False))
+        for cell in cells:
+            timed: dict[str, Measure] = {name: way(on, name, *cell) for name, way in ways.items()}
+            found.append(Race(f"waiting, {place.name}, {told(*cell)}", "commits/s", timed, judged=False))
+        full = Way(on, "full", 5, 32, 1)()
+        after = {name: way for name, way in WAYS.items() if way in (Way, AfterEach, ByTimer)}
+        timed = {name: way(on, f"{name} half", 5, 32, 1, HALF * full) for name, way in after.items()}
+        found.append(Race(f"waiting, {place.name}, half of {full:.0f}/s", "commits/s", timed, judged=False))
         yield found
 
 
-def leave(engine: Engine, numbers: Numbers) -> None:
-    rows.drop(engine)
+def told(hold: int, writers: int, scopes: int) -> str:
+    return f"{hold} ms, {writers} writers, {scopes} scopes".replace(" 1 writers", " 1 writer").replace(" 1 scopes", "")
+
+
+@contextmanager
+def opened(place: Place) -> Iterator[Ground]:
+    """The tables, which are gone at the end, and what ours counted."""
+    with ExitStack() as stack:
+        engine = create_engine(place.url, pool_size=MOST + 1)
+        stack.callback(engine.dispose)
+        pool = stack.enter_context(ThreadPoolExecutor(MOST))
+        numbers, tables = Numbers(place.tag("waiting")), MetaData()
+        stack.callback(leave, engine, numbers, tables)
+        counters = Table(
+            f"allocator_bench_{RUN}_counters",
+            tables,
+            Column("scope", String(40), primary_key=True),
+            Column("n", BigInteger, nullable=False),
+        )
+        counters.create(engine)
+        if has_django():
+            open_django(stack, place, pool, MOST)
+        yield Ground(engine, pool, numbers, tables, counters)
+
+
+def leave(engine: Engine, numbers: Numbers, tables: MetaData) -> None:
+    tables.drop_all(engine)
     with engine.begin() as connection:
         connection.execute(text("DELETE FROM allocator_number WHERE name = :name"), {"name": numbers.rule.name})
