@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack
+
 import pytest
 from support.documents.reports import reporting
+from support.faults.trouble import ServerPlace, skipping
+from support.servers.containers import killable
+from support.servers.databases import with_schema
 
 report = reporting("soak")
 
@@ -11,3 +17,15 @@ report = reporting("soak")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--minutes", type=float, default=10.0, help="how long pods run under each database")
     parser.addoption("--ids", type=float, default=5e6, help="how many ids the threads draw in each test")
+
+
+@pytest.fixture
+def place(kind, new_database) -> Iterator[tuple[str, ServerPlace | None]]:
+    """The URL of a database with the schema, and its server, which may be killed; SQLite has none."""
+    with ExitStack() as stack:
+        if kind == "sqlite":
+            yield with_schema(new_database(kind)), None
+            return
+        server = skipping(lambda: killable(kind))
+        stack.callback(server.stop)
+        yield with_schema(server.url), ServerPlace(server)

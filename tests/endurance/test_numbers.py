@@ -7,16 +7,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
 from statistics import mean
 
-import pytest
 from support.distinct import none_twice
-from support.faults.trouble import ServerPlace, skipping
 from support.processes.number_writers import COUNTS, STEPS, Writers, check
-from support.servers.containers import killable
-from support.servers.databases import with_schema
 from tqdm import tqdm
 
 NUMBERS = int(os.environ.get("ALLOCATOR_TEST_NUMBERS", "1000000"))
@@ -25,18 +19,6 @@ CLIENT_KILLS, SERVER_KILLS = 100, 10
 ODDS = CLIENT_KILLS / (NUMBERS / mean(COUNTS))
 EVERY = 0.5
 """Seconds between two kills at any moment."""
-
-
-@pytest.fixture
-def place(kind, new_database) -> Iterator[tuple[str, ServerPlace | None]]:
-    """The URL of a database with the schema, and its server; SQLite has none."""
-    with ExitStack() as stack:
-        if kind == "sqlite":
-            yield with_schema(new_database(kind)), None
-            return
-        server = skipping(lambda: killable(kind))
-        stack.callback(server.stop)
-        yield with_schema(server.url), ServerPlace(server)
 
 
 def test_a_million_numbers_while_clients_and_server_are_killed(kind, place, report):

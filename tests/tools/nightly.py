@@ -37,7 +37,8 @@ FULL = (sys.executable, "-m", "tools.second_look", "--numprocesses", "4", "--dis
 SOAKS = {
     "processes": ("kills", "interrupts", "prefork", "restarts", "starts", "threads", "clock"),
     "workers": ("worker_run",),
-    "rows": ("key_columns", "numbers", "waiting_numbers"),
+    "rows": ("key_columns", "numbers"),
+    "waiting": ("waiting_numbers",),
     "service": ("service", "shards"),
 }
 PARTS: dict[str, tuple[str, ...]] = {

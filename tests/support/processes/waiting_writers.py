@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from allocator import Numbers
 from allocator.database.verbs.waiting_number_rows import WaitingNumbers
 from allocator.errors import DatabaseUnavailable, NumberConflict
-from support.processes.number_writers import COUNTS, ROLLED_BACK, Writer, Writers, engine_of, is_lost
+from support.processes.number_writers import ROLLED_BACK, Writer, Writers, engine_of, is_lost
 
 rows = Table(
     "waited",
@@ -25,10 +25,12 @@ rows = Table(
     Column("n", BigInteger),
 )
 """Without a unique key on the numbers: a duplicate would be written, and found."""
+COUNTS = (1, 9, 100, 1000)
+"""How many rows a transaction writes."""
 
 
 def waiting() -> WaitingNumbers:
-    return Numbers("soak").waiting(rows, number="n", scope="scope", order_by="id", at_once=5)
+    return Numbers("soak").waiting(rows, number="n", scope="scope", order_by="id", at_once=400)
 
 
 class WaitingWriter(Writer):
