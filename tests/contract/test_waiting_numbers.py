@@ -31,6 +31,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy import Column as Col
+from sqlalchemy.dialects.mysql import TINYINT
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 from support.distinct import distinct
@@ -293,6 +294,24 @@ def test_a_number_that_the_column_would_cut_off_is_refused(shop):
         long.waiting(Bill, number=Bill.number, scope=Bill.tenant, order_by=Bill.id).assign(shop)
 
     assert (written(shop), counters(shop)) == ([None], {})
+
+
+@pytest.mark.parametrize("kind", ["mysql"], indirect=True)
+def test_a_number_above_what_the_column_holds_is_refused(url, shop):
+    """Without its strict mode, MySQL would write 127 for each number from 128 on."""
+    small = Table("small", MetaData(), Col("id", BigInteger, primary_key=True), Col("n", TINYINT))
+    small.drop(shop, checkfirst=True)
+    small.create(shop)
+    lax = create_engine(url, connect_args={"init_command": "SET SESSION sql_mode = ''"})
+    with lax.begin() as connection:
+        cases.set(connection, 126)
+        connection.execute(insert(small), [{"id": 1}, {"id": 2}, {"id": 3}])
+    with pytest.raises(InvalidSetting, match=r"small.n has room for 127, and the next number is 128"):
+        cases.waiting(small, number="n", order_by="id").assign(lax)
+
+    with lax.connect() as connection:
+        assert list(connection.scalars(select(small.c.n))) == [None, None, None]
+    lax.dispose()
 
 
 @pytest.mark.statements

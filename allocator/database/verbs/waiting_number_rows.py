@@ -25,6 +25,7 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Select,
+    SmallInteger,
     String,
     Table,
     and_,
@@ -118,13 +119,22 @@ class WaitingColumns:
         return statement.with_hint(hint) if hint else statement
 
     def value(self, number: Number) -> int | str:
-        """What the column takes. MySQL without its strict mode would cut off what is too long."""
+        """What the column takes. MySQL without its strict mode would cut off what is too long, or too great."""
         if isinstance(self.number.type, Integer):
+            if number.n > (greatest := greatest_of(self.number.type)):
+                raise InvalidSetting(f"{self.number} has room for {greatest}, and the next number is {number.n}")
             return number.n
         room = getattr(self.number.type, "length", None)
         if room and len(number.text) > room:
             raise InvalidSetting(f"{self.number} has room for {room} characters, and {number.text!r} has more")
         return number.text
+
+
+def greatest_of(kind: Integer) -> int:
+    """The greatest number of a column. MySQL alone has those of 8 and 24 bits, and unsigned ones."""
+    wide = 64 if isinstance(kind, BigInteger) else 16 if isinstance(kind, SmallInteger) else 32
+    bits = {"TINYINT": 8, "MEDIUMINT": 24}.get(type(kind).__name__, wide)
+    return int(2 ** (bits - (not getattr(kind, "unsigned", False))) - 1)
 
 
 def columns_of(model: Any, number: object, order_by: object, scope: object, at: object) -> WaitingColumns:
@@ -158,7 +168,7 @@ def column_of(field: Any) -> Column[Any]:
     kind = field.get_internal_type()
     holds: Any = String(field.max_length) if kind == "CharField" else NULLTYPE
     if "Integer" in kind or "AutoField" in kind:
-        holds = BigInteger()
+        holds = BigInteger() if "Big" in kind else SmallInteger() if "Small" in kind else Integer()
     key, info = field.primary_key, {"field": field}
     return Column(field.column, holds, primary_key=key, nullable=field.null, key=field.attname, info=info)
 
