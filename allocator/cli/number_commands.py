@@ -141,7 +141,7 @@ def assign_column(
     check_groups(made.rule, counters, scope, at)
     with writing(address_of(url), table_name) as (engine, found):
         if not counters or any(one.scope == str(uuid_of(one.scope)) for one in counters):
-            read_uuids(found, scope)
+            read_uuids(engine, found, scope)
         done = made.waiting(found, number=number, scope=scope, at=at, order_by=order_column).assign(engine)
     show({"numbered": done}, f"{rows_of(done)} numbered")
 

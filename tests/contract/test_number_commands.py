@@ -161,6 +161,18 @@ def test_a_uuid_is_the_scope_that_the_application_gives(shop, holds, tenant, dra
 
 
 @ON_SQLITE
+def test_text_in_a_column_of_32_characters_is_no_uuid(shop):
+    slips = Table("slip", MetaData(), *(Column(name, BigInteger, primary_key=name == "id") for name in ("id", "n")))
+    slips.append_column(Column("tenant", CHAR(32)))
+    with shop.begin() as connection:
+        slips.create(connection)
+        connection.execute(insert(slips).values(id=1, tenant="acme"))
+    words = ("slip.n", "--name", "slip", "--reset", "never", "--scope-column", "tenant", "--order-column", "id")
+
+    assert run(shop, "assign", *words).output == "1 row numbered\n"
+
+
+@ON_SQLITE
 def test_numbers_are_never_lowered(shop):
     add(shop, "a", 3)
     refused = run(shop, "set", "invoice", "2", "--scope", "a", "--period", "2026")

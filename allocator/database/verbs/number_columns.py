@@ -32,6 +32,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import translate
 from allocator.database.schema.tables import number, number_void
 from allocator.errors import InvalidSetting
+from allocator.rules.gapless_audit import uuid_of
 from allocator.schemes.shared.argument_checks import split_table
 
 T = TypeVar("T")
@@ -153,10 +154,14 @@ def arguments(address: Address, seconds: float) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name not in address.url.query and name != "autocommit"}
 
 
-def read_uuids(table: Table, name: str | None) -> None:
-    """Take a CHAR(32) for what databases without a type for UUIDs keep: SQLAlchemy and Django return UUIDs from it."""
+def read_uuids(engine: Engine, table: Table, name: str | None) -> None:
+    """Take a CHAR(32) of digits for a UUID: where the database has no type for it, SQLAlchemy and Django keep it so."""
     found = None if name is None else table.columns.get(name)
-    if found is not None and isinstance(found.type, CHAR) and found.type.length == 32:
+    if found is None or not isinstance(found.type, CHAR) or found.type.length != 32:
+        return
+    with engine.connect() as connection:
+        some = connection.scalar(select(found).where(found.is_not(None)).limit(1))
+    if some is None or uuid_of(some):
         found.type = Uuid(native_uuid=False)
 
 
