@@ -9,12 +9,15 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+PATIENCE = 1.0
+"""Seconds for which a call waits for its turn; a run may stand for long, or wait for this very call."""
+
 
 class Turns:
     """Of the calls that wait while one runs, the first runs for all of them.
 
-    Where that run fails, the others run at once, as they would alone: else each would wait for the timeouts of all
-    before it.
+    Where that run fails, or takes too long, the others run at once, as they would alone: else each would wait for the
+    timeouts of all before it.
     """
 
     def __init__(self) -> None:
@@ -29,13 +32,20 @@ class Turns:
 
     def run(self, call: int, work: Callable[[], T]) -> T | None:
         """The result of `work`; None if a run that began after the call has done it."""
-        with self._turn:
+        if not self._turn.acquire(timeout=PATIENCE):
+            return work()
+        try:
             if call > self._began:
-                began = self.call()
-                self._began, self._ended_well = began, False
-                result = work()
-                self._began, self._ended_well = began, True
-                return result
+                return self._run(work)
             if self._ended_well:
                 return None
+        finally:
+            self._turn.release()
         return work()
+
+    def _run(self, work: Callable[[], T]) -> T:
+        began = self.call()
+        self._began, self._ended_well = began, False
+        result = work()
+        self._began, self._ended_well = began, True
+        return result

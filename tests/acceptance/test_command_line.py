@@ -17,7 +17,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from sqlalchemy import create_engine
+from sqlalchemy import URL, create_engine
 from support.distinct import distinct
 from support.servers.administrator import execute
 
@@ -162,7 +162,7 @@ EMPTY: list[tuple[dict[str, Any], str]] = [
     ({"database": ""}, "the URL of the database is empty, as by an environment variable without a value"),
     ({"database": " "}, "the URL of the database is empty"),
     ({"database": "sqlite:///"}, "names no file"),
-    ({"database": "sqlite:///%20"}, "names no file"),
+    ({"database": URL.create("sqlite", database=" ")}, "names no file"),
     ({"database": create_engine("sqlite:///")}, "names no file"),
     ({"shards": ["sqlite:///mine.db", ""]}, "the URL of the database is empty"),
     ({"database": [""]}, "a list of servers may hold only addresses"),

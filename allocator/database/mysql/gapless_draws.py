@@ -23,6 +23,7 @@ class MySQLNumbers(NumberDialect):
     voids = f"INSERT IGNORE {VOID}"
     reads = f"SELECT n FROM allocator_number WHERE {KEY} FOR UPDATE"
     by_key = "FORCE INDEX (PRIMARY)"
+    cuts_down = True
 
     def commits_each(self, connection: Any, driver_connection: Any) -> bool:
         asked = getattr(connection, "get_autocommit", None)

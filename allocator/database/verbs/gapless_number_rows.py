@@ -52,6 +52,8 @@ class NumberDialect:
     """First in a transaction of our own, so that what is read under the counter's lock is the newest."""
     by_key = ""
     """A hint: find rows by their primary key, and lock no others on the way."""
+    cuts_down = False
+    """Whether a column may take the greatest number that it holds for a greater one, without an error."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect

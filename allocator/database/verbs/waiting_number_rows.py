@@ -8,9 +8,9 @@ gap that MySQL's writers insert into. Each row is then locked by its key, which 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import tzinfo
 from itertools import chain
 from typing import Any, TypeVar
@@ -25,7 +25,6 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Select,
-    SmallInteger,
     String,
     Table,
     and_,
@@ -58,6 +57,8 @@ T = TypeVar("T")
 
 ATTEMPTS = 3
 """Runs of a transaction that others disturb."""
+in_use: WeakValueDictionary[object, Turns] = WeakValueDictionary()
+"""For each process, engine and scope. Else the threads of a scope would queue at its counter to find nothing."""
 STATEMENT = 100
 """Rows of one statement: SQLite refuses an expression of a thousand parts."""
 
@@ -119,22 +120,13 @@ class WaitingColumns:
         return statement.with_hint(hint) if hint else statement
 
     def value(self, number: Number) -> int | str:
-        """What the column takes. MySQL without its strict mode would cut off what is too long, or too great."""
+        """What the column takes. MySQL without its strict mode would cut off what is too long."""
         if isinstance(self.number.type, Integer):
-            if number.n > (greatest := greatest_of(self.number.type)):
-                raise InvalidSetting(f"{self.number} has room for {greatest}, and the next number is {number.n}")
             return number.n
         room = getattr(self.number.type, "length", None)
         if room and len(number.text) > room:
             raise InvalidSetting(f"{self.number} has room for {room} characters, and {number.text!r} has more")
         return number.text
-
-
-def greatest_of(kind: Integer) -> int:
-    """The greatest number of a column. MySQL alone has those of 8 and 24 bits, and unsigned ones."""
-    wide = 64 if isinstance(kind, BigInteger) else 16 if isinstance(kind, SmallInteger) else 32
-    bits = {"TINYINT": 8, "MEDIUMINT": 24}.get(type(kind).__name__, wide)
-    return int(2 ** (bits - (not getattr(kind, "unsigned", False))) - 1)
 
 
 def columns_of(model: Any, number: object, order_by: object, scope: object, at: object) -> WaitingColumns:
@@ -168,7 +160,7 @@ def column_of(field: Any) -> Column[Any]:
     kind = field.get_internal_type()
     holds: Any = String(field.max_length) if kind == "CharField" else NULLTYPE
     if "Integer" in kind or "AutoField" in kind:
-        holds = BigInteger() if "Big" in kind else SmallInteger() if "Small" in kind else Integer()
+        holds = BigInteger()
     key, info = field.primary_key, {"field": field}
     return Column(field.column, holds, primary_key=key, nullable=field.null, key=field.attname, info=info)
 
@@ -209,8 +201,6 @@ class WaitingNumbers:
     zone: tzinfo | None
     columns: WaitingColumns
     at_once: int
-    turns: MutableMapping[object, Turns] = field(default_factory=WeakValueDictionary, repr=False, compare=False)
-    """For each process, engine and scope. Else the threads of a scope would queue at its counter to find nothing."""
 
     def assign(self, source: Any, scope: object = None) -> int:
         """Number the rows that wait, of a scope or of all, and return how many this call has numbered.
@@ -228,7 +218,7 @@ class WaitingNumbers:
             raise InvalidArgument(f"the rows of {self.columns.table.name} are all of one scope, got {quoted(scope)}")
         if not isinstance(source, Engine) or source.dialect.is_async:  # whose tasks share a thread, which must not wait
             return self._assign(source, scope)
-        turns = self.turns.setdefault((os.getpid(), source, repr(scope)), Turns())
+        turns = in_use.setdefault((os.getpid(), id(self), source, type(scope), str(scope)), Turns())
         return turns.run(turns.call(), lambda: self._assign(source, scope)) or 0
 
     def _assign(self, source: Any, scope: object) -> int:
@@ -284,7 +274,15 @@ class WaitingNumbers:
                 f"{len(rows)} rows waited for a number of {place(**row)}, and only {written} took it; nothing was "
                 "written, run it again"
             )
+        if caller.numbers.cuts_down:
+            self._check_written(caller, *numbers[-1])  # the greatest one
         return written
+
+    def _check_written(self, caller: Caller, key: Key, number: Number) -> None:
+        column = self.columns.number
+        ((found,),) = caller.select(select(column).where(self.columns.same(key)))
+        if found != number.n and str(found).rstrip() != number.text.rstrip():
+            raise InvalidSetting(f"{column} has no room for {number}: {found} was written; nothing was kept, widen it")
 
     def _locked(self, caller: Caller, first: Due, most: int) -> list[Due]:
         """The rows of the group, each read again under its lock: until then it may change its scope or date."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from allocator.runtime.turns import Turns
@@ -55,3 +57,15 @@ def test_a_run_within_a_run_does_the_work_of_no_other_call():
 
     assert turns.run(turns.call(), lambda: turns.run(turns.call(), inner)) == "inner"
     assert turns.run(waits[0], lambda: "its own") == "its own"
+
+
+def test_a_run_that_stands_holds_up_nobody_for_ever(monkeypatch):
+    """As one that waits for the work of another call."""
+    monkeypatch.setattr("allocator.runtime.turns.PATIENCE", 0.0)
+    turns = Turns()
+
+    def work() -> str:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(turns.run, turns.call(), lambda: "beside").result(60) or ""
+
+    assert turns.run(turns.call(), work) == "beside"
