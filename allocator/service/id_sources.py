@@ -130,8 +130,9 @@ class Sources:
         return [self.meteor, self.snowflake, self.objectid, *self.tags.values()]
 
 
-async def object_ids(count: int) -> list[ObjectId]:
+async def object_ids(count: int) -> list[str]:
+    """As text: of so many objects Python would look through all of memory for garbage, 100 ms at a time."""
     if count <= PART:
-        return [ObjectId() for _ in range(count)]
+        return [str(ObjectId()) for _ in range(count)]
     async with large_answers:
-        return [ObjectId() async for at in in_parts(count) for _ in range(min(PART, count - at))]
+        return [str(ObjectId()) async for at in in_parts(count) for _ in range(min(PART, count - at))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -65,3 +66,8 @@ def test_a_large_answer_leaves_time_for_threads(monkeypatch):
 
     assert pauses == 4 * [PAUSE]
     assert PAUSE > 0
+
+
+def test_object_ids_are_nothing_that_python_looks_through_for_garbage():
+    """Ten thousand objects at a time made it search all of memory, while nobody was answered."""
+    assert not any(map(gc.is_tracked, asyncio.run(object_ids(3))))
