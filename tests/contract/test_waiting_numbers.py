@@ -296,23 +296,25 @@ def test_a_number_that_the_column_would_cut_off_is_refused(shop):
     assert (written(shop), counters(shop)) == ([None], {})
 
 
-@pytest.mark.parametrize("kind", ["mysql"], indirect=True)
-def test_a_number_above_what_the_column_holds_is_refused(url, shop):
-    """Without its strict mode, MySQL writes 127 for each number from 128 on, whatever the application's model says."""
+@servers
+def test_a_number_above_what_the_column_holds_is_refused(kind, url, shop):
+    """Whatever the model says. Without its strict mode, MySQL writes the greatest number that a column holds."""
     small = Table("small", MetaData(), Col("id", BigInteger, primary_key=True), Col("n", Integer))
+    waiting, settings = cases.waiting(small, number="n", order_by="id"), {"init_command": "SET SESSION sql_mode = ''"}
+    engines = [shop, *([] if kind == "postgres" else [create_engine(url, connect_args=settings)])]
     with shop.begin() as connection:
         connection.exec_driver_sql("DROP TABLE IF EXISTS small")
-        connection.exec_driver_sql("CREATE TABLE small (id BIGINT PRIMARY KEY, n TINYINT)")
-    lax = create_engine(url, connect_args={"init_command": "SET SESSION sql_mode = ''"})
-    with lax.begin() as connection:
-        cases.set(connection, 126)
+        connection.exec_driver_sql("CREATE TABLE small (id BIGINT PRIMARY KEY, n SMALLINT)")
+        cases.set(connection, 32766)
         connection.execute(insert(small), [{"id": 1}, {"id": 2}, {"id": 3}])
-    with pytest.raises(InvalidSetting, match="small.n has no room for 129: 127 was written; nothing was kept"):
-        cases.waiting(small, number="n", order_by="id").assign(lax)
+    for engine in engines:
+        with pytest.raises(InvalidSetting, match="small.n has no room for 32769; nothing was written, widen the col"):
+            waiting.assign(engine)
+        engine.dispose()
 
-    with lax.connect() as connection:
+    with shop.connect() as connection:
         assert list(connection.scalars(select(small.c.n))) == [None, None, None]
-    lax.dispose()
+    assert counters(shop) == {("", ""): 32766}
 
 
 @pytest.mark.statements
@@ -606,6 +608,7 @@ def test_threads_that_wait_share_the_next_run(shop, monkeypatch):
     """With that of the first, four calls are two runs."""
     add(shop, ("a", MARCH))
     called, runs = [], []
+    monkeypatch.setattr("allocator.runtime.turns.PATIENCE", 60.0)
     monkeypatch.setattr(Turns, "call", recorded(Turns.call, called))
     monkeypatch.setattr(WaitingNumbers, "_assign", recorded(WaitingNumbers._assign, runs))
     with stopped(shop, WRITE) as (first, gate), ThreadPoolExecutor(3) as pool:

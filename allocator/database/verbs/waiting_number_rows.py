@@ -43,6 +43,7 @@ from allocator.database.verbs.gapless_number_rows import Row, draw, translated
 from allocator.errors import (
     AllocatorError,
     DatabaseUnavailable,
+    Exhausted,
     InvalidArgument,
     InvalidSetting,
     NumberBusy,
@@ -268,21 +269,25 @@ class WaitingNumbers:
         if len(rows) > 1:
             last = draw(caller, row, len(rows) - 1, self.rule.start)
         numbers = numbered(self.rule, rows, last)
-        written = translated(caller, row, lambda: self._write(caller, numbers))
+        try:
+            written = translated(caller, row, lambda: self._write(caller, numbers))
+        except Exhausted as error:  # the column's numbers, not the counter's
+            raise self._no_room(numbers[-1][1]) from error
         if written != len(rows):
             raise NumberConflict(
                 f"{len(rows)} rows waited for a number of {place(**row)}, and only {written} took it; nothing was "
                 "written, run it again"
             )
-        if caller.numbers.cuts_down:
-            self._check_written(caller, *numbers[-1])  # the greatest one
+        if caller.numbers.cuts_down and not self._is_written(caller, *numbers[-1]):  # the greatest one
+            raise self._no_room(numbers[-1][1])
         return written
 
-    def _check_written(self, caller: Caller, key: Key, number: Number) -> None:
-        column = self.columns.number
-        ((found,),) = caller.select(select(column).where(self.columns.same(key)))
-        if found != number.n and str(found).rstrip() != number.text.rstrip():
-            raise InvalidSetting(f"{column} has no room for {number}: {found} was written; nothing was kept, widen it")
+    def _is_written(self, caller: Caller, key: Key, number: Number) -> bool:
+        ((found,),) = caller.select(select(self.columns.number).where(self.columns.same(key)))
+        return bool(found == number.n or str(found).rstrip() == number.text.rstrip())
+
+    def _no_room(self, number: Number) -> InvalidSetting:
+        return InvalidSetting(f"{self.columns.number} has no room for {number}; nothing was written, widen the column")
 
     def _locked(self, caller: Caller, first: Due, most: int) -> list[Due]:
         """The rows of the group, each read again under its lock: until then it may change its scope or date."""
