@@ -13,7 +13,7 @@
 # Another base:              --build-arg PYTHON_IMAGE=…; any with Python 3.11 or later, venv and useradd
 # Another package index:     --secret id=pip,src=pip.conf; only pip sees it; no layer contains it
 
-ARG PYTHON_IMAGE=python:3.13-slim
+ARG PYTHON_IMAGE=python:3.13-slim@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
 
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /source
