@@ -206,6 +206,7 @@ from datetime import date, datetime, timezone
 from uuid import UUID, uuid4
 from django.db import connection, models, transaction
 from allocator import Numbers
+from allocator.errors import AllocatorError
 
 class Bill(models.Model):
     tenant = models.CharField(max_length=20)
@@ -273,6 +274,14 @@ for scope in (tenant, None):
     slip.refresh_from_db()
     found["slips"].append(slip.number)
 found["rows"] = list(Bill.objects.order_by("id").values_list("number", "count"))
+connection.close()
+settings = dict(connection.settings_dict)
+connection.settings_dict.update({"HOST": "127.0.0.1", "PORT": "1", "NAME": "/nowhere/ids.db"})
+try:
+    waiting.assign(connection)
+except AllocatorError as error:
+    found["away"] = type(error).__name__
+connection.settings_dict.update(settings)
 print(json.dumps(found))
 """
 
@@ -362,6 +371,7 @@ def test_rows_are_numbered_after_the_commit(kind, told):
     found = told(kind, "waiting")
 
     assert "durable atomic block cannot be nested" in found.pop("inside")
+    assert found.pop("away") == ("DatabaseRefused" if kind == "sqlite" else "DatabaseUnavailable")
     assert found == {
         "assigned": [1, 1, 1, 0],
         "counted": 4,

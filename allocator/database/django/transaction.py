@@ -107,13 +107,16 @@ class DjangoCaller:
 @contextmanager
 def own_atomic(connection: Any) -> Iterator[DjangoCaller]:
     """A transaction of its own; Django refuses it inside of another one, unless that is of a test case."""
-    began = monotonic()
+    began, database, transaction = monotonic(), import_module("django.db"), import_module("django.db.transaction")
     try:
-        with import_module("django.db.transaction").atomic(using=connection.alias, durable=True):
-            caller = DjangoCaller(connection)
-            yield caller
-    except DBAPIError as error:
-        raise translate(error, caller.numbers.dialect, caller.where, monotonic() - began) from error
+        with transaction.atomic(using=connection.alias, durable=True):
+            yield DjangoCaller(connection)
+    except (DBAPIError, database.Error) as error:
+        if error.__cause__ is None:
+            raise
+        found = error if isinstance(error, DBAPIError) else DBAPIError(None, None, error.__cause__)
+        dialect = dialect_named(connection.vendor, "Django's connection")
+        raise translate(found, dialect, f"Django's database {connection.alias!r}", monotonic() - began) from error
 
 
 def kind_of(field: Any) -> str:
