@@ -45,7 +45,7 @@ ROUNDS = {
     "start": Rounds(3, 8, 12, 8),
     "http": Rounds(3, 5, 5),
     "hold": Rounds(2, 5, 5),
-    "waiting": Rounds(1, 3, 3),
+    "waiting": Rounds(1, 2, 2),
     "bulk": Rounds(5, 10, 10),
 }
 

@@ -50,6 +50,8 @@ SECONDS, LENGTHS = 1.0, 4
 PAUSE = 0.005
 """Seconds between two calls of `assign` by a timer."""
 ROLLED_BACK = 5
+LONGEST_QUEUE = 10.0
+"""Seconds of all writers of a scope, one after the other: a longer one is not measured, as MySQL would end it."""
 HALF = 0.5
 """Of the rate at which the machine is full: of 32 writers without numbers, whose transactions take 5 ms."""
 
@@ -87,6 +89,9 @@ class Way:
     hold: milliseconds of a transaction. rate: at which transactions are begun; None for one after the other.
     """
 
+    queues = False
+    """Whether the writers of a scope wait for each other."""
+
     def __init__(self, on: Ground, name: str, hold: int, writers: int, scopes: int, rate: float | None = None) -> None:
         self.on, self.writers, self.hold, self.scopes, self.rate = on, writers, hold / 1000, scopes, rate
         self.name = f"{name.split(maxsplit=1)[0]}.{writers}.{hold}.{rate is None}"
@@ -99,7 +104,6 @@ class Way:
         ready, stop = threading.Barrier(self.writers), threading.Event()
 
         def write(number: int) -> tuple[int, float]:
-            self.book()
             ready.wait()
             began, done = clock(), 0
             for turn in itertools.count():
@@ -142,12 +146,16 @@ class Way:
 
 
 class Drawn(Way):
+    queues = True
+
     def draw(self, connection: Connection, scope: str) -> int | None:
         return self.on.numbers.next(connection, scope).n
 
 
 class ByHand(Way):
     """The counter that people write."""
+
+    queues = True
 
     def __init__(self, *words: Any) -> None:
         super().__init__(*words)
@@ -166,22 +174,25 @@ class ByHand(Way):
 class OfDjango(Way):
     """The same transactions on Django's connections, with numbers of django-sequences."""
 
+    queues = True
+
     def __init__(self, *words: Any) -> None:
         super().__init__(*words)
         self.database: Any = importlib.import_module("django.db")
         self.sequences: Any = importlib.import_module("sequences")
 
     def book(self) -> bool:
-        key, transaction = next(keys), self.database.transaction
+        key, transaction, is_written = next(keys), self.database.transaction, False
         scope = f"{self.name}.{key % self.scopes}"
-        with transaction.atomic():
+        with suppress(self.database.OperationalError), transaction.atomic():  # MySQL: the first numbers, all at once
             n = self.sequences.get_next_value(scope)
             time.sleep(self.hold)
             with self.database.connection.cursor() as cursor:
                 cursor.execute(f"INSERT INTO {self.rows.name} VALUES (%s, %s, %s)", (key, scope, n))
             if key % ROLLED_BACK == 0:
                 transaction.set_rollback(True)
-        return key % ROLLED_BACK != 0
+            is_written = key % ROLLED_BACK != 0
+        return is_written
 
 
 class AfterEach(Way):
@@ -228,7 +239,7 @@ class ByTimer(Way):
         self.taken += [max(0.0, now - waited[key]) * 1e6 for key in found if self.at.pop(key, None) and key in waited]
 
 
-WAYS = {
+WAYS: dict[str, type[Way]] = {
     "no numbers": Way,
     "drawn in the transaction": Drawn,
     "a counter by hand": ByHand,
@@ -245,9 +256,13 @@ def races(place: Place, quick: bool) -> Iterator[list[Race]]:
         ways = WAYS if has_django() else {name: way for name, way in WAYS.items() if way is not OfDjango}
         found = []
         for cell in itertools.product(*(QUICK if quick else (HOLDS, WRITERS, SCOPES))):
-            if cell[1:] == (1, max(SCOPES)):  # one writer meets nobody
+            hold, writers, scopes = cell
+            if writers < scopes / 10:  # who meet nobody
                 continue
-            timed: dict[str, Measure] = {name: way(on, name, *cell) for name, way in ways.items()}
+            is_long = writers / scopes * hold / 1000 > LONGEST_QUEUE
+            timed: dict[str, Measure] = {
+                name: way(on, name, *cell) for name, way in ways.items() if not (way.queues and is_long)
+            }
             found.append(Race(f"waiting, {place.name}, {told(*cell)}", "commits/s", timed, judged=False))
         full = Way(on, "full", 5, 32, 1)()
         after = {name: way for name, way in WAYS.items() if way in (Way, AfterEach, ByTimer)}
@@ -278,7 +293,16 @@ def opened(place: Place) -> Iterator[Ground]:
         counters.create(engine)
         if has_django():
             open_django(stack, place, pool, MOST)
+        list(pool.map(connect, [engine] * MOST, [threading.Barrier(MOST)] * MOST))
         yield Ground(engine, pool, numbers, tables, counters)
+
+
+def connect(engine: Engine, together: threading.Barrier) -> None:
+    """Each thread, so that no sample opens connections."""
+    with engine.connect():
+        if has_django():
+            importlib.import_module("django.db").connection.ensure_connection()
+        together.wait()
 
 
 def leave(engine: Engine, numbers: Numbers, tables: MetaData) -> None:
