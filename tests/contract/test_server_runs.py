@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from time import sleep, time, time_ns
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
@@ -517,6 +519,74 @@ def test_an_older_copy_in_the_place_of_a_file_is_noticed(fresh, file, tag):
 
     assert distinct(drawn)
     assert drawn[-1] - drawn[-200] < 1000
+
+
+def on_volume(monkeypatch: pytest.MonkeyPatch, fsid: int) -> None:
+    """Let statvfs() tell this of every file system."""
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_fsid=fsid))
+
+
+EXT4, ANOTHER_EXT4 = 0xED5DFE61172DB1BD, 0x0AA92C0A081511D6
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere statvfs() tells nothing that lasts")
+
+
+@ON_LINUX
+@ONLY_SQLITE
+def test_a_copy_with_the_same_inode_on_another_volume_is_noticed(fresh, file, tag, monkeypatch):
+    """As each first file of a new volume has it."""
+    on_volume(monkeypatch, EXT4)
+    drawn = drawn_by_another(fresh, tag, 100)
+    with other(fresh) as ids:
+        old = [ids.ticket("job") for _ in range(4)]
+    shutil.copyfile(file, f"{file}.old")
+    drawn += drawn_by_another(fresh, tag, 100)
+    with other(fresh) as ids:
+        old += [ids.ticket("job") for _ in range(4)]
+    shutil.copyfile(f"{file}.old", file)
+    on_volume(monkeypatch, ANOTHER_EXT4)
+    drawn += drawn_by_another(fresh, tag, 100)
+    drawn += drawn_by_another(fresh, tag, 100)
+    with other(fresh) as ids:
+        new = [ids.ticket("job") for _ in range(4)]
+
+    assert distinct(drawn)
+    assert drawn[-1] - drawn[-200] < 1000
+    assert distinct([*old, *new])
+
+
+@ON_LINUX
+@ONLY_SQLITE
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(0xFE00, 0x10301, id="the number of a device after a reboot"),
+        pytest.param(EXT4, EXT4 & 0xFFFFFFFF, id="musl"),
+        pytest.param(0, 0xFE00, id="a network file system"),
+    ],
+)
+def test_a_file_that_stays_skips_nothing(before, after, fresh, tag, monkeypatch):
+    on_volume(monkeypatch, before)
+    drawn = drawn_by_another(fresh, tag, 100)
+    on_volume(monkeypatch, after)
+
+    assert drawn_by_another(fresh, tag, 1)[0] - drawn[-1] < 1000
+
+
+@ON_LINUX
+@ONLY_SQLITE
+def test_a_file_of_a_version_that_knew_no_volumes_skips_nothing(fresh, file, tag, monkeypatch):
+    on_volume(monkeypatch, EXT4)
+    inode = f"{file.stat().st_ino:x}"
+    drawn = drawn_by_another(fresh, tag, 100)
+    with other(fresh) as ids:
+        drawn_tickets = [ids.ticket("job")]
+    execute(fresh, *(f"UPDATE allocator_{rows} SET server_run = '{inode}'" for rows in ("segment", "failover")))
+
+    assert drawn_by_another(fresh, tag, 1)[0] - drawn[-1] < 1000
+    with other(fresh) as ids:
+        assert ids.ticket("job") == drawn_tickets[0] + 1
+    for rows in ("segment", "failover"):
+        assert values(fresh, f"SELECT server_run FROM allocator_{rows}") == [f"{inode}@172db1bd"]
 
 
 @pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)

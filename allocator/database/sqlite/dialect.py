@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import CLAIMED
-from allocator.database.sqlite.file import alone, check_name, is_alone, path_of
+from allocator.database.sqlite.file import alone, check_name, is_alone, path_of, run_of_file
 from allocator.database.sqlite.fork_gate import GATE
 from allocator.database.verbs.claims import only_row, returned
 from allocator.database.verbs.tickets import COUNT, FENCE, drawn
@@ -21,6 +20,7 @@ from allocator.errors import DatabaseUnavailable, InvalidDatabase
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
+    from allocator.rules.failover import Here
 
 
 NEXT_TICKET = "max(:floor, 1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'), 0))"
@@ -136,7 +136,7 @@ class SQLite(Dialect):
         connection.execute("PRAGMA synchronous = EXTRA").close()
         if path:
             check_name(path)
-            info["run"] = f"'{Path(path).stat().st_ino:x}'"  # not the device, whose number may change at a reboot
+            info["run"] = f"'{run_of_file(path)}'"
 
     @contextmanager
     def alone(self, path: str, end: float) -> Iterator[None]:
@@ -156,6 +156,10 @@ class SQLite(Dialect):
 
     def server(self, connection: Connection) -> str:
         return "''"  # no identity of a file survives a move or another mount
+
+    def here(self, connection: Connection, facts: Any, was: str) -> Here:
+        here = super().here(connection, facts, was)
+        return here._replace(same=here.same or was == here.run.partition("@")[0])  # rows of 0.2 have the inode alone
 
     def insert_missing(self, table: Table) -> Insert:
         return insert(table).on_conflict_do_nothing()

@@ -8,6 +8,7 @@ by flock() belongs to one open of the folder, which nothing else closes.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -28,6 +29,9 @@ except ImportError:  # on Windows a lock belongs to the handle, so SQLite's own 
 PAUSE = 0.002
 """Seconds between tries to get the lock. They do not grow: who waits longest would come last."""
 
+DEVICE_BITS = 20
+"""The number of a device is shorter: 12 bits of its major number and 8 of its minor one, unless there are over 256."""
+
 folders: set[int] = set()
 """The folders that are open for a lock."""
 held: set[tuple[int, str]] = set()
@@ -39,6 +43,24 @@ def path_of(connection: Any) -> str:
     with closing(connection.execute("PRAGMA database_list")) as listed:  # reads nothing of the file
         path = next((str(path) for _, name, path in listed.fetchall() if name == "main"), "")
     return os.path.realpath(path) if path else ""
+
+
+def run_of_file(path: str) -> str:
+    """The identity of a file: its inode and, where that lasts, its volume, since each new volume repeats the inodes."""
+    volume = volume_of(path)
+    return f"{os.stat(path).st_ino:x}" + (f"@{volume:x}" if volume else "")  # noqa: PTH116
+
+
+def volume_of(path: str) -> int:
+    """The part of the file system's UUID that statvfs() tells; 0 if it tells none.
+
+    Never the number of a device, which may change at a reboot: macOS has nothing else, nor have some file systems of
+    Linux, such as xfs.
+    """
+    if sys.platform != "linux":
+        return 0
+    volume = os.statvfs(path).f_fsid & 0xFFFFFFFF  # musl tells no more, and the same file is the same in each container
+    return volume if volume >> DEVICE_BITS else 0
 
 
 def check_name(path: str) -> None:
