@@ -135,6 +135,8 @@ def has_room(tag: Tag, reach: int) -> bool:
 
 def gap(tag: Tag, reach: int, at: int) -> int:
     """The numbers to skip now: the reach, and the part for the time if that fits below the limit."""
+    # A clock that is behind counts as 0. Its distance would put a server whose clock passes `claimed_at` below the one
+    # before it, whose ids it would reach.
     moment = (at - tag.claimed_at) % PERIOD_MS if at > tag.claimed_at else 0
     further = reach * moment // PERIOD_MS
     return reach + further if reach + further <= tag.limit - tag.max_value else reach

@@ -118,6 +118,11 @@ def test_a_clock_behind_that_of_the_server_before_counts_as_the_same_moment():
     assert skip(row(), -3600) == FLOOR
 
 
+def test_of_two_servers_the_later_one_lands_above_though_the_clock_of_the_first_was_behind():
+    for first, second in [(-2, 3), (-600, 60)]:
+        assert skip(row(), second) > skip(row(), first)
+
+
 def test_a_gap_that_an_operator_fixed():
     fixed = row(10**9, failover_gap=500)
     assert skip(fixed) == 500
