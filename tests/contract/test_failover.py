@@ -74,6 +74,39 @@ def test_rows_loaded_beside_ours_are_a_failover(kind, fresh, new_database):
     a_copy_skips_what_it_lacks(fresh, with_schema(new_database(kind)))
 
 
+@pytest.mark.statements
+def test_a_claim_hides_from_nobody_that_rows_are_from_elsewhere(fresh, kind, new_database):
+    """It overwrites the only row that shows it, in a process that saw the tables empty."""
+    loaded(fresh, with_schema(new_database(kind)), lambda ids, database: ids.next_id("order"))
+
+
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda ids, database: database.repair_segment(database.fetch_tag("order"), None),
+        lambda ids, database: database.remove_tag(database.fetch_tag("order")),
+        lambda ids, database: None,
+    ],
+    ids=["repair", "delete", "nothing"],
+)
+def test_neither_does_an_operator(act, kind, fresh, new_database):
+    loaded(fresh, with_schema(new_database(kind)), act)
+
+
+def loaded(url: str, copy: str, act: Callable[[Allocator, Database], object]) -> None:
+    with Allocator(url) as ids:
+        ids.next_id("order"), ids.ticket("job")
+    with Allocator(copy) as ids, closing(Database(copy)) as database:
+        ids.meteor()
+        load(url, copy, ())
+        act(ids, database)
+        assert ids.ticket("job") > 131_072
+        assert ids.next_id("forgotten") > 4_000_000
+    with Allocator(copy) as ids:
+        assert ids.ticket("job") < 2 * 131_072 + 100, "skipped twice"
+
+
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 def test_a_move_that_failed_is_made_by_the_next_call(kind, fresh, new_database, monkeypatch):
     copy = with_schema(new_database(kind))
