@@ -145,15 +145,22 @@ class Registry(Runner):
         raise DatabaseUnavailable("the database keeps failing over, or several servers answer in turn; retry")
 
     def _has_strangers(self, state: Failover, here: Here) -> bool:
-        """Whether a tag's row is of another run, though this database never moved; not asked again once none is.
+        """Whether a tag's row is of another run, though this database never moved; not asked again once all are ours.
 
         Then the rows came from elsewhere, without the row that says so: a dump was loaded into tables that had theirs.
         """
         if state.first_value or self._rows_are_ours:
             return False
-        runs = self.run(segments.fetch_other_runs, here.run)
-        self._rows_are_ours = all(self.run(servers.fetch_run, run).same for run in runs)
-        return not self._rows_are_ours
+        runs = self.run(segments.fetch_runs)
+        is_strange = any(not self.run(servers.fetch_run, run).same for run in runs if run not in {"", here.run})
+        self._rows_are_ours = bool(runs) and not is_strange  # a dump may yet be loaded into empty tables
+        return is_strange
+
+    def note_strangers(self, start: Start) -> None:
+        """Write a failover that only the row of a tag shows, before a claim or repair of this row hides it."""
+        if start.here.same:
+            self._rows_are_ours = False
+            self.failover(start)
 
     def begin_above(self, value: int) -> None:
         """Let tags that are made on first use begin above `value`, as on the other shards of the fleet."""

@@ -121,11 +121,11 @@ def test_without_a_gap_what_was_seen_still_stops_the_tag(sync, fresh, tag):
         [ids.next_id(tag) for _ in range(300)]
 
 
-def test_several_processes_that_cross_at_once_skip_once(url, tag):
-    with other(url) as ids:
+def test_several_processes_that_cross_at_once_skip_once(fresh, tag):
+    with other(fresh) as ids:
         ids.reserve(tag, 100)
-    execute(url, FORGET.format(0, tag))
-    several = [other(url) for _ in range(6)]
+    execute(fresh, FORGET.format(0, tag))
+    several = [other(fresh) for _ in range(6)]
     with ThreadPoolExecutor(6) as pool:
         blocks = list(pool.map(lambda ids: ids.reserve(tag, 10), several))
     for ids in several:
@@ -136,13 +136,13 @@ def test_several_processes_that_cross_at_once_skip_once(url, tag):
 
 
 @pytest.mark.statements
-def test_a_crossing_holds_on_the_server_that_was_looked_at_and_above_what_was_seen(url, tag):
+def test_a_crossing_holds_on_the_server_that_was_looked_at_and_above_what_was_seen(fresh, tag):
     """A proxy may have led us to another one; and a gap does not make good for ids that were seen."""
-    with other(url) as ids:
+    with other(fresh) as ids:
         ids.reserve(tag, 100)
-    execute(url, FORGET.format(0, tag))
-    here = look(url, "elsewhere")
-    with closing(Database(url)) as database:
+    execute(fresh, FORGET.format(0, tag))
+    here = look(fresh, "elsewhere")
+    with closing(Database(fresh)) as database:
         claim = claims.claim
 
         assert database.run(claim, tag, 10, ALL, 0, Crossing(here._replace(server="another"), 50)) is None
@@ -160,14 +160,14 @@ def test_a_row_that_was_never_written_by_a_claim_is_ours(sync, url, tag):
     assert ids.tags.get(tag).server_run == epoch != ""
 
 
-def test_tags_that_are_claimed_together_cross_one_by_one(sync, url, tag):
-    ids = sync(url)
+def test_tags_that_are_claimed_together_cross_one_by_one(sync, fresh, tag):
+    ids = sync(fresh)
     tags = [f"{tag}-{number}" for number in range(8)]
     for name in tags:
         ids.reserve(name, 10)
-        execute(url, FORGET.format(0, name))
-    with other(url) as fresh, ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(fresh.next_id, tags))
+        execute(fresh, FORGET.format(0, name))
+    with other(fresh) as another, ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(another.next_id, tags))
 
     assert min(found) > LEAST
 
@@ -219,15 +219,15 @@ def test_repair_skips_a_gap_unless_it_is_said_where_to_go_on(sync, url, tag):
 
 
 @ONLY_SQLITE
-def test_a_tag_whose_rest_is_too_small_for_a_gap_refuses(sync, url, tag):
-    ids = sync(url, limit=5000)
+def test_a_tag_whose_rest_is_too_small_for_a_gap_refuses(sync, fresh, tag):
+    ids = sync(fresh, limit=5000)
     ids.reserve(tag, 1)
-    execute(url, FORGET.format(0, tag))
+    execute(fresh, FORGET.format(0, tag))
 
     with pytest.raises(ServerReplaced, match="only 4999 ids are left below its limit, too few to skip"):
         ids.next_id(tag)
     assert ids.tags.repair(tag, above=2000).max_value == 2000
-    assert sync(url).next_id(tag) == 2001
+    assert sync(fresh).next_id(tag) == 2001
 
 
 def test_the_gap_is_a_setting_of_the_tag(sync, place, tag):

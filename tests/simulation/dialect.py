@@ -90,9 +90,9 @@ class SegmentVerbs:
         view.put(SEGMENT, name, raised._replace(server_run=row.server_run if run is None else run))
         return True
 
-    def segments_fetch_other_runs(self, connection: Connection, run: str) -> set[str]:
+    def segments_fetch_runs(self, connection: Connection) -> set[str]:
         rows: list[Row] = connection.perform(lambda view: view.all(SEGMENT))
-        return {row.server_run for row in rows} - {"", run}
+        return {row.server_run for row in rows}
 
     def servers_fetch_run(self, connection: Connection, was: str) -> Here:
         return self._here(connection, was, connection.perform(lambda view: view.here))

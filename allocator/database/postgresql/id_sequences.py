@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import Connection, TextClause, func, select, text
+from sqlalchemy.exc import IntegrityError
 
 from allocator.database.schema.tables import node, ticket
 from allocator.database.verbs.claims import only_row
@@ -26,6 +27,12 @@ REPLACE = (
 )
 """A sequence behind its rows lowers none of them: the row is all that tells how far the tickets went. The id that comes
 back is this statement's own or none, never that of the row, which another one may have just drawn."""
+HOLD = text(
+    f"INSERT INTO allocator_ticket (type, id) SELECT :type, {BEFORE} + 64 * CAST(:step AS BIGINT) "
+    "ON CONFLICT (type) DO UPDATE SET id = greatest(allocator_ticket.id, EXCLUDED.id)"
+)
+"""Raise the rows further than a refused draw, or a crash of the server (32 numbers), raises the sequence: else it would
+pass them after enough refusals. It takes no right that a draw does not take."""
 
 DRAW_NODES = text(
     "SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, CAST(:n AS BIGINT))"
@@ -49,15 +56,26 @@ BURN_TICKETS = text(
 
 def draw(connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
     """See `Dialect.draw`. Raises `MaxValueWentBack` where the sequence is behind the rows."""
-    rows = connection.execute(statement, parameters).all()
+    try:
+        rows = connection.execute(statement, parameters).all()
+    except IntegrityError:  # the number of another type's row came out of the sequence
+        hold(connection, statement, parameters)
+        raise
     drawn = only_row(rows, str(parameters["type"]))
     before = getattr(rows[0], "before", None) if rows else None
     if before is not None and (drawn is None or drawn <= before):
+        hold(connection, statement, parameters)
         raise MaxValueWentBack(
-            f"no ticket was given: ticket {before} is in use, and the sequence of allocator_ticket is behind it, as "
+            f"no ticket was given: the rows of allocator_ticket reach {before}, and its sequence is behind them, as "
             "after COPY or logical replication of rows; to skip all that were given, run: allocator db restored"
         )
     return drawn
+
+
+def hold(connection: Connection, statement: TextClause, parameters: dict[str, object]) -> None:
+    """Keep the sequence behind the rows, until an operator lets it skip them."""
+    if BEFORE in statement.text:
+        connection.execute(HOLD, {"type": FLOOR, "step": parameters["step"]})
 
 
 def skip_nodes(connection: Connection, count: int) -> None:

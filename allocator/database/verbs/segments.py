@@ -123,10 +123,9 @@ def begin_run(connection: Connection, dialect: Dialect) -> None:
     connection.execute(update(segment).where(segment.c.server_run == "").values(server_run=here))
 
 
-def fetch_other_runs(connection: Connection, dialect: Dialect, run: str) -> Sequence[str]:
-    return connection.scalars(
-        select(segment.c.server_run).where(segment.c.server_run.not_in(["", run])).distinct()
-    ).all()
+def fetch_runs(connection: Connection, dialect: Dialect) -> Sequence[str]:
+    """Fetch the server runs of all rows; none where there is no row."""
+    return connection.scalars(select(segment.c.server_run).distinct()).all()
 
 
 def repair(connection: Connection, dialect: Dialect, name: str, above: int, run: str) -> bool:
