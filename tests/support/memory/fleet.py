@@ -88,7 +88,7 @@ class MemoryShard:
 
     def start(self) -> SimpleNamespace:
         self.answer()
-        return SimpleNamespace(shard=self.row, server=self.server, numbering=None)
+        return SimpleNamespace(shard=self.row, server=self.server, numbering=None, failover=self.failover(self))
 
     def close(self) -> None:
         pass
