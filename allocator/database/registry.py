@@ -144,6 +144,11 @@ class Registry(Runner):
             self.run(failover_row.move, found, fresh, skip if step == 1 else skip._replace(tickets=0))
         raise DatabaseUnavailable("the database keeps failing over, or several servers answer in turn; retry")
 
+    def has_moved(self) -> bool:
+        """Whether there was a failover that was not noted; it is, from here on."""
+        start = self.start()
+        return self.failover(start) != start.failover
+
     def _has_strangers(self, state: Failover, here: Here) -> bool:
         """Whether a tag's row is of another run, though this database never moved; not asked again once none is.
 

@@ -47,8 +47,7 @@ class Found(Located):
 
     def note_failover(self) -> None:
         """Raises `Again` after a failover: the greatest ticket is another one now, or the shard must be trusted."""
-        start = self.database.start()
-        if self.database.failover(start) != start.failover:
+        if self.database.has_moved():
             raise Again
 
     def fence(self, target: Target) -> None:

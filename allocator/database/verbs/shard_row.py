@@ -151,7 +151,7 @@ def as_shard(row: Any, state: Failover | None) -> Shard:
     return Shard(
         row.fleet,
         row.shard_key,
-        row.server if state is None or state.is_trusted else failover_row.RESTORED,
+        row.server if state is None or state.is_trusted else "the one before its failover",
         row.statement,
         row.generation,
         ShardNumbering(row.shard_offset, row.shard_step, row.floor, row.ceiling),
