@@ -12,7 +12,7 @@ from allocator.errors import AllocatorError, ShardMisconfigured
 from allocator.fleet.bootstrap import Located
 from allocator.rules import fleet_growth_protocol
 from allocator.rules.fleet_consistency import Member, Shard, Target, check_fleet, check_usable, listed
-from allocator.rules.fleet_growth_protocol import LEAD
+from allocator.rules.fleet_growth_protocol import LEAD, Again
 from allocator.schemes.tag import Tag
 
 
@@ -44,6 +44,11 @@ class Found(Located):
     def change(self, decide: Callable[..., Shard | None], *args: Any, tags: Sequence[Tag] = ()) -> Shard:
         """Change the row by a step of `fleet_growth_protocol`. Returns the row; raises `Again` if it has changed."""
         return self.database.run(shard_row.change, lambda row, _: decide(row, *args), tags)
+
+    def note_failover(self) -> None:
+        """Raises `Again` after a failover: the greatest ticket is another one now, or the shard must be trusted."""
+        if self.database.has_moved():
+            raise Again
 
     def fence(self, target: Target) -> None:
         """End the old generation below the floor of `target`. Raises `TooLow`."""

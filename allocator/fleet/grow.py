@@ -133,6 +133,7 @@ class Growth(Discovery):
         self._check_coming(coming, found)
         old = [found[member.key] for member in lead.row.members if member.key not in lost]
         for one in old:
+            one.note_failover()  # before the floor is decided: forgotten tickets would be above it
             one.database.cross_all()  # else the new shards would begin where these were before a failover
         target = self._turn(lead, old, lead.row.target, headroom, lost, above or 0)
         if places(target.members) != places(lead.row.target.members):
@@ -199,6 +200,7 @@ class Growth(Discovery):
         while not target.turning:
             try:
                 for one in old:
+                    one.note_failover()
                     one.fence(target)
                 self._level(old, target, above)
             except TooLow as error:
@@ -253,6 +255,7 @@ class Growth(Discovery):
         if here is None or here.row is None:
             raise ShardMisconfigured(f"{database.address.shown} is no shard of this fleet that can be reached")
         here.database.run(shard_row.check_owner)
+        here.database.failover()  # else the next draw would note it, and stop the tickets again
         missing = len(here.row.members) - len(found)
         if above is None and (missing or len(found) == 1):
             raise ShardMisconfigured(

@@ -55,6 +55,8 @@ class Here(NamedTuple):
     run: the value that the row will hold.
     same: the row was written on this run, or never.
     at: the clock of the server, in milliseconds since 1970.
+    akin: if it is another run, then another server of the same cluster, or another start of a server that tells too
+        little to know a start from a failover. Tags skip a gap; the tickets of a fleet continue.
     """
 
     was: str
@@ -62,6 +64,7 @@ class Here(NamedTuple):
     run: str
     same: bool
     at: int = 0
+    akin: bool = False
 
 
 class Crossing(NamedTuple):
@@ -87,10 +90,10 @@ def one_of_several(was: str, run: str, since: int, several: bool, at: int = 0) -
     server = run.partition("-")[0]
     before = [other for other in was.split(",") if other]
     if several and run in before:
-        return Here(was, server, was, same=True, at=at)
+        return Here(was, server, was, same=True, at=at, akin=True)
     same = not was or any(other == run or began_between(other, server, since, start_of(run)) for other in before)
     others = [other for other in before if several and other.partition("-")[0] != server]
-    return Here(was, server, ",".join([*others, run][-MAX_RUNS:]), same, at)
+    return Here(was, server, ",".join([*others, run][-MAX_RUNS:]), same, at, akin=several)
 
 
 def began_between(run: str, server: str, since: int, latest: int) -> bool:
@@ -177,10 +180,15 @@ LEASES = 5
 """A process with longer leases than the default waits for five of its own."""
 
 
+UNTRUSTED = " untrusted"
+"""Follows the server run of a shard after a failover, until `shards trust`. No server has such a run, so its tickets
+stop: it may have forgotten some, or how its fleet grew. Not in `allocator_shard`, which who draws may not write."""
+
+
 class Failover(NamedTuple):
     """The row of `allocator_failover`.
 
-    server_run: the run that wrote it.
+    server_run: the run that wrote it, and perhaps `UNTRUSTED`.
     first_value: tags created on first use start above this.
     leases_from_ms: the earliest start of a lease, in milliseconds since 1970.
     leases_ahead_ms: how far the clock of a leasing process may be ahead of the wall clock.
@@ -190,6 +198,14 @@ class Failover(NamedTuple):
     first_value: int = 0
     leases_from_ms: int = 0
     leases_ahead_ms: int = 0
+
+    @property
+    def run(self) -> str:
+        return self.server_run.removesuffix(UNTRUSTED)
+
+    @property
+    def is_trusted(self) -> bool:
+        return not self.server_run.endswith(UNTRUSTED)
 
     @property
     def moved_at_ms(self) -> int:
@@ -243,16 +259,21 @@ def most_ahead(state: Failover, span_ms: int) -> int:
     return state.leases_ahead_ms + further(span_ms) if state.leases_from_ms else 0
 
 
-def moved(before: Failover, here: Here, now_ms: int, leased_until_ms: int = 0) -> Failover:
+def moved(
+    before: Failover, here: Here, now_ms: int, leased_until_ms: int = 0, one_of_several: bool = False
+) -> Failover:
     """The row for this run; unchanged on the same run.
 
+    one_of_several: this is a shard, whose tickets stop until it is trusted.
     leased_until_ms: the end of the latest known lease. Processes that leased since the last move are ahead of the wall
         clock, and so may be a lost lease of theirs.
     """
+    stops = not before.is_trusted or (one_of_several and not here.same and not here.akin)
+    run = here.run + (UNTRUSTED if stops else "")
     if here.same:
-        return before._replace(server_run=here.run)
+        return before._replace(server_run=run)
     new = Tag("new", before.first_value, skipped=before.first_value)
     first_value = before.first_value + gap(new, reach_of(new), now_ms)
     latest = max(leased_until_ms, now_ms + before.leases_ahead_ms)
     leases_from = max(before.leases_from_ms, latest + LEASES_SKIPPED_MS)
-    return Failover(here.run, first_value, leases_from, leases_from - now_ms)
+    return Failover(run, first_value, leases_from, leases_from - now_ms)

@@ -31,6 +31,7 @@ from allocator.errors import (
     LeaseLost,
     MaxValueWentBack,
     ServerReplaced,
+    ShardMisconfigured,
     UnknownTag,
 )
 from allocator.fleet.grow import Growth
@@ -482,6 +483,85 @@ def test_a_fleet_that_grows_after_a_restore_skips_what_was_forgotten(shards):
         growth.grow()
     with Allocator(shards=[old, new], step=10, max_step=10) as ids:
         assert distinct([*drawn, *ids.next_ids("order", 100)]) == 115
+
+
+def restored(url: str, last: int) -> None:
+    """As from a dump of when it had given that ticket, on a server whose run alone tells that it is another one."""
+    execute(url, f"UPDATE allocator_ticket_counter SET id = {last}", MOVED)
+
+
+@pytest.mark.parametrize("is_noted", [True, False], ids=["noted", "trusted at once"])
+def test_a_shard_whose_server_run_alone_tells_a_failover_waits_to_be_trusted(shards, is_noted):
+    urls = shards(2)
+    with Allocator(shards=urls, tickets="count") as ids:
+        drawn = [ids.ticket("job") for _ in range(40)]
+    restored(urls[1], 2)
+    if is_noted:
+        for _ in range(2):
+            with Allocator(shards=urls) as ids:
+                drawn += [ids.ticket("job") for _ in range(20)]
+        assert {one % 2 for one in drawn[-40:]} == {1}
+    with closing(Database(urls[0])) as first, closing(Database(urls[1])) as second:
+        Growth([first, second]).trust(second)
+        assert second.failover() == second.failover(second.start())
+    for _ in range(2):
+        with Allocator(shards=urls) as ids:
+            drawn += [ids.ticket("job") for _ in range(4)]
+
+    assert distinct(drawn)
+    assert {one % 2 for one in drawn[-4:]} == {0, 1}
+
+
+def test_a_process_that_knows_a_shard_stops_its_tickets_too(shards):
+    urls = shards(2)
+    with Allocator(shards=urls, tickets="count") as ids:
+        drawn = [ids.ticket("job") for _ in range(40)]
+        ids.reserve("order", 4)
+        restored(urls[1], 2)
+        with Allocator(shards=urls) as another:
+            drawn += [another.ticket("job") for _ in range(20)]
+        drawn += [ids.ticket("job") for _ in range(20)]
+        assert ids.reserve("order", 4)
+
+    assert distinct(drawn)
+    assert {one % 2 for one in drawn[-40:]} == {1}
+
+
+def test_the_floor_of_a_fleet_that_grows_is_above_tickets_that_were_forgotten(shards):
+    old, new = shards(2)
+    with Allocator(old) as ids:
+        drawn = [ids.ticket("job") for _ in range(300)]
+    number = {
+        "sqlite": "UPDATE sqlite_sequence SET seq = 6 WHERE name = 'allocator_ticket'",
+        "postgresql": "SELECT setval('allocator_ticket_id_seq', 6)",
+    }.get(make_url(old).get_backend_name(), "ALTER TABLE allocator_ticket AUTO_INCREMENT = 7")
+    execute(old, "UPDATE allocator_ticket SET id = 6", number, MOVED)
+    with closing(Database(old)) as first, closing(Database(new)) as second:
+        growth = Growth([first])
+        growth.add(second)
+        growth.grow(headroom=10)
+    with Allocator(shards=[old, new]) as ids:
+        drawn += [ids.ticket("job") for _ in range(300)]
+
+    assert distinct(drawn)
+
+
+def test_a_fleet_does_not_grow_before_a_shard_that_failed_over_is_trusted(shards):
+    *old, new = shards(3)
+    with Allocator(shards=old, tickets="count") as ids:
+        drawn = [ids.ticket("job") for _ in range(300)]
+    restored(old[1], 6)
+    with closing(Database(old[0])) as first, closing(Database(old[1])) as second, closing(Database(new)) as third:
+        growth = Growth([first, second])
+        growth.add(third)
+        with pytest.raises(ShardMisconfigured, match="allocator shards trust"):
+            growth.grow(headroom=10)
+        growth.trust(second, headroom=200)
+        growth.grow(headroom=10)
+    with Allocator(shards=[*old, new]) as ids:
+        drawn += [ids.ticket("job") for _ in range(300)]
+
+    assert distinct(drawn)
 
 
 @pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)

@@ -110,7 +110,7 @@ class SegmentVerbs:
             row and row.tag(name),
             view.get(SHARD, 1),
             state,
-            self._here(connection, state.server_run if state else "", view.here),
+            self._here(connection, state.run if state else "", view.here),
             self._here(connection, row.server_run if row else "", view.here),
             connection.place.name,
             None,

@@ -31,12 +31,14 @@ from allocator.database.postgresql.identity import (
     is_merely_like_it,
     rung_of,
     sqlstate,
+    unstarted,
 )
 from allocator.database.schema.tables import CLAIMED
 from allocator.database.verbs.tickets import COUNT
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
+    from allocator.rules.failover import Here
 
 
 CLAIMED_THERE = "(" + ", ".join(f"to_regclass('{name}')" for name in CLAIMED) + ")"
@@ -160,6 +162,11 @@ class PostgreSQL(Dialect):
     def blind(self, connection: Connection) -> Blind | None:
         connection.exec_driver_sql(f"SELECT {run_of(connection)}")  # if this fails, `run` finds the rung
         return rung_of(connection).blind
+
+    def here(self, connection: Connection, facts: Any, was: str) -> Here:
+        here = super().here(connection, facts, was)
+        is_blind = rung_of(connection) is not FIRST and not connection.info["guards_restarts"]
+        return here._replace(akin=is_blind and was != here.run and unstarted(was) == unstarted(here.run))
 
     def server(self, connection: Connection) -> str:
         return rung_of(connection).server

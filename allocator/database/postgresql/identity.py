@@ -6,6 +6,7 @@ for the first rung that works.
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -88,6 +89,11 @@ def rung_of(connection: Connection) -> Rung:
         return NOTHING
     found: Rung = connection.dialect.allocator_rung  # type: ignore[attr-defined]
     return found
+
+
+def unstarted(run: str) -> str:
+    """The run without the start of the server."""
+    return re.sub("@[0-9]+", "", run)
 
 
 def find(connection: Connection) -> bool:

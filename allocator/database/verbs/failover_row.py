@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, func, update
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.tables import counter, failover, segment, shard
-from allocator.rules.failover import NOTHING, Failover, Skipped
+from allocator.database.schema.tables import counter, failover, segment
+from allocator.rules.failover import NOTHING, UNTRUSTED, Failover, Skipped
 
 RESTORED = "restored"
 """Written as the server run after a restore; no server has it."""
@@ -31,10 +31,12 @@ def move(connection: Connection, dialect: Dialect, before: Failover, fresh: Fail
         if moved and skip.tickets:
             connection.execute(update(counter).values(id=counter.c.id + skip.tickets))
             dialect.skip_tickets(connection, skip.tickets)
-        if moved and skip.nodes and dialect.embedded:
-            # A file has no other identity that fences the tickets of several shards.
-            connection.execute(update(shard).where(shard.c.shard_step > 1).values(server=RESTORED))
     return bool(moved)
+
+
+def trust(connection: Connection, dialect: Dialect) -> None:
+    """Let the tickets of a shard continue on the server run that its row has."""
+    connection.execute(update(failover).values(server_run=func.replace(failover.c.server_run, UNTRUSTED, "")))
 
 
 def end_run(connection: Connection, dialect: Dialect) -> None:

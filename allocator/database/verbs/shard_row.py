@@ -12,9 +12,10 @@ from sqlalchemy import ColumnElement, Connection, exists, insert, literal_column
 
 from allocator.database.dialect import NOWHERE, Dialect
 from allocator.database.driver_errors import FORBIDDEN, meaning
-from allocator.database.schema.tables import node, segment, shard, worker
+from allocator.database.schema.tables import failover, node, segment, shard, worker
 from allocator.database.verbs import failover_row, segments, tickets
 from allocator.errors import DatabaseRefused, ShardMisconfigured
+from allocator.rules.failover import Failover
 from allocator.rules.fleet_consistency import ALONE, BEGUN, DEFAULT_FLEET, REPLACE, Member, Shard, Target
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import ShardNumbering
@@ -24,8 +25,9 @@ Decision = Callable[[Shard, int], Shard | None]
 
 
 def fetch(connection: Connection, dialect: Dialect) -> Shard | None:
-    rows = connection.execute(select(shard)).all()
-    return as_shard(rows[0]) if rows else None
+    both = shard.outerjoin(failover, failover.c.id == 1)
+    rows = connection.execute(select(shard, failover.c.server_run).select_from(both)).all()
+    return as_shard(rows[0], Failover(rows[0].server_run or "")) if rows else None
 
 
 def fetch_member(connection: Connection, dialect: Dialect, alone: bool = False) -> Shard | None:
@@ -110,6 +112,8 @@ def change(
         if trust or not (is_alone or now.server):
             values["server"] = literal_column("''" if is_alone else dialect.server(connection))
         connection.execute(update(shard).values(values))
+        if trust:
+            failover_row.trust(connection, dialect)
         if fresh.numbering.floor != now.numbering.floor or fresh.generation != now.generation:
             first = fresh.numbering.following(greatest)
             dialect.number_from(connection, fresh.numbering, first)
@@ -142,11 +146,12 @@ def check_owner(connection: Connection, dialect: Dialect) -> None:
         )
 
 
-def as_shard(row: Any) -> Shard:
+def as_shard(row: Any, state: Failover | None) -> Shard:
+    """The row; with no server that it trusts, after a failover that `state` tells of."""
     return Shard(
         row.fleet,
         row.shard_key,
-        row.server,
+        row.server if state is None or state.is_trusted else "the one before its failover",
         row.statement,
         row.generation,
         ShardNumbering(row.shard_offset, row.shard_step, row.floor, row.ceiling),

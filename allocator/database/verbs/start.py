@@ -81,9 +81,9 @@ def fetch(
     return Start(
         first.revision,
         TAGS.one(tag) if tag else None,
-        as_shard(own) if own else None,
+        as_shard(own, state) if own else None,
         state,
-        dialect.here(connection, first, state.server_run if state else ""),
+        dialect.here(connection, first, state.run if state else ""),
         dialect.here(connection, first, tag.server_run if tag else ""),
         dialect.identity(connection, first),
         dialect.server_numbering(first),

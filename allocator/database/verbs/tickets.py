@@ -2,7 +2,7 @@
 
 The revision of the shard's row fences every draw: after a change of the row no ticket follows the old numbering. The
 server run fences it too: another run may have forgotten ids and skips some first, see `failover.move`. With several
-shards the server's identity fences it instead, and an operator says where the shard continues: it may have forgotten
+shards the server's identity fences it too, and an operator says where the shard continues: it may have forgotten
 how its fleet grew.
 """
 

@@ -43,6 +43,9 @@ class MemoryShard:
     def cross_all(self) -> None:
         """Memory is never another server run."""
 
+    def has_moved(self) -> bool:
+        return False
+
     def failover(self, start: object = None) -> Failover:
         if start is None:
             self.answer()

@@ -162,7 +162,7 @@ def test_a_durable_server_of_a_cluster_is_the_same_after_a_restart():
 
     assert not both.same
     assert both.run == "A,B"
-    assert of_cluster(both.run, "A", since=200) == Here("A,B", "A", "A,B", same=True)
+    assert of_cluster(both.run, "A", since=200) == Here("A,B", "A", "A,B", same=True, akin=True)
     assert not of_cluster("A-100,B", "A", since=200).same
     assert not of_cluster("A,B", "A-200", since=200).same
 
@@ -244,6 +244,19 @@ def test_another_server_sets_leases_off_and_the_beginning_of_new_tags():
     assert first == Failover("run2", FLOOR + 20, 5 + LEASES_SKIPPED_MS, LEASES_SKIPPED_MS)
     assert second.first_value == first.first_value + FLOOR + FLOOR // 2
     assert second.leases_from_ms == PERIOD_MS // 2 + 2 * LEASES_SKIPPED_MS
+
+
+def test_a_shard_waits_to_be_trusted_where_tickets_may_be_forgotten():
+    before, another = Failover("run"), plain("run", "run2")
+    first = moved(before, another, 5, one_of_several=True)
+
+    assert not first.is_trusted
+    assert first.run == "run2"
+    assert moved(first, plain(first.run, "run2"), 6, one_of_several=True) == first
+    assert not moved(first, plain(first.run, "run3"), 6, one_of_several=True).is_trusted
+    assert moved(before, another, 5).is_trusted
+    assert moved(before, plain("run", "run"), 5, one_of_several=True) == before
+    assert moved(before, another._replace(akin=True), 5, one_of_several=True).is_trusted
 
 
 def test_a_new_tag_begins_above_what_one_of_its_name_may_have_given():
