@@ -206,7 +206,7 @@ def test_when_all_are_down_it_says_so_within_the_deadline(face, shards):
         with pytest.raises(DatabaseUnavailable, match="no shard can be used|no shard answered within 1 seconds"):
             ids.ticket("job")
         one.accept()
-        assert draw_once_up(ids) > first
+        assert draw_once_up(ids) != first  # greater only from the same shard
 
 
 def draw_once_up(ids, seconds: float = 20.0) -> int:
