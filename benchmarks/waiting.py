@@ -94,7 +94,7 @@ class Way:
 
     def __init__(self, on: Ground, name: str, hold: int, writers: int, scopes: int, rate: float | None = None) -> None:
         self.on, self.writers, self.hold, self.scopes, self.rate = on, writers, hold / 1000, scopes, rate
-        self.name = f"{name.split(maxsplit=1)[0]}.{writers}.{hold}.{rate is None}"
+        self.name = f"{name.split(maxsplit=1)[0]}.{writers}.{hold}.{scopes}.{rate is None}"
         self.rows = on.table()
         self.waiting = on.numbers.waiting(self.rows, number="n", scope="scope", order_by="id")
         self.taken: list[float] = []
