@@ -11,7 +11,6 @@ from statistics import mean
 
 from support.distinct import none_twice
 from support.processes.number_writers import COUNTS, STEPS, Writers, check
-from tqdm import tqdm
 
 NUMBERS = int(os.environ.get("ALLOCATOR_TEST_NUMBERS", "1000000"))
 CLIENT_KILLS, SERVER_KILLS = 100, 10
@@ -23,17 +22,9 @@ EVERY = 0.5
 
 def test_a_million_numbers_while_clients_and_server_are_killed(kind, place, report):
     url, server = place
-    began, restarts = time.monotonic(), 0
-    with Writers(url, count=8, scopes=50, odds=ODDS) as writers, tqdm(total=NUMBERS, desc=kind) as bar:
-        while (written := writers.written) < NUMBERS:
-            bar.update(written - bar.n)
-            if server and written > NUMBERS * (restarts + 1) / (SERVER_KILLS + 1):
-                server.kill()
-                server.start()
-                restarts += 1
-            writers.kill_one()
-            writers.replace_the_killed()
-            time.sleep(EVERY)
+    began = time.monotonic()
+    with Writers(url, count=8, scopes=50, odds=ODDS) as writers:
+        restarts = writers.write(NUMBERS, server, every=EVERY, server_kills=SERVER_KILLS, name=kind)
     minutes = (time.monotonic() - began) / 60
     found = check(url)
     killed = ", ".join(f"{count} {step}" for step, count in writers.killed.items())

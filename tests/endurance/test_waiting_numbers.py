@@ -1,6 +1,6 @@
 """A million rows numbered after their commit: writers and assigners are killed at any statement, and the server too.
 
-ALLOCATOR_TEST_NUMBERS=20000 numbers fewer. The controls are in `tests/simulation` and `tests/contract`.
+ALLOCATOR_TEST_NUMBERS=200000 numbers fewer. The controls are in `tests/simulation` and `tests/contract`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from support.distinct import none_twice
 from support.processes.number_writers import check
 from support.processes.patience import until
 from support.processes.waiting_writers import WaitingWriters, rows, unnumbered
-from tqdm import tqdm
 
 NUMBERS = int(os.environ.get("ALLOCATOR_TEST_NUMBERS", "1000000"))
 SERVER_KILLS = 10
@@ -24,17 +23,9 @@ EVERY = 2.0
 
 def test_no_gap_no_duplicate_and_no_row_left_while_writers_assigners_and_server_are_killed(kind, place, report):
     url, server = place
-    began, restarts = time.monotonic(), 0
-    with WaitingWriters(url, count=6, scopes=50, odds=ODDS) as writers, tqdm(total=NUMBERS, desc=kind) as bar:
-        while (written := writers.written) < NUMBERS:
-            bar.update(written - bar.n)
-            if server and written > NUMBERS * (restarts + 1) / (SERVER_KILLS + 1):
-                server.kill()
-                server.start()
-                restarts += 1
-            writers.kill_one()
-            writers.replace_the_killed()
-            time.sleep(EVERY)
+    began = time.monotonic()
+    with WaitingWriters(url, count=6, scopes=50, odds=ODDS) as writers:
+        restarts = writers.write(NUMBERS, server, every=EVERY, server_kills=SERVER_KILLS, name=kind)
     minutes = (time.monotonic() - began) / 60
     assert until(lambda: unnumbered(url) == 0)  # the commit of a killed client may still be on its way
     found = check(url, rows)
@@ -47,6 +38,6 @@ def test_no_gap_no_duplicate_and_no_row_left_while_writers_assigners_and_server_
 
     none_twice(found.duplicates, found)
     assert found.wrong == 0
-    assert found.rows >= written
+    assert found.rows >= writers.written >= NUMBERS
     assert writers.killed["drawing"]  # in the midst of an assignment
     assert restarts == SERVER_KILLS or not server

@@ -17,9 +17,11 @@ from typing import Any, NamedTuple, NoReturn, Self
 
 from sqlalchemy import BigInteger, Column, Connection, Engine, MetaData, String, Table, create_engine, insert, text
 from sqlalchemy.exc import DBAPIError
+from tqdm import tqdm
 
 from allocator import Numbers
 from allocator.errors import DatabaseUnavailable, NumberConflict
+from support.faults.trouble import ServerPlace
 from support.processes.crew import PROCESSES
 
 rows = Table("numbered", MetaData(), Column("scope", String(64)), Column("n", BigInteger))
@@ -172,6 +174,21 @@ class Writers:
                 self.killed[STEPS[progress.step]] += 1
                 self.by_the_killed += progress.written
                 self.running[at] = self.start()
+
+    def write(self, numbers: int, server: ServerPlace | None, *, every: float, server_kills: int, name: str) -> int:
+        """Until so many are written: kill one each `every` seconds, and the server so many times; how often it was."""
+        restarts = 0
+        with tqdm(total=numbers, desc=name) as bar:
+            while (written := self.written) < numbers:
+                bar.update(written - bar.n)
+                if server and written > numbers * (restarts + 1) / (server_kills + 1):
+                    server.kill()
+                    server.start()
+                    restarts += 1
+                self.kill_one()
+                self.replace_the_killed()
+                time.sleep(every)
+        return restarts
 
     def __enter__(self) -> Self:
         empty_tables(self.url, self.writer.table)
