@@ -34,7 +34,7 @@ from sqlalchemy import (
 from allocator import Numbers
 from allocator.errors import NumberConflict
 
-from .numbers import has_django, open_django
+from .numbers import counted, has_django, open_django
 from .places import RUN, Place
 from .rounds import Measure, Race
 
@@ -272,7 +272,7 @@ def races(place: Place, quick: bool) -> Iterator[list[Race]]:
 
 
 def told(hold: int, writers: int, scopes: int) -> str:
-    return f"{hold} ms, {writers} writers, {scopes} scopes".replace(" 1 writers", " 1 writer").replace(" 1 scopes", "")
+    return f"{hold} ms, {counted(writers)}" + (f", {scopes} scopes" if scopes > 1 else "")
 
 
 @contextmanager

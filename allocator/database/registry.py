@@ -130,18 +130,18 @@ class Registry(Runner):
         """
         for _ in range(ATTEMPTS):
             start = start or self.start()
-            found, here, step = start.failover, start.here, start.shard.numbering.step if start.shard else 1
+            found, here, is_alone = start.failover, start.here, start.is_alone
             start = None
             if found is None:
                 self.run(failover_row.add, Failover(here.run))
                 continue
             here = here._replace(same=here.same and not self._has_strangers(found, here))
             now = max(here.at, time_ns() // 1_000_000)  # a clock that is behind must not shorten any wait
-            fresh = moved(found, here, now, 0 if here.same else self._leased_until(), step > 1)
+            fresh = moved(found, here, now, 0 if here.same else self._leased_until(), not is_alone)
             if fresh == found:
                 return found
             skip = NOTHING if here.same else skipped(here.at)
-            self.run(failover_row.move, found, fresh, skip if step == 1 else skip._replace(tickets=0))
+            self.run(failover_row.move, found, fresh, skip if is_alone else skip._replace(tickets=0))
         raise DatabaseUnavailable("the database keeps failing over, or several servers answer in turn; retry")
 
     def has_moved(self) -> bool:
