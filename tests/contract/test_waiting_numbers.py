@@ -42,7 +42,7 @@ from allocator import Numbers
 from allocator.database.schema.tables import number, number_void
 from allocator.database.verbs import waiting_number_rows
 from allocator.database.verbs.gapless_number_rows import fetch_last
-from allocator.database.verbs.waiting_number_rows import WaitingNumbers
+from allocator.database.verbs.waiting_number_rows import STATEMENT, WaitingNumbers
 from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
@@ -151,6 +151,18 @@ def counters(engine: Engine) -> dict[tuple[str, str], int]:
         return {(row.scope, row.period): row.n for row in connection.execute(select(number))}
 
 
+def commits(engine: Engine, act: Callable[[], object]) -> int:
+    counted: list[object] = []
+
+    @event.listens_for(engine, "commit")
+    def count(connection: Connection) -> None:
+        counted.append(connection)
+
+    act()
+    event.remove(engine, "commit", count)
+    return len(counted)
+
+
 # -- one caller
 
 
@@ -204,6 +216,53 @@ def test_a_backlog_is_numbered_by_several_transactions(shop):
         numbers = list(connection.scalars(select(Case.n).order_by(Case.urgent)))
     assert numbers == list(range(1, 251))
     assert [count for count in dict.fromkeys(counts) if count] == [120, 240, 250]
+
+
+@pytest.mark.statements
+def test_many_scopes_are_numbered_together(shop):
+    """By one transaction beside that which looks for them; but on servers, new counters take one each."""
+    scopes = [f"s{n}" for n in range(120)]
+    for times in (1, 2):
+        add(shop, *((scope, MARCH) for scope in scopes * times))
+        transactions = commits(shop, lambda: bills.assign(shop))
+
+    assert transactions == 1 + len(scopes) // STATEMENT + 1
+    assert counters(shop) == {(scope, "2026"): 3 for scope in scopes}
+    assert all(written(shop, scope) == [f"INV-2026-00{n}" for n in (1, 2, 3)] for scope in scopes)
+
+
+@servers
+def test_a_row_that_somebody_holds_keeps_its_place_and_holds_up_no_other_group(shop):
+    add(shop, *[("a", MARCH), ("b", MARCH), ("c", MARCH)] * 2)
+    with shop.begin() as connection:
+        for scope in "abc":
+            invoices.next(connection, scope, MARCH)
+    with Session(shop) as session:
+        session.scalars(select(Bill).where(Bill.tenant == "b").order_by(Bill.id)).first().tenant = "a"
+        session.flush()
+        with pytest.raises(NumberBusy, match="changes a row that waits for a number of 'invoice' of scope 'b' in 2026"):
+            bills.assign(shop)
+
+    assert written(shop, "b") == [None, None]
+    assert written(shop, "a") == written(shop, "c") == ["INV-2026-002", "INV-2026-003"]
+
+
+@servers
+def test_who_holds_many_counters_waits_for_none(kind, shop):
+    """Else an application that draws of two scopes, in an order of its own, would end in a deadlock."""
+    with shop.begin() as connection:
+        for scope in "abc":
+            invoices.next(connection, scope, MARCH)
+    add(shop, ("a", MARCH), ("b", MARCH), ("c", MARCH))
+    with shop.connect() as theirs, shop.connect() as watcher, ThreadPoolExecutor(1) as pool, theirs.begin():
+        invoices.next(theirs, "c", MARCH)
+        call = pool.submit(bills.assign, shop)
+        assert until(lambda: waits(kind, watcher) or call.done(), 60, every=SEEN_EACH)
+        invoices.next(theirs, "a", MARCH)
+        theirs.commit()
+        assert call.result(60) == 3
+
+    assert [written(shop, scope) for scope in "abc"] == [["INV-2026-002"], ["INV-2026-002"], ["INV-2026-003"]]
 
 
 @pytest.mark.statements
@@ -580,8 +639,10 @@ def test_control_who_reads_the_counter_without_its_lock_gives_a_number_twice(kin
     def read_first(files: WaitingNumbers, caller: Any, first: Any, most: int) -> int:
         row = {"name": "case", "scope": "", "period": ""}
         last = fetch_last(caller, row) or 0
-        rows = files._of_group(first.group, waiting_number_rows.fetch(caller, files.columns.waiting(None, most)))
-        written = files._write(caller, waiting_number_rows.numbered(files.rule, rows, last + len(rows)))
+        seen = waiting_number_rows.fetch(caller, files.columns.waiting(None, most))
+        rows = files._of([first.group], seen)[first.group]
+        numbers = waiting_number_rows.numbered(files.rule, rows, last + len(rows))
+        written = caller.update(files.columns.update(numbers, ""))
         caller.numbers.raise_to(caller, row, last + len(rows))
         return written
 

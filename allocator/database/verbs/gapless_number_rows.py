@@ -50,6 +50,8 @@ class NumberDialect:
     voids = f"INSERT {VOID} ON CONFLICT DO NOTHING"
     settles = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
     """First in a transaction of our own, so that what is read under the counter's lock is the newest."""
+    locks_all = ""
+    """Locks all rows at once, where rows have no locks of their own."""
     by_key = ""
     """A hint: find rows by their primary key, and lock no others on the way."""
     cuts_down = False

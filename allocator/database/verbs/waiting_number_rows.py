@@ -3,16 +3,18 @@
 The counter's row is locked first, so one transaction at a time numbers the rows of a group. Only then are they read,
 so nobody else has numbered them. The read takes no lock: it neither waits for rows that are not committed nor locks the
 gap that MySQL's writers insert into. Each row is then locked by its key, which settles its scope and date.
+
+Groups whose counters and rows nobody holds are numbered together. Each other one takes a transaction of its own: who
+holds many counters waits for nobody, so no order of scopes can deadlock.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import tzinfo
-from itertools import chain
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -33,12 +35,14 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    tuple_,
     update,
 )
 from sqlalchemy.types import NULLTYPE
 
 from allocator.database.caller import Caller, own_transaction
 from allocator.database.django.transaction import own_atomic
+from allocator.database.schema.tables import number as counter
 from allocator.database.verbs.gapless_number_rows import Row, draw, translated
 from allocator.errors import (
     AllocatorError,
@@ -61,7 +65,7 @@ ATTEMPTS = 3
 in_use: WeakValueDictionary[object, Turns] = WeakValueDictionary()
 """For each process, engine and scope. Else the threads of a scope would queue at its counter to find nothing."""
 STATEMENT = 100
-"""Rows of one statement: SQLite refuses an expression of a thousand parts."""
+"""Rows or groups of one statement: SQLite refuses an expression of a thousand parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +112,9 @@ class WaitingColumns:
         """These rows, if they wait: by CASE, since planners would else find them by an index of all that wait."""
         return and_(self.among(keys), case((self.waits, 1), else_=0) == 1)
 
-    def lock(self, keys: Iterable[Key], hint: str) -> Executable:
-        """Select those of these rows that still wait, and lock them."""
-        locked = self.select(self.still_waiting(keys)).with_for_update()
+    def lock(self, keys: Iterable[Key], hint: str, *, free: bool) -> Executable:
+        """Select those of these rows that still wait, and lock them; free: only those that nobody holds."""
+        locked = self.select(self.still_waiting(keys)).with_for_update(skip_locked=free)
         return locked.with_hint(self.table, hint) if hint else locked
 
     def update(self, numbers: Sequence[tuple[Key, Number]], hint: str) -> Executable:
@@ -119,6 +123,11 @@ class WaitingColumns:
         waiting = self.still_waiting(key for key, _ in numbers)
         statement = update(self.table).where(waiting).values({self.number: case(*whens, else_=self.number)})
         return statement.with_hint(hint) if hint else statement
+
+    def size(self, number: Number) -> int:
+        """What grows until the column has no room for it."""
+        value = self.value(number)
+        return value if isinstance(value, int) else len(value)
 
     def value(self, number: Number) -> int | str:
         """What the column takes. MySQL without its strict mode would cut off what is too long."""
@@ -181,6 +190,17 @@ def own(given: Any) -> AbstractContextManager[Caller]:
     return own_transaction(given) if operations is None else own_atomic(operations.connection)
 
 
+def lock_free(caller: Caller, name: str, groups: Sequence[Group]) -> list[Group]:
+    """Lock the counters of these groups that are there and that nobody holds."""
+    if caller.numbers.locks_all:
+        caller.run(caller.numbers.locks_all, {})
+        return list(groups)
+    key = tuple_(counter.c.name, counter.c.scope, counter.c.period)
+    locked = select(counter.c.scope, counter.c.period).where(key.in_([(name, *group) for group in groups]))
+    free = {Group(*found) for found in caller.select(locked.with_for_update(skip_locked=True))}
+    return [group for group in groups if group in free]
+
+
 def fetch(caller: Caller, statement: Executable) -> list[WaitingRow]:
     return [WaitingRow(tuple(key), scope, at) for *key, scope, at in caller.select(statement)]
 
@@ -229,7 +249,10 @@ class WaitingNumbers:
             with own(source) as caller:
                 rows = fetch(caller, self.columns.waiting(scope, most))
             groups, wrong = in_groups(self.rule, self.zone, rows)
-            done += sum(self._number(source, found, most, failed) for found in groups.values())
+            for part in in_parts([group for group in groups if group not in failed]):
+                together = self._number_together(source, part, scope, most)
+                alone = (groups[group] for group in part if group not in together)
+                done += sum(map(len, together.values())) + sum(self._number(source, one, most, failed) for one in alone)
             if len(rows) < most or rows == before:
                 break
             before = rows
@@ -237,6 +260,26 @@ class WaitingNumbers:
         for error in (*failed.values(), *wrong):
             raise error
         return done
+
+    def _number_together(
+        self, source: Any, groups: Sequence[Group], scope: object, most: int
+    ) -> Mapping[Group, Sequence[Due]]:
+        """Number the rows of groups that nobody holds, in one transaction. None of them where that fails for one."""
+        if len(groups) == 1:
+            return {}
+        try:
+            with own(source) as caller:
+                free = lock_free(caller, self.rule.name, groups)
+                found = self._locked(caller, free, scope, most, free=True)
+                numbers = [
+                    one
+                    for group, rows in found.items()
+                    for one in numbered(self.rule, rows, draw(caller, self._row(group), len(rows), self.rule.start))
+                ]
+                self._write(caller, numbers)
+                return found
+        except AllocatorError:  # each tells its own by itself
+            return {}
 
     def _number(self, source: Any, found: list[Due], most: int, failed: dict[Group, AllocatorError]) -> int:
         """Number rows of a group. Its error is kept: it holds up no other group, unless the database has ended."""
@@ -258,49 +301,64 @@ class WaitingNumbers:
 
     def _run(self, caller: Caller, first: Due, most: int) -> int:
         """Number rows of the group of this one, among the first of its scope. Raises `NothingWaits` if none waits."""
-        row = Row(name=self.rule.name, scope=first.group.scope, period=first.group.period)
+        group, row = first.group, self._row(first.group)
         last = draw(caller, row, 1, self.rule.start)  # locks the counter before the rows are read
         try:
-            rows = translated(caller, row, lambda: self._locked(caller, first, most))
+            found = translated(caller, row, lambda: self._locked(caller, [group], first.row.scope, most))
         except NumberBusy as error:
             raise NumberBusy(f"another transaction changes a row that waits for a number of {place(**row)}") from error
-        if not rows:
+        if not (rows := found.get(group)):
             raise NothingWaits
         if len(rows) > 1:
             last = draw(caller, row, len(rows) - 1, self.rule.start)
         numbers = numbered(self.rule, rows, last)
         try:
-            written = translated(caller, row, lambda: self._write(caller, numbers))
+            return translated(caller, row, lambda: self._write(caller, numbers))
         except Exhausted as error:  # the column's numbers, not the counter's
             raise self._no_room(numbers[-1][1]) from error
-        if written != len(rows):
-            raise NumberConflict(
-                f"{len(rows)} rows waited for a number of {place(**row)}, and only {written} took it; nothing was "
-                "written, run it again"
-            )
-        if caller.numbers.cuts_down and not self._is_written(caller, *numbers[-1]):  # the greatest one
-            raise self._no_room(numbers[-1][1])
-        return written
 
-    def _is_written(self, caller: Caller, key: Key, number: Number) -> bool:
-        ((found,),) = caller.select(select(self.columns.number).where(self.columns.same(key)))
-        return bool(found == number.n or str(found).rstrip() == number.text.rstrip())
+    def _row(self, group: Group) -> Row:
+        return Row(name=self.rule.name, scope=group.scope, period=group.period)
+
+    def _locked(
+        self, caller: Caller, groups: Sequence[Group], scope: object, most: int, *, free: bool = False
+    ) -> dict[Group, list[Due]]:
+        """The rows of these groups, each read again under its lock: until then it may change its scope or date.
+
+        free: no group of which somebody holds a row.
+        """
+        seen = self._of(groups, fetch(caller, self.columns.waiting(scope, most)))
+        keys = [one.row.key for rows in seen.values() for one in rows][: self.at_once]
+        parts = (self.columns.lock(part, caller.numbers.by_key, free=free) for part in in_parts(keys))
+        again = [row for part in parts for row in fetch(caller, part)]
+        if free:
+            held = set(keys).difference(row.key for row in again)
+            groups = [group for group in groups if held.isdisjoint(one.row.key for one in seen.get(group, ()))]
+        elif keys and not again:  # it was changed meanwhile, unless that repeats
+            raise NumberConflict(f"a row of {self.columns.table.name} waits, but its key {keys[0]} does not find it")
+        return self._of(groups, again)
+
+    def _of(self, groups: Sequence[Group], rows: Iterable[WaitingRow]) -> dict[Group, list[Due]]:
+        """Of these groups alone: the `=` of a column may find other scopes, as those in capital letters."""
+        found = in_groups(self.rule, self.zone, rows).groups
+        return {group: found[group] for group in groups if group in found}
+
+    def _write(self, caller: Caller, numbers: Sequence[tuple[Key, Number]]) -> int:
+        """Write all of them, or raise."""
+        parts = (self.columns.update(part, caller.numbers.by_key) for part in in_parts(numbers))
+        written = sum(map(caller.update, parts))
+        if written != len(numbers):
+            _, one = numbers[0]
+            raise NumberConflict(
+                f"{len(numbers)} rows waited for a number of {place(self.rule.name, one.scope, one.period)}, and only "
+                f"{written} took it; nothing was written, run it again"
+            )
+        if caller.numbers.cuts_down and numbers:
+            key, greatest = max(numbers, key=lambda one: self.columns.size(one[1]))
+            ((found,),) = caller.select(select(self.columns.number).where(self.columns.same(key)))
+            if found != greatest.n and str(found).rstrip() != greatest.text.rstrip():
+                raise self._no_room(greatest)
+        return written
 
     def _no_room(self, number: Number) -> InvalidSetting:
         return InvalidSetting(f"{self.columns.number} has no room for {number}; nothing was written, widen the column")
-
-    def _locked(self, caller: Caller, first: Due, most: int) -> list[Due]:
-        """The rows of the group, each read again under its lock: until then it may change its scope or date."""
-        seen = fetch(caller, self.columns.waiting(first.row.scope, most))
-        keys = [one.row.key for one in self._of_group(first.group, seen)[: self.at_once]]
-        again = [fetch(caller, self.columns.lock(part, caller.numbers.by_key)) for part in in_parts(keys)]
-        if keys and not any(again):  # it was changed meanwhile, unless that repeats
-            raise NumberConflict(f"a row of {self.columns.table.name} waits, but its key {keys[0]} does not find it")
-        return self._of_group(first.group, chain(*again))
-
-    def _of_group(self, group: Group, rows: Iterable[WaitingRow]) -> list[Due]:
-        """Of the group alone: the `=` of a column may find other scopes, as those in capital letters."""
-        return in_groups(self.rule, self.zone, rows).groups.get(group, [])
-
-    def _write(self, caller: Caller, numbers: Sequence[tuple[Key, Number]]) -> int:
-        return sum(caller.update(self.columns.update(part, caller.numbers.by_key)) for part in in_parts(numbers))
