@@ -199,14 +199,14 @@ class Server:
             http = HTTPConnection(self._host, self._port)
             http.default_port, http.sock = self._usual_port, sock
             http.request(method, self._prefix + target, *request)
-            answer = HTTPResponse(received)  # type: ignore[arg-type]  # it only calls `makefile`
-            answer.begin()
-            while answer.status < 200:  # an interim one, of which `begin` skips 100 alone
-                answer.headers = None  # type: ignore[assignment]
+            with HTTPResponse(received) as answer:  # type: ignore[arg-type]  # it only calls `makefile`
                 answer.begin()
-            content = answer.read(MAX_ANSWER)  # without a number, a false Content-Length reserves memory
-            if answer.length:
-                raise IncompleteRead(content, answer.length)
+                while answer.status < 200:  # an interim one, of which `begin` skips 100 alone
+                    answer.headers = None  # type: ignore[assignment]
+                    answer.begin()
+                content = answer.read(MAX_ANSWER)  # without a number, a false Content-Length reserves memory
+                if answer.length:
+                    raise IncompleteRead(content, answer.length)
         except BaseException:
             sock.close()
             raise

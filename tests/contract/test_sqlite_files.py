@@ -241,7 +241,9 @@ def test_an_interrupted_statement_keeps_no_lock_while_its_error_is_kept(file, in
 
 def test_an_engine_whose_url_names_no_file_is_locked_by_the_file_that_it_opens(file):
     engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(file, check_same_thread=False))
-    assert Database(engine).run(lambda *_: files.is_alone(str(file)))
+    database = Database(engine)
+    assert database.run(lambda *_: files.is_alone(str(file)))
+    database.close()
     assert not files.is_alone(str(file))
 
 
