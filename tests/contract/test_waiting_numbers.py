@@ -21,6 +21,7 @@ from sqlalchemy import (
     Engine,
     Integer,
     MetaData,
+    Numeric,
     String,
     Table,
     UniqueConstraint,
@@ -151,16 +152,17 @@ def counters(engine: Engine) -> dict[tuple[str, str], int]:
         return {(row.scope, row.period): row.n for row in connection.execute(select(number))}
 
 
-def commits(engine: Engine, act: Callable[[], object]) -> int:
-    counted: list[object] = []
+@contextmanager
+def counted(engine: Engine) -> Iterator[list[object]]:
+    """The commits meanwhile."""
+    found: list[object] = []
 
     @event.listens_for(engine, "commit")
     def count(connection: Connection) -> None:
-        counted.append(connection)
+        found.append(connection)
 
-    act()
+    yield found
     event.remove(engine, "commit", count)
-    return len(counted)
 
 
 # -- one caller
@@ -224,9 +226,10 @@ def test_many_scopes_are_numbered_together(shop):
     scopes = [f"s{n}" for n in range(120)]
     for times in (1, 2):
         add(shop, *((scope, MARCH) for scope in scopes * times))
-        transactions = commits(shop, lambda: bills.assign(shop))
+        with counted(shop) as committed:
+            bills.assign(shop)
 
-    assert transactions == 1 + len(scopes) // STATEMENT + 1
+    assert len(committed) == 1 + len(scopes) // STATEMENT + 1
     assert counters(shop) == {(scope, "2026"): 3 for scope in scopes}
     assert all(written(shop, scope) == [f"INV-2026-00{n}" for n in (1, 2, 3)] for scope in scopes)
 
@@ -288,6 +291,49 @@ def test_a_row_that_no_number_fits_is_named_after_all_others_have_theirs(shop):
     with pytest.raises(InvalidTag, match="the row 1 gets no number"):
         one.assign(shop)
     assert (written(shop), written(shop, "z")) == (["INV-2026-001"], ["INV-2026-001", "INV-2026-002"])
+
+
+@ON_SQLITE
+def test_rows_that_are_wrong_and_gone_between_two_reads_leave_no_row_without_a_number(shop):
+    add(shop, *[("two words", MARCH)] * 2, *[("a", MARCH)] * 3)
+    some = invoices.waiting(Bill, number="number", scope="tenant", at="booked", order_by="id", at_once=2)
+    wrong = iter([delete(Bill).where(Bill.tenant == "two words")])
+
+    @event.listens_for(shop, "commit")
+    def correct(connection: Connection) -> None:
+        for statement in wrong:
+            with shop.begin() as other:
+                other.execute(statement)
+
+    assert some.assign(shop) == 3
+    event.remove(shop, "commit", correct)
+
+
+@ON_SQLITE
+def test_a_group_that_takes_no_numbers_costs_the_others_few_transactions(shop):
+    scopes = [f"s{n}" for n in range(64)]
+    add(shop, *((scope, MARCH) for scope in scopes))
+    with shop.begin() as connection:
+        invoices.set(connection, MAX_NUMBER, scope="s7", at=MARCH)
+    with counted(shop) as committed, pytest.raises(Exhausted):
+        bills.assign(shop)
+
+    assert len(committed) < 10
+    assert [scope for scope in scopes if None in written(shop, scope)] == ["s7"]
+
+
+@ON_SQLITE
+def test_a_database_that_ends_at_the_commit_of_many_groups_is_told(shop):
+    """Whether they were numbered is not known."""
+    add(shop, ("a", MARCH), ("b", MARCH))
+    ends = iter([DatabaseUnavailable("it has ended")])
+
+    def end(connection: Connection) -> None:
+        for error in ends:
+            raise error
+
+    with paused(shop, WRITE, end), pytest.raises(DatabaseUnavailable, match="it has ended"):
+        bills.assign(shop)
 
 
 @ON_SQLITE
@@ -374,6 +420,27 @@ def test_a_number_above_what_the_column_holds_is_refused(kind, url, shop):
     with shop.connect() as connection:
         assert list(connection.scalars(select(small.c.n))) == [None, None, None]
     assert counters(shop) == {("", ""): 32766}
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+def test_of_many_groups_the_greatest_number_is_looked_at(url, shop):
+    """Though the model calls it a decimal, and all of them have as many digits."""
+    small = Table(
+        "small", MetaData(), Col("id", BigInteger, primary_key=True), Col("scope", String(9)), Col("n", Numeric)
+    )
+    waiting = cases.waiting(small, number="n", scope="scope", order_by="id")
+    with shop.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE IF EXISTS small")
+        connection.exec_driver_sql("CREATE TABLE small (id BIGINT PRIMARY KEY, scope VARCHAR(9), n SMALLINT)")
+        for scope, last in (("a", 10000), ("b", 40000)):
+            cases.set(connection, last, scope=scope)
+        connection.execute(insert(small), [{"id": 1, "scope": "a"}, {"id": 2, "scope": "b"}])
+    engine = create_engine(url, connect_args={"init_command": "SET SESSION sql_mode = ''"})
+    with pytest.raises(InvalidSetting, match="small.n has no room for 40001"):
+        waiting.assign(engine)
+    engine.dispose()
+
+    assert counters(shop) == {("a", ""): 10001, ("b", ""): 40000}
 
 
 @pytest.mark.statements
@@ -640,7 +707,7 @@ def test_control_who_reads_the_counter_without_its_lock_gives_a_number_twice(kin
         row = {"name": "case", "scope": "", "period": ""}
         last = fetch_last(caller, row) or 0
         seen = waiting_number_rows.fetch(caller, files.columns.waiting(None, most))
-        rows = files._of([first.group], seen)[first.group]
+        rows = files._of_group(first.group, seen)
         numbers = waiting_number_rows.numbered(files.rule, rows, last + len(rows))
         written = caller.update(files.columns.update(numbers, ""))
         caller.numbers.raise_to(caller, row, last + len(rows))

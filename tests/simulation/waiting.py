@@ -10,7 +10,7 @@ statements see what is committed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import chain
@@ -86,6 +86,9 @@ class Actor:
         return replace(self, step=self.step + 1)
 
 
+Step = Callable[[Stored, "Rules"], Iterator[tuple[Stored, Actor]]]
+
+
 @dataclass(frozen=True)
 class Writer(Actor):
     """Writes one row: of it nothing is seen before the commit, and after a rollback never."""
@@ -141,7 +144,10 @@ class Caller(Actor):
     found: tuple[WaitingRow, ...] = ()
 
     def moves(self, stored: Stored, rules: Rules) -> Iterator[tuple[Stored, Actor]]:
-        yield from [self.lock_counters, self.read, self.lock_rows, self.commit][self.step or 0](stored, rules)
+        yield from self.steps()[self.step or 0](stored, rules)
+
+    def steps(self) -> Sequence[Step]:
+        return self.lock_counters, self.read, self.lock_rows, self.commit
 
     def deaths(self, stored: Stored) -> Iterator[tuple[Stored, Actor]]:
         yield stored.released(self.name), self.ended()
@@ -187,9 +193,12 @@ class Caller(Actor):
 
 @dataclass(frozen=True)
 class Together(Caller):
-    """Assigns those of two groups of which nobody holds counter or row, and waits for nobody."""
+    """Assigns those of two groups of which nobody holds counter or row, where all rows are as it read them before."""
 
     groups: tuple[Group, ...] = BOTH
+
+    def steps(self) -> Sequence[Step]:
+        return self.read, self.lock_counters, self.lock_rows, self.commit
 
     def lock_counters(self, stored: Stored, rules: Rules) -> Iterator[tuple[Stored, Actor]]:
         if rules.waits_for_each_counter:
@@ -205,10 +214,12 @@ class Together(Caller):
             yield stored.locked(self.name, wanted), self.knows(stored, self.groups) if is_last else self
 
     def lock_rows(self, stored: Stored, rules: Rules) -> Iterator[tuple[Stored, Actor]]:
-        found = in_groups(RULE, None, self.found).groups
-        held = {one.group for one in chain.from_iterable(found.values()) if not stored.is_free(self.name, *one.row.key)}
-        kept = replace(self, groups=tuple(group for group in self.groups if group not in held))
-        yield from Caller.lock_rows(replace(kept, found=kept.of_groups(self.found)), stored, rules)
+        mine = in_groups(RULE, None, self.of_groups(self.found)).groups
+        keys = {one.row.key for one in chain.from_iterable(mine.values()) if stored.is_free(self.name, *one.row.key)}
+        again = in_groups(RULE, None, (row for row in stored.waiting() if row.key in keys)).groups
+        same = tuple(group for group in self.groups if again.get(group) == mine.get(group))
+        found = tuple(one.row for group in same for one in again.get(group, ()))
+        yield stored.locked(self.name, *(row.key[0] for row in found)), replace(self.next(), groups=same, found=found)
 
 
 @dataclass(frozen=True)

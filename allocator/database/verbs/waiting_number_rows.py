@@ -5,13 +5,13 @@ so nobody else has numbered them. The read takes no lock: it neither waits for r
 gap that MySQL's writers insert into. Each row is then locked by its key, which settles its scope and date.
 
 Groups whose counters and rows nobody holds are numbered together. Each other one takes a transaction of its own: who
-holds many counters waits for nobody, so no order of scopes can deadlock.
+holds many counters waits for no other and for no row, so no order of scopes can deadlock.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -35,14 +35,12 @@ from sqlalchemy import (
     null,
     or_,
     select,
-    tuple_,
     update,
 )
 from sqlalchemy.types import NULLTYPE
 
 from allocator.database.caller import Caller, own_transaction
 from allocator.database.django.transaction import own_atomic
-from allocator.database.schema.tables import number as counter
 from allocator.database.verbs.gapless_number_rows import Row, draw, translated
 from allocator.errors import (
     AllocatorError,
@@ -190,15 +188,16 @@ def own(given: Any) -> AbstractContextManager[Caller]:
     return own_transaction(given) if operations is None else own_atomic(operations.connection)
 
 
-def lock_free(caller: Caller, name: str, groups: Sequence[Group]) -> list[Group]:
+def lock_free(caller: Caller, name: str, groups: Iterable[Group]) -> set[Group]:
     """Lock the counters of these groups that are there and that nobody holds."""
     if caller.numbers.locks_all:
         caller.run(caller.numbers.locks_all, {})
-        return list(groups)
-    key = tuple_(counter.c.name, counter.c.scope, counter.c.period)
-    locked = select(counter.c.scope, counter.c.period).where(key.in_([(name, *group) for group in groups]))
-    free = {Group(*found) for found in caller.select(locked.with_for_update(skip_locked=True))}
-    return [group for group in groups if group in free]
+        return set(groups)
+    keys = dict(enumerate(groups))
+    either = " OR ".join(f"name = :name AND scope = :scope{n} AND period = :period{n}" for n in keys)
+    values = {f"{column}{n}": value for n, key in keys.items() for column, value in key._asdict().items()}
+    statement = f"SELECT scope, period FROM allocator_number WHERE {either} FOR UPDATE SKIP LOCKED"
+    return {Group(*found) for found in caller.fetch(statement, {"name": name, **values})}
 
 
 def fetch(caller: Caller, statement: Executable) -> list[WaitingRow]:
@@ -249,9 +248,9 @@ class WaitingNumbers:
             with own(source) as caller:
                 rows = fetch(caller, self.columns.waiting(scope, most))
             groups, wrong = in_groups(self.rule, self.zone, rows)
-            for part in in_parts([group for group in groups if group not in failed]):
-                together = self._number_together(source, part, scope, most)
-                alone = (groups[group] for group in part if group not in together)
+            for part in in_parts([(group, found) for group, found in groups.items() if group not in failed]):
+                together = self._number_together(source, part)
+                alone = (found for group, found in part if group not in together)
                 done += sum(map(len, together.values())) + sum(self._number(source, one, most, failed) for one in alone)
             if len(rows) < most or rows == before:
                 break
@@ -261,25 +260,33 @@ class WaitingNumbers:
             raise error
         return done
 
-    def _number_together(
-        self, source: Any, groups: Sequence[Group], scope: object, most: int
-    ) -> Mapping[Group, Sequence[Due]]:
-        """Number the rows of groups that nobody holds, in one transaction. None of them where that fails for one."""
+    def _number_together(self, source: Any, groups: Sequence[tuple[Group, list[Due]]]) -> dict[Group, list[Due]]:
+        """Number the rows of groups, in one transaction; returns those of which nobody holds counter or row."""
         if len(groups) == 1:
             return {}
         try:
             with own(source) as caller:
-                free = lock_free(caller, self.rule.name, groups)
-                found = self._locked(caller, free, scope, most, free=True)
-                numbers = [
-                    one
-                    for group, rows in found.items()
-                    for one in numbered(self.rule, rows, draw(caller, self._row(group), len(rows), self.rule.start))
-                ]
-                self._write(caller, numbers)
-                return found
-        except AllocatorError:  # each tells its own by itself
+                return self._run_together(caller, dict(groups))
+        except DatabaseUnavailable:
+            raise
+        except NumberConflict:  # who is alone waits, or tries again
             return {}
+        except AllocatorError:  # of one of them, which is told when it is alone
+            half = len(groups) // 2
+            return self._number_together(source, groups[:half]) | self._number_together(source, groups[half:])
+
+    def _run_together(self, caller: Caller, groups: dict[Group, list[Due]]) -> dict[Group, list[Due]]:
+        row = self._row(next(iter(groups)))
+        free = translated(caller, row, lambda: lock_free(caller, self.rule.name, groups))
+        keys = [one.row.key for group in groups if group in free for one in groups[group]]
+        again = in_groups(self.rule, self.zone, translated(caller, row, lambda: self._lock(caller, keys, free=True)))
+        found = {group: rows for group, rows in again.groups.items() if rows == groups.get(group)}
+        numbers: list[tuple[Key, Number]] = []
+        for group, rows in found.items():
+            last = draw(caller, self._row(group), len(rows), self.rule.start)
+            numbers += numbered(self.rule, rows, last)
+        translated(caller, row, lambda: self._write(caller, numbers))
+        return found
 
     def _number(self, source: Any, found: list[Due], most: int, failed: dict[Group, AllocatorError]) -> int:
         """Number rows of a group. Its error is kept: it holds up no other group, unless the database has ended."""
@@ -301,13 +308,13 @@ class WaitingNumbers:
 
     def _run(self, caller: Caller, first: Due, most: int) -> int:
         """Number rows of the group of this one, among the first of its scope. Raises `NothingWaits` if none waits."""
-        group, row = first.group, self._row(first.group)
+        row = self._row(first.group)
         last = draw(caller, row, 1, self.rule.start)  # locks the counter before the rows are read
         try:
-            found = translated(caller, row, lambda: self._locked(caller, [group], first.row.scope, most))
+            rows = translated(caller, row, lambda: self._locked(caller, first, most))
         except NumberBusy as error:
             raise NumberBusy(f"another transaction changes a row that waits for a number of {place(**row)}") from error
-        if not (rows := found.get(group)):
+        if not rows:
             raise NothingWaits
         if len(rows) > 1:
             last = draw(caller, row, len(rows) - 1, self.rule.start)
@@ -320,28 +327,22 @@ class WaitingNumbers:
     def _row(self, group: Group) -> Row:
         return Row(name=self.rule.name, scope=group.scope, period=group.period)
 
-    def _locked(
-        self, caller: Caller, groups: Sequence[Group], scope: object, most: int, *, free: bool = False
-    ) -> dict[Group, list[Due]]:
-        """The rows of these groups, each read again under its lock: until then it may change its scope or date.
-
-        free: no group of which somebody holds a row.
-        """
-        seen = self._of(groups, fetch(caller, self.columns.waiting(scope, most)))
-        keys = [one.row.key for rows in seen.values() for one in rows][: self.at_once]
-        parts = (self.columns.lock(part, caller.numbers.by_key, free=free) for part in in_parts(keys))
-        again = [row for part in parts for row in fetch(caller, part)]
-        if free:
-            held = set(keys).difference(row.key for row in again)
-            groups = [group for group in groups if held.isdisjoint(one.row.key for one in seen.get(group, ()))]
-        elif keys and not again:  # it was changed meanwhile, unless that repeats
+    def _locked(self, caller: Caller, first: Due, most: int) -> list[Due]:
+        """The rows of the group, each read again under its lock: until then it may change its scope or date."""
+        seen = fetch(caller, self.columns.waiting(first.row.scope, most))
+        keys = [one.row.key for one in self._of_group(first.group, seen)]
+        again = self._lock(caller, keys, free=False)
+        if keys and not again:  # it was changed meanwhile, unless that repeats
             raise NumberConflict(f"a row of {self.columns.table.name} waits, but its key {keys[0]} does not find it")
-        return self._of(groups, again)
+        return self._of_group(first.group, again)
 
-    def _of(self, groups: Sequence[Group], rows: Iterable[WaitingRow]) -> dict[Group, list[Due]]:
-        """Of these groups alone: the `=` of a column may find other scopes, as those in capital letters."""
-        found = in_groups(self.rule, self.zone, rows).groups
-        return {group: found[group] for group in groups if group in found}
+    def _of_group(self, group: Group, rows: Iterable[WaitingRow]) -> list[Due]:
+        """Of the group alone: the `=` of a column may find other scopes, as those in capital letters."""
+        return in_groups(self.rule, self.zone, rows).groups.get(group, [])
+
+    def _lock(self, caller: Caller, keys: Sequence[Key], *, free: bool) -> list[WaitingRow]:
+        hint = caller.numbers.by_key
+        return [row for part in in_parts(keys) for row in fetch(caller, self.columns.lock(part, hint, free=free))]
 
     def _write(self, caller: Caller, numbers: Sequence[tuple[Key, Number]]) -> int:
         """Write all of them, or raise."""
@@ -354,7 +355,7 @@ class WaitingNumbers:
                 f"{written} took it; nothing was written, run it again"
             )
         if caller.numbers.cuts_down and numbers:
-            key, greatest = max(numbers, key=lambda one: self.columns.size(one[1]))
+            key, greatest = max(numbers, key=lambda one: (self.columns.size(one[1]), one[1].n))
             ((found,),) = caller.select(select(self.columns.number).where(self.columns.same(key)))
             if found != greatest.n and str(found).rstrip() != greatest.text.rstrip():
                 raise self._no_room(greatest)
