@@ -14,7 +14,8 @@ from allocator.database.caller import Borrowed, Caller, is_one_call_for_all_rows
 from allocator.database.django.transaction import DjangoCaller
 from allocator.database.verbs import gapless_number_rows as rows
 from allocator.database.verbs.gapless_number_rows import Row
-from allocator.database.verbs.waiting_number_rows import WaitingNumbers, columns_of
+from allocator.database.verbs.waiting_columns import columns_of
+from allocator.database.verbs.waiting_number_rows import WaitingNumbers
 from allocator.errors import InvalidArgument, InvalidCount, InvalidId, InvalidSetting
 from allocator.schemes.gapless_numbers import (
     CALENDAR,

@@ -18,30 +18,12 @@ from datetime import tzinfo
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ColumnElement,
-    Engine,
-    Executable,
-    Integer,
-    MetaData,
-    Select,
-    String,
-    Table,
-    and_,
-    case,
-    literal,
-    null,
-    or_,
-    select,
-    update,
-)
-from sqlalchemy.types import NULLTYPE
+from sqlalchemy import Engine, Executable, select
 
 from allocator.database.caller import Caller, own_transaction
 from allocator.database.django.transaction import own_atomic
 from allocator.database.verbs.gapless_number_rows import Row, draw, translated
+from allocator.database.verbs.waiting_columns import WaitingColumns
 from allocator.errors import (
     AllocatorError,
     DatabaseUnavailable,
@@ -64,122 +46,6 @@ in_use: WeakValueDictionary[object, Turns] = WeakValueDictionary()
 """For each process, engine and scope. Else the threads of a scope would queue at its counter to find nothing."""
 STATEMENT = 100
 """Rows or groups of one statement: SQLite refuses an expression of a thousand parts."""
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingColumns:
-    """The columns of a table whose rows wait; scope, at: None if there is no such column."""
-
-    table: Table
-    number: Column[Any]
-    order: Column[Any]
-    scope: Column[Any] | None = None
-    at: Column[Any] | None = None
-
-    @property
-    def key(self) -> list[Column[Any]]:
-        return list(self.table.primary_key.columns)
-
-    @property
-    def waits(self) -> ColumnElement[bool]:
-        filled = [one.is_not(None) for one in (self.scope, self.at) if one is not None]
-        return and_(self.number.is_(None), *filled)
-
-    def select(self, *where: ColumnElement[bool]) -> Select[Any]:
-        """Select rows in their order."""
-        beside = [null() if one is None else one for one in (self.scope, self.at)]
-        return select(*self.key, *beside).where(*where).order_by(*dict.fromkeys([self.order, *self.key]))
-
-    def waiting(self, scope: object, most: int) -> Select[Any]:
-        """Select the first rows that wait, of a scope or, for None, of all."""
-        if self.scope is None or scope is None:
-            return self.select(self.waits).limit(most)
-        if isinstance(self.scope.type, String):  # an int or a UUID is a scope by its text
-            scope = str(scope)
-        return self.select(self.waits, self.scope == scope).limit(most)
-
-    def among(self, keys: Iterable[Key]) -> ColumnElement[bool]:
-        if len(self.key) == 1:
-            return self.key[0].in_([key for (key,) in keys])
-        return or_(*map(self.same, keys))
-
-    def same(self, key: Key) -> ColumnElement[bool]:
-        return and_(*(column == value for column, value in zip(self.key, key, strict=True)))
-
-    def still_waiting(self, keys: Iterable[Key]) -> ColumnElement[bool]:
-        """These rows, if they wait: by CASE, since planners would else find them by an index of all that wait."""
-        return and_(self.among(keys), case((self.waits, 1), else_=0) == 1)
-
-    def lock(self, keys: Iterable[Key], hint: str, *, free: bool) -> Executable:
-        """Select those of these rows that still wait, and lock them; free: only those that nobody holds."""
-        locked = self.select(self.still_waiting(keys)).with_for_update(skip_locked=free)
-        return locked.with_hint(self.table, hint) if hint else locked
-
-    def update(self, numbers: Sequence[tuple[Key, Number]], hint: str) -> Executable:
-        """Write the numbers into rows that have none."""
-        whens = [(self.same(key), literal(self.value(number), self.number.type)) for key, number in numbers]
-        waiting = self.still_waiting(key for key, _ in numbers)
-        statement = update(self.table).where(waiting).values({self.number: case(*whens, else_=self.number)})
-        return statement.with_hint(hint) if hint else statement
-
-    def size(self, number: Number) -> int:
-        """What grows until the column has no room for it."""
-        value = self.value(number)
-        return value if isinstance(value, int) else len(value)
-
-    def value(self, number: Number) -> int | str:
-        """What the column takes. MySQL without its strict mode would cut off what is too long."""
-        if isinstance(self.number.type, Integer):
-            return number.n
-        room = getattr(self.number.type, "length", None)
-        if room and len(number.text) > room:
-            raise InvalidSetting(f"{self.number} has room for {room} characters, and {number.text!r} has more")
-        return number.text
-
-
-def columns_of(model: Any, number: object, order_by: object, scope: object, at: object) -> WaitingColumns:
-    """The columns of a mapped class, a Table or a model of Django. Raises `InvalidSetting`."""
-    table = table_of(model)
-    found = WaitingColumns(
-        table,
-        column_in(table, number),
-        column_in(table, order_by),
-        None if scope is None else column_in(table, scope),
-        None if at is None else column_in(table, at),
-    )
-    if not found.key:
-        raise InvalidSetting(f"the table {table.name} has no primary key, by which a row that waits could be found")
-    if not found.number.nullable:
-        raise InvalidSetting(f"rows wait with NULL as their number, but {found.number} is NOT NULL")
-    return found
-
-
-def table_of(model: Any) -> Table:
-    table = getattr(model, "__table__", model)
-    if isinstance(table, Table):
-        return table
-    if (fields := getattr(model, "_meta", None)) is None:
-        raise InvalidSetting(f"rows wait in a mapped class, a Table or a model of Django, got {quoted(model)}")
-    return Table(fields.db_table, MetaData(), *map(column_of, fields.concrete_fields))
-
-
-def column_of(field: Any) -> Column[Any]:
-    """The column of a field of Django. `DjangoCaller` sees to values of other types."""
-    kind = field.get_internal_type()
-    holds: Any = String(field.max_length) if kind == "CharField" else NULLTYPE
-    if "Integer" in kind or "AutoField" in kind:
-        holds = BigInteger()
-    key, info = field.primary_key, {"field": field}
-    return Column(field.column, holds, primary_key=key, nullable=field.null, key=field.attname, info=info)
-
-
-def column_in(table: Table, named: Any) -> Column[Any]:
-    """A column by its name, or by itself, as an attribute of a mapped class too."""
-    name = named if isinstance(named, str) else getattr(getattr(named, "expression", None), "key", None)
-    found = table.columns.get(name) if isinstance(name, str) else None
-    if found is None:
-        raise InvalidSetting(f"{quoted(named)} is no column of the table {table.name}")
-    return found
 
 
 def own(given: Any) -> AbstractContextManager[Caller]:
