@@ -245,7 +245,7 @@ def judged(rule: NumberRule, zone: tzinfo, read: Read, in_order: bool) -> Outcom
         for one in audit(read_rows, counters, void, start=rule.start, in_order=in_order):
             kinds[one.kind] += 1
             if len(first) < SHOWN:
-                first.append(to_row(one))
+                first.append(to_row(one, rule.name))
     return Outcome(first, kinds, read.total, read.waiting)
 
 
@@ -262,7 +262,7 @@ def rows_of(count: int) -> str:
     return "1 row" if count == 1 else f"{count} rows"
 
 
-def sentence_of(one: Found) -> str:
+def sentence_of(one: Found, name: str) -> str:
     span = str(one.first) if one.first == one.last else f"{one.first} to {one.last}"
     match one.kind:
         case "gap":
@@ -272,17 +272,18 @@ def sentence_of(one: Found) -> str:
         case "disorder":
             return f"{one.first} comes after {one.last}"
         case "ahead":
-            mend = "raise it with: allocator numbers set NAME N"
+            group = "".join(f" --{what} {value}" for what, value in one.group._asdict().items() if value)
+            mend = f"raise it with: allocator numbers set {name} {one.last}{group}"
             return f"the counter has not reached {span} and will issue it again; {mend}"
         case "unreadable":
             return one.text
 
 
-def to_row(one: Found) -> dict[str, object]:
+def to_row(one: Found, name: str) -> dict[str, object]:
     return {
         "kind": one.kind,
         **one.group._asdict(),
         "first": str(one.first),
         "last": str(one.last),
-        "message": pasteable(sentence_of(one)),
+        "message": pasteable(sentence_of(one, name)),
     }

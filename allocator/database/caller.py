@@ -8,10 +8,10 @@ from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import Connection, Engine, Executable, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import MissingGreenlet, SQLAlchemyError
 
 from allocator.database.address import dialect_named, shown
-from allocator.database.driver_errors import translate
+from allocator.database.driver_errors import translate, upgrade_of
 from allocator.database.verbs.gapless_number_rows import NumberDialect, number_dialect
 from allocator.errors import InvalidDatabase
 
@@ -19,6 +19,9 @@ COMMITS_EACH = (
     "draw numbers inside a transaction; this connection commits each statement by itself (AUTOCOMMIT), and a number "
     "stays used even if its row is never written; use a Session, or engine.begin()"
 )
+
+
+STILL_OPEN = "numbers for waiting rows are drawn after the commit, and a transaction is still open"
 
 
 class Answer(NamedTuple):
@@ -113,7 +116,7 @@ def own_transaction(given: Any) -> Iterator[Borrowed]:
             f"await session.run_sync(waiting.assign); got {type(given).__name__}"
         )
     if not isinstance(made, Engine) and made.in_transaction():
-        raise InvalidDatabase("numbers for waiting rows are drawn after the commit, and this transaction is still open")
+        raise InvalidDatabase(f"{STILL_OPEN}, as by a read after the commit; commit it, or give the Engine")
     engine, began = (made.get_bind() if is_session else made).engine, monotonic()
     # a scoped_session keeps its Session
     is_ours = is_session and callable(given) and not hasattr(given, "get_bind")
@@ -122,9 +125,12 @@ def own_transaction(given: Any) -> Iterator[Borrowed]:
             caller = Borrowed(begun if isinstance(made, Engine) else made)
             caller.see_each_commit()
             yield caller
+    except MissingGreenlet as error:
+        raise InvalidDatabase("with asyncio: await session.run_sync(waiting.assign)") from error
     except SQLAlchemyError as error:
         dialect = dialect_named(engine.dialect.name, "the connection")
-        raise translate(error, dialect, shown(engine.url), monotonic() - began) from error
+        where = shown(engine.url)
+        raise translate(error, dialect, where, monotonic() - began, upgrade_of(where)) from error
 
 
 def connection_of(given: Any) -> Connection:

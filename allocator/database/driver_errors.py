@@ -62,9 +62,10 @@ LOCKED = (
     "transaction that is open there (fuser and the path list the processes), or give the ids a file of their own"
 )
 UNAVAILABLE = "{where} is not available: {words}"
-LACKS_OURS = "{where} lacks a table or column of the allocator: {words}; run: allocator db upgrade"
+LACKS_OURS = "{where} lacks a table or column of the allocator: {words}; run: {upgrade}"
 LACKS_ANOTHER = (
-    "{where} lacks what is not the allocator's: {words}; look for the statement, trigger or view that names it"
+    "{where} lacks what is not the allocator's: {words}; create it, or look for the statement, trigger or view that "
+    "names it"
 )
 
 MEANINGS: Meanings = {
@@ -225,7 +226,10 @@ NO_WRITES = (
     "no number of {place} can be drawn here: {where} is a replica, or the transaction is read-only: {words}; use the "
     "primary, and a transaction that may write"
 )
-TAKEN = "a row has the next number of {place} already: {words}; to see all: allocator numbers audit TABLE.COLUMN"
+TAKEN = (
+    "a row has the next number of {place} already: {words}; to find all such rows, audit the column: allocator numbers "
+    "audit --help"
+)
 DRAWN: Meanings = {
     MaxValueWentBack: (Meaning(TAKEN, "23505 1062 SQLITE_CONSTRAINT_UNIQUE"),),
     NumberBusy: (
@@ -253,7 +257,16 @@ def meaning_of(table: Meanings, code: str, message: str) -> tuple[type[Allocator
     return next(((kind, row.sentence) for kind, row in rows if row.words and re.search(row.words, message)), None)
 
 
-def translate(error: SQLAlchemyError, dialect: Dialect, where: str, waited: float) -> AllocatorError:
+def upgrade_of(where: str) -> str:
+    """The command that makes the tables where an application keeps its rows: its URL is known, or Django's."""
+    if "://" in where:
+        return f"allocator db upgrade --url {where}"
+    return "python manage.py migrate, with allocator.integrations.django in INSTALLED_APPS"
+
+
+def translate(
+    error: SQLAlchemyError, dialect: Dialect, where: str, waited: float, upgrade: str = "allocator db upgrade"
+) -> AllocatorError:
     words = words_of(error)
     message = f"{words}\n{getattr(error, 'statement', None) or ''}"
     meaning = meaning_of(MEANINGS, code_of(error, dialect), message)
@@ -261,7 +274,7 @@ def translate(error: SQLAlchemyError, dialect: Dialect, where: str, waited: floa
         # The pool of a file has one connection: whoever times out there waits behind a claim that waits for the lock.
         meaning = DatabaseUnavailable, LOCKED
     kind, sentence = meaning or (DatabaseUnavailable, UNAVAILABLE)
-    return kind(sentence.format(where=where, words=words, waited=waited))
+    return kind(sentence.format(where=where, words=words, waited=waited, upgrade=upgrade))
 
 
 def unforeseen(error: Exception, where: str) -> AllocatorError:
@@ -339,6 +352,6 @@ def translate_drawn(
         return out_of_numbers(place)
     meaning = meaning_of(DRAWN, code, words)
     if meaning is None:
-        return translate(error, dialect, where, waited)
+        return translate(error, dialect, where, waited, upgrade_of(where))
     kind, sentence = (NumberConflict, ROLLED_BACK) if is_over and meaning[0] is NumberBusy else meaning
     return kind(sentence.format(where=where, place=place, waited=waited, words=words))

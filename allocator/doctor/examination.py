@@ -58,7 +58,7 @@ def examine_database(database: Database, facts: Mapping[str, Any]) -> Examinatio
     try:
         findings = database.run(of_schema, where)
     except DatabaseRefused as error:
-        done.findings.append(Finding("refused", OUTAGE, str(error), "then run the doctor again"))
+        done.findings.append(Finding("refused", OUTAGE, str(error), "do that, and run the doctor again"))
         return done
     except AllocatorError as error:
         done.findings.append(Finding("unreachable", OUTAGE, str(error), "check that it runs, and check the URL"))

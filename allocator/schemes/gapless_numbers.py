@@ -276,8 +276,8 @@ class NumberRule:
         try:
             return check_tag(scope)
         except InvalidTag as error:
-            or_empty = "" if "scope" in self.format.fields else ", or empty"
-            raise InvalidTag(str(error).replace("a tag is", f"the scope of {self.name!r} is", 1) + or_empty) from None
+            empty = "" if "scope" in self.format.fields else "empty, or "
+            raise InvalidTag(str(error).replace("a tag is ", f"the scope of {self.name!r} is {empty}", 1)) from None
 
 
 def agreed(what: str, text: str, given: str, found: str) -> str:

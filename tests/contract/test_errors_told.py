@@ -58,7 +58,11 @@ ANYWHERE = (
     Case(DatabaseRefused, "refuses the login: .*; check user and password", url={"password": "s3cret"}),
     Case(DatabaseUnavailable, "no address is known for the host: .*; check its name", url={"host": "nosuch.invalid"}),
     Case(DatabaseUnavailable, "is not available: .*[Cc]onnection refused", url={"port": 1}),
-    Case(DatabaseRefused, "lacks what is not the allocator's: .*bills.*; look for the", sql="SELECT n FROM bills"),
+    Case(
+        DatabaseRefused,
+        "lacks what is not the allocator's: .*bills.*; create it, or look for the",
+        sql="SELECT n FROM bills",
+    ),
     Case(
         SchemaOutOfDate, "of the allocator: .*allocator_x.*; run: allocator db upgrade", sql="SELECT n FROM allocator_x"
     ),

@@ -28,6 +28,7 @@ from sqlalchemy import (
     create_engine,
     delete,
     event,
+    func,
     insert,
     select,
     update,
@@ -282,7 +283,9 @@ def test_scopes_that_a_column_takes_for_equal_are_counted_apart(shop):
 @ON_SQLITE
 def test_a_row_that_no_number_fits_is_named_after_all_others_have_theirs(shop):
     add(shop, ("two words", MARCH), ("z", MARCH))
-    with pytest.raises(InvalidTag, match=r"the row 1 gets no number: the scope of 'invoice' is 1 to 64 .*'two words'"):
+    with pytest.raises(
+        InvalidTag, match=r"the row 1 gets no number: the scope of 'invoice' is empty, or 1 to 64 .*'two words'"
+    ):
         bills.assign(shop)
     assert written(shop, "z") == ["INV-2026-001"]
 
@@ -389,6 +392,18 @@ def test_a_row_that_its_key_does_not_find_is_no_silence(shop):
 def test_a_scope_is_looked_for_as_its_column_has_it(shop):
     add(shop, ("7", MARCH), ("00000000-0000-0000-0000-000000000007", MARCH), ("8", MARCH))
     assert [bills.assign(shop, 7), bills.assign(shop, UUID(int=7)), bills.assign(shop, "8")] == [1, 1, 1]
+
+    add(shop, ("a", MARCH))
+    own = cases.waiting(Bill, number="number", scope="id", order_by="id")
+    for scope, sentence in [
+        ("abc", "'abc' is none that bill.id can hold"),
+        (Bill(), "the scope of 'case' is empty, or"),
+    ]:
+        with pytest.raises(InvalidArgument, match=sentence):
+            own.assign(shop, scope)
+    with shop.connect() as connection:
+        newest = connection.scalar(select(func.max(Bill.id)))
+    assert own.assign(shop, str(newest)) == 1  # as of a path
 
 
 @ON_SQLITE
@@ -512,6 +527,8 @@ def test_what_no_row_can_wait_for_is_refused_at_once(shop):
         (cases, Bill, every | {"number": "nummer"}, "'nummer' is no column of the table bill"),
         (cases, Bill, every | {"scope": Case.court}, "is no column of the table bill"),
         (cases, Bill, every | {"scope": 7}, "7 is no column of the table bill"),
+        (cases, Bill, every | {"order_by": Note.id}, "Note.id is no column of the table bill; give one, or its name"),
+        (cases, Bill, every | {"order_by": Bill.id.desc()}, "bill.id DESC is no column of the table bill"),
         (cases, "bill", every, "a mapped class, a Table or a model of Django, got 'bill'"),
         (
             invoices,
@@ -551,7 +568,10 @@ def test_a_transaction_that_is_open_or_no_transaction_is_refused(shop):
     with shop.connect() as connection, Session(shop) as session:
         for open_one in (connection, session):
             open_one.execute(select(number))
-            with pytest.raises(InvalidDatabase, match="are drawn after the commit, and this transaction is still open"):
+            with pytest.raises(
+                InvalidDatabase,
+                match="after the commit, and a transaction is still open, as by a read after the commit; commit it",
+            ):
                 bills.assign(open_one)
     for wrong in (None, str(shop.url), async_engine, AsyncSession(async_engine)):
         with pytest.raises(

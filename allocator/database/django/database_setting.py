@@ -78,6 +78,12 @@ def url_of(vendor: str, entry: Mapping[str, Any]) -> URL | str:
     )
 
 
+def url_of_rows(vendor: str, entry: Mapping[str, Any]) -> URL | str:
+    """The URL of the database itself, where applications draw numbers without gaps. Raises as `url_of` does."""
+    file = file_of(str(entry.get("NAME") or "")) if vendor == "sqlite" else None
+    return URL.create(vendor, database=str(file)) if file else url_of(vendor, entry)
+
+
 def options_of(server: Server, given: Mapping[str, Any]) -> dict[str, str]:
     nested = given.get("ssl")
     flat = {name: value for name, value in given.items() if name != "ssl" or not isinstance(nested, Mapping)}

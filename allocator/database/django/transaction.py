@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import lru_cache
 from importlib import import_module
@@ -23,9 +23,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
 
 from allocator.database.address import dialect_named
-from allocator.database.caller import Answer
+from allocator.database.caller import STILL_OPEN, Answer
 from allocator.database.django.database_setting import url_of
-from allocator.database.driver_errors import translate
+from allocator.database.driver_errors import translate, upgrade_of
 from allocator.database.schema.tables import BESIDE
 from allocator.database.verbs.gapless_number_rows import NumberDialect, number_dialect
 from allocator.errors import InvalidDatabase
@@ -106,17 +106,24 @@ class DjangoCaller:
 
 @contextmanager
 def own_atomic(connection: Any) -> Iterator[DjangoCaller]:
-    """A transaction of its own; Django refuses it inside of another one, unless that is of a test case."""
+    """A transaction of its own; inside of another one it is refused, unless that is of a test case."""
     began, database, transaction = monotonic(), import_module("django.db"), import_module("django.db.transaction")
     try:
-        with transaction.atomic(using=connection.alias, durable=True):
+        with ExitStack() as stack:
+            if not (connection.in_atomic_block or connection.get_autocommit()):
+                raise InvalidDatabase(f"{STILL_OPEN}; this connection is not in autocommit mode")
+            try:
+                stack.enter_context(transaction.atomic(using=connection.alias, durable=True))
+            except RuntimeError as error:
+                raise InvalidDatabase(f"{STILL_OPEN}; in an atomic block, call it by transaction.on_commit") from error
             yield DjangoCaller(connection)
     except (DBAPIError, database.Error) as error:
         if error.__cause__ is None:
             raise
         found = error if isinstance(error, DBAPIError) else DBAPIError(None, None, error.__cause__)
         dialect = dialect_named(connection.vendor, "Django's connection")
-        raise translate(found, dialect, f"Django's database {connection.alias!r}", monotonic() - began) from error
+        where = f"Django's database {connection.alias!r}"
+        raise translate(found, dialect, where, monotonic() - began, upgrade_of(where)) from error
 
 
 def kind_of(field: Any) -> str:

@@ -26,7 +26,7 @@ def of_schema(connection: Connection, dialect: Dialect, where: str) -> list[Find
     except SchemaOutOfDate as error:
         found, _, mend = str(error).partition("; ")
         if dialect.embedded and mend == inspection.UPGRADE:
-            return [Finding("schema-out-of-date", NOTE, found, f"{mend}, or use it: then that is done by itself")]
+            return [Finding("schema-out-of-date", NOTE, found, f"{mend}, or draw an id: then that is done by itself")]
         return [Finding("schema-out-of-date", OUTAGE, found, mend)]
     found, _, mend = inspection.lacks_beside(connection, where).partition("; ")
     return [Finding("schema-out-of-date", NOTE, found, mend)] if found else []

@@ -16,8 +16,10 @@ from sqlalchemy import (
     MetaData,
     NullPool,
     Select,
+    String,
     Table,
     Uuid,
+    cast,
     column,
     create_engine,
     func,
@@ -81,7 +83,7 @@ class Source:
         n: ColumnElement[Any] = column(self.column)
         by: list[ColumnElement[Any]] = [column(name) for name in (self.scope, self.order) if name]
         beside = [column(name) if name else null() for name in (self.scope, self.period)]
-        return self._rows(n, *beside).order_by(*by, *([func.length(n)] if self.is_text else []), n)
+        return self._rows(n, *beside).order_by(*by, *([func.length(cast(n, String))] if self.is_text else []), n)
 
     def _rows(self, *what: Any) -> Select[Any]:
         return self._of_table(*what).where(column(self.column).is_not(None))

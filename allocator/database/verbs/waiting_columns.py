@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import (
     BigInteger,
@@ -19,6 +20,7 @@ from sqlalchemy import (
     Select,
     String,
     Table,
+    Uuid,
     and_,
     case,
     literal,
@@ -29,7 +31,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import NULLTYPE
 
-from allocator.errors import InvalidSetting
+from allocator.errors import InvalidArgument, InvalidSetting
 from allocator.schemes.gapless_numbers import Number
 from allocator.schemes.shared.argument_checks import quoted
 from allocator.schemes.waiting_numbers import Key
@@ -63,9 +65,7 @@ class WaitingColumns:
         """Select the first rows that wait, of a scope or, for None, of all."""
         if self.scope is None or scope is None:
             return self.select(self.waits).limit(most)
-        if isinstance(self.scope.type, String):  # an int or a UUID is a scope by its text
-            scope = str(scope)
-        return self.select(self.waits, self.scope == scope).limit(most)
+        return self.select(self.waits, self.scope == scope_in(self.scope, scope)).limit(most)
 
     def among(self, keys: Iterable[Key]) -> ColumnElement[bool]:
         if len(self.key) == 1:
@@ -106,6 +106,21 @@ class WaitingColumns:
         return number.text
 
 
+def scope_in(column: Column[Any], scope: object) -> object:
+    """A scope as its column holds it: one of a path or a form is text. Raises `InvalidArgument`."""
+    field, text = column.info.get("field"), str(scope)
+    try:
+        if field is not None:
+            return field.to_python(scope)
+        if isinstance(column.type, Integer):
+            return int(text)
+        if isinstance(column.type, Uuid):
+            return UUID(text)
+    except Exception as error:  # of Python or Django
+        raise InvalidArgument(f"the scope {quoted(scope)} is none that {column} can hold") from error
+    return text if isinstance(column.type, String) else scope
+
+
 def columns_of(model: Any, number: object, order_by: object, scope: object, at: object) -> WaitingColumns:
     """The columns of a mapped class, a Table or a model of Django. Raises `InvalidSetting`."""
     table = table_of(model)
@@ -143,9 +158,15 @@ def column_of(field: Any) -> Column[Any]:
 
 
 def column_in(table: Table, named: Any) -> Column[Any]:
-    """A column by its name, or by itself, as an attribute of a mapped class too."""
-    name = named if isinstance(named, str) else getattr(getattr(named, "expression", None), "key", None)
-    found = table.columns.get(name) if isinstance(name, str) else None
-    if found is None:
-        raise InvalidSetting(f"{quoted(named)} is no column of the table {table.name}")
+    """A column by its name, that of its field in Django, or by itself, as an attribute of a mapped class too."""
+    if isinstance(named, str):
+        fields = {one.info["field"].name: one for one in table.columns if "field" in one.info}
+        known: dict[str, Column[Any]] = fields | dict(table.columns)
+        if named in known:
+            return known[named]
+        raise InvalidSetting(f"{quoted(named)} is no column of the table {table.name}; there are {', '.join(known)}")
+    column = getattr(named, "expression", None)
+    found = table.columns.get(getattr(column, "key", ""))
+    if found is None or getattr(column, "table", table).name != table.name:
+        raise InvalidSetting(f"{quoted(named, form=str)} is no column of the table {table.name}; give one, or its name")
     return found

@@ -102,6 +102,8 @@ class WaitingNumbers:
         """
         if scope is not None and self.columns.scope is None:
             raise InvalidArgument(f"the rows of {self.columns.table.name} are all of one scope, got {quoted(scope)}")
+        if scope is not None:
+            self.rule.check_scope(scope)
         if not isinstance(source, Engine) or source.dialect.is_async:  # whose tasks share a thread, which must not wait
             return self._assign(source, scope)
         turns = in_use.setdefault((os.getpid(), id(self), source, type(scope), str(scope)), Turns())

@@ -48,7 +48,7 @@ def test_what_it_means_and_what_to_do():
         ("sqlite", "SQLITE_READONLY", DatabaseRefused, "use the primary"),
         ("mysql", "1690", Exhausted, "fewer numbers of 'invoice' are left"),
         ("sqlite", "SQLITE_CONSTRAINT_CHECK", Exhausted, "fewer numbers of 'invoice' are left"),
-        ("postgresql", "42P01", SchemaOutOfDate, "run: allocator db upgrade"),
+        ("postgresql", "42P01", SchemaOutOfDate, "run: python manage.py migrate, with"),
         ("mysql", "2013", DatabaseUnavailable, "here is not available"),
     ]:
         error = OperationalError("INSERT", {}, Failed(code))

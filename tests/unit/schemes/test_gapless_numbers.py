@@ -262,7 +262,7 @@ def test_scopes():
     assert [made.check_scope(scope) for scope in ("", "tenant-7", 7)] == ["", "tenant-7", "7"]
     assert made.check_scope(UUID(int=1)) == "00000000-0000-0000-0000-000000000001"
     for wrong in (None, True, -1, "a b", "é", "x" * 65, b"a"):
-        with pytest.raises(InvalidTag, match=r"the scope of 'invoice' is 1 to 64 of .*, or empty"):
+        with pytest.raises(InvalidTag, match=r"the scope of 'invoice' is empty, or 1 to 64 of "):
             made.check_scope(wrong)
     with pytest.raises(InvalidTag, match="got ''$"):
         rule("{scope}-{n}").check_scope("")

@@ -7,10 +7,12 @@ from argparse import REMAINDER
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError  # type: ignore[import-untyped]
+from django.db import DEFAULT_DB_ALIAS, connections  # type: ignore[import-untyped]
 
 from allocator.cli import main
 from allocator.cli.options import HOSTS_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE
 from allocator.database.address import address_of
+from allocator.database.django.database_setting import url_of_rows
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.integrations.django.ids import allocator_in_settings, arguments
 from allocator.remote.service_address import addresses
@@ -28,7 +30,7 @@ class Command(BaseCommand):  # type: ignore[misc]
 
     def handle(self, *, words: list[str], **options: Any) -> None:
         try:
-            given = variables()
+            given = variables_of_numbers() if words[:1] == ["numbers"] else variables()
         except AllocatorError as error:
             raise CommandError(str(error)) from None
         for name in given:
@@ -52,6 +54,13 @@ def variables() -> dict[str, str]:
         HOSTS_VARIABLE: ",".join(hosts_from(options.get("shard_hosts"))),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def variables_of_numbers() -> dict[str, str]:
+    """Numbers without gaps are in the database of the rows, whatever ids come from."""
+    connection = connections[DEFAULT_DB_ALIAS]
+    url = address_of(url_of_rows(connection.vendor, connection.settings_dict)).url
+    return {URL_VARIABLE: url.render_as_string(hide_password=False)}
 
 
 def urls_of(options: dict[str, Any]) -> list[str]:
