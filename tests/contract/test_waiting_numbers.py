@@ -252,19 +252,21 @@ def test_a_row_that_somebody_holds_keeps_its_place_and_holds_up_no_other_group(s
 
 
 @servers
-def test_who_holds_many_counters_waits_for_none(kind, shop):
+def test_who_holds_many_counters_waits_for_none(kind, url, shop):
     """Else an application that draws of two scopes, in an order of its own, would end in a deadlock."""
     with shop.begin() as connection:
         for scope in "abc":
             invoices.next(connection, scope, MARCH)
     add(shop, ("a", MARCH), ("b", MARCH), ("c", MARCH))
+    patient = create_engine(url)
     with shop.connect() as theirs, shop.connect() as watcher, ThreadPoolExecutor(1) as pool, theirs.begin():
         invoices.next(theirs, "c", MARCH)
-        call = pool.submit(bills.assign, shop)
+        call = pool.submit(bills.assign, patient)
         assert until(lambda: waits(kind, watcher) or call.done(), 60, every=SEEN_EACH)
         invoices.next(theirs, "a", MARCH)
         theirs.commit()
         assert call.result(60) == 3
+    patient.dispose()
 
     assert [written(shop, scope) for scope in "abc"] == [["INV-2026-002"], ["INV-2026-002"], ["INV-2026-003"]]
 
