@@ -89,6 +89,6 @@ def test_a_row_that_no_number_fits_is_named_and_holds_up_no_other_one():
 
     assert keys(groups) == [((str(UUID(int=1)), "2026"), [4])]
     assert [type(one) for one in wrong] == [InvalidTag, InvalidArgument, InvalidArgument]
-    assert str(wrong[0]).startswith("the row 1 gets no number: the scope of 'bill' is 1 to 64 of the characters")
+    assert str(wrong[0]).startswith("the row 1 gets no number: the scope of 'bill' is empty, or 1 to 64")
     assert str(wrong[1]).startswith("the row 2 gets no number: at=1999-01-01 is in the year 1999, but")
     assert str(wrong[2]).startswith("the row (3, 'x') gets no number: at=datetime.datetime(2026, 1, 1, 0, 0) has no")
