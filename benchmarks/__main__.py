@@ -44,10 +44,8 @@ def main(
         claim     a claim, the bare driver, and the database's own counters
         latency   80,000 ids per second, claimed in advance and on demand
         insert    10,000 rows by SQLAlchemy: our ids, explicit ids, the database's ids
-        number    a number without gaps, its row and the commit, beside django-sequences
         start     the import, the first id of a process, and the memory of many tags
         http      the service and a bare ASGI application
-        hold      numbers without gaps where transactions hold their number
         waiting   numbers without gaps that are assigned after the commit, beside those drawn before it; needs
                   300 connections, or --quick
         bulk      10 million rows by COPY, a million by INSERT; ids of ours, of the database, UUIDv7

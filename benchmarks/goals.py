@@ -38,7 +38,7 @@ class Verdict:
     def place(self) -> str:
         """The database of a suite that runs on several."""
         kind, _, place = self.suite.partition(", ")
-        return place if kind in {"claim", "latency", "insert", "number", "first id"} else ""
+        return place if kind in {"claim", "latency", "insert", "first id"} else ""
 
     @property
     def noise(self) -> str:

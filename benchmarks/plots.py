@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from .report import Found, Latencies, number
-from .rounds import Race
 from .waiting import WRITERS, told
 
 OURS, THEIRS = "#2b6cb0", "#a0aec0"
@@ -44,9 +43,6 @@ def draw(found: Found, folder: Path) -> list[Path]:
         if kind == "latency":
             made.append(tails(plt, place, ways, folder / f"bench-latency-{place.lower()}.svg"))
     for place in found.places:
-        held = {race.suite.partition(f"hold, {place}, ")[2]: race for race in found.races}
-        if curves := {name: race for name, race in held.items() if name}:
-            made.append(holds(plt, place, curves, folder / f"bench-hold-{place.lower()}.svg"))
         waited = {writers: found.race(f"waiting, {place}, {told(PLOTTED, writers, 1)}") for writers in WRITERS}
         if all(waited.values()):
             made.append(waits(plt, place, waited, folder / f"bench-waiting-{place.lower()}.svg"))
@@ -89,18 +85,6 @@ def tails(plt: Any, place: str, ways: Latencies, path: Path) -> Path:
     axes.set_yscale("log")
     axes.set_ylabel("microseconds a call")
     axes.set_title(f"{place}, 80,000 ids a second, claimed …", fontsize=9)
-    axes.legend(frameon=False)
-    return saved(plt, figure, axes, path)
-
-
-def holds(plt: Any, place: str, curves: Mapping[str, Race], path: Path) -> Path:
-    figure, axes = plt.subplots(figsize=(4.8, 2.8))
-    for (name, race), style in zip(curves.items(), ("o--", "o-", "o:"), strict=True):
-        rates = [race.spreads(hold).median for hold in race.candidates]
-        axes.plot(list(race.candidates), rates, style, color=THEIRS if name == "1 writer" else OURS, label=name)
-    axes.set_yscale("log")
-    axes.set_ylabel("numbers a second")
-    axes.set_title(f"{place}, a transaction holds its number for …", fontsize=9)
     axes.legend(frameon=False)
     return saved(plt, figure, axes, path)
 

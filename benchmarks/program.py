@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import click
 
-from . import bulk, calls, claims, first_id, goals, inserts, latency, numbers, plots, report, service, start, waiting
+from . import bulk, calls, claims, first_id, goals, inserts, latency, plots, report, service, start, waiting
 from .places import Place, places
 from .report import Found
 from .rounds import Race, Stop, run, steps
 
-PROMISED = ("call", "claim", "latency", "insert", "number", "start")
+PROMISED = ("call", "claim", "latency", "insert", "start")
 """The suites of the promised figures, which a run without names measures."""
-SUITES = (*PROMISED, "http", "hold", "waiting", "bulk")
+SUITES = (*PROMISED, "http", "waiting", "bulk")
 
 
 class Rounds(NamedTuple):
@@ -41,10 +41,8 @@ ROUNDS = {
     "claim": Rounds(6, 8, 16, 8),
     "latency": Rounds(3, 4, 6, 8),
     "insert": Rounds(3, 4, 6, 12),
-    "number": Rounds(4, 8, 16, 8),
     "start": Rounds(3, 8, 12, 8),
     "http": Rounds(3, 5, 5),
-    "hold": Rounds(2, 5, 5),
     "waiting": Rounds(1, 2, 2),
     "bulk": Rounds(5, 10, 10),
 }
@@ -111,23 +109,6 @@ class Bench:
         for place in self.places:
             with inserts.races(place) as races:
                 self.measure("insert", races, f"insert, {place.name}")
-
-    def number(self) -> None:
-        for place in self.places:
-            with numbers.races(place) as races:
-                self.measure("number", races, f"number, {place.name}")
-                for race in races:
-                    self.found.latencies[race.suite] = {
-                        name: latency.percentiles(one.taken)
-                        for name, one in race.candidates.items()
-                        if isinstance(one, numbers.Timed)
-                    }
-
-    def hold(self) -> None:
-        for place in self.places:
-            if place.backend != "sqlite":  # where one writer at a time has the file, and not a scope
-                with numbers.holding(place) as races:
-                    self.measure("hold", races, f"hold, {place.name}")
 
     def waiting(self) -> None:
         for place in self.places:

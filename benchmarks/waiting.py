@@ -34,7 +34,7 @@ from sqlalchemy import (
 from allocator import Numbers
 from allocator.errors import NumberConflict
 
-from .numbers import counted, has_django, open_django
+from .django_sequences import has_django, open_django
 from .places import RUN, Place
 from .rounds import Measure, Race
 
@@ -44,7 +44,6 @@ WRITERS = (1, 8, 32, 128)
 SCOPES = (1, 50)
 QUICK = ((5, 50), (1, 8, 32), (1,))
 """The same, for a quick run."""
-MOST = max(WRITERS)
 SECONDS, LENGTHS = 1.0, 4
 """A sample takes so many seconds, and so many lengths of a transaction at least."""
 PAUSE = 0.005
@@ -52,8 +51,8 @@ PAUSE = 0.005
 ROLLED_BACK = 5
 LONGEST_QUEUE = 10.0
 """Seconds of all writers of a scope, one after the other: a longer one is not measured, as MySQL would end it."""
-HALF = 0.5
-"""Of the rate at which the machine is full: of 32 writers without numbers, whose transactions take 5 ms."""
+HALF, FULL = 0.5, 32
+"""Of the rate at which the machine is full: of so many writers without numbers, whose transactions take 5 ms."""
 
 keys = itertools.count(1)
 clock = time.perf_counter
@@ -252,10 +251,11 @@ WAYS: dict[str, type[Way]] = {
 @contextmanager
 def races(place: Place, quick: bool) -> Iterator[list[Race]]:
     """A race for each length of the transactions, number of writers and of scopes; and one at half of the full rate."""
-    with opened(place) as on:
+    holds, writers_of, scopes_of = QUICK if quick else (HOLDS, WRITERS, SCOPES)
+    with opened(place, max(*writers_of, FULL)) as on:
         ways = WAYS if has_django() else {name: way for name, way in WAYS.items() if way is not OfDjango}
         found = []
-        for cell in itertools.product(*(QUICK if quick else (HOLDS, WRITERS, SCOPES))):
+        for cell in itertools.product(holds, writers_of, scopes_of):
             hold, writers, scopes = cell
             if writers < scopes / 10:  # who meet nobody
                 continue
@@ -264,11 +264,15 @@ def races(place: Place, quick: bool) -> Iterator[list[Race]]:
                 name: way(on, name, *cell) for name, way in ways.items() if not (way.queues and is_long)
             }
             found.append(Race(f"waiting, {place.name}, {told(*cell)}", "commits/s", timed, judged=False))
-        full = Way(on, "full", 5, 32, 1)()
+        full = Way(on, "full", 5, FULL, 1)()
         after = {name: way for name, way in WAYS.items() if way in (Way, AfterEach, ByTimer)}
-        timed = {name: way(on, f"{name} half", 5, 32, 1, HALF * full) for name, way in after.items()}
+        timed = {name: way(on, f"{name} half", 5, FULL, 1, HALF * full) for name, way in after.items()}
         found.append(Race(f"waiting, {place.name}, half of {full:.0f}/s", "commits/s", timed, judged=False))
         yield found
+
+
+def counted(writers: int) -> str:
+    return f"{writers} writer{'s' * (writers > 1)}"
 
 
 def told(hold: int, writers: int, scopes: int) -> str:
@@ -276,12 +280,12 @@ def told(hold: int, writers: int, scopes: int) -> str:
 
 
 @contextmanager
-def opened(place: Place) -> Iterator[Ground]:
-    """The tables, which are gone at the end, and what ours counted."""
+def opened(place: Place, most: int) -> Iterator[Ground]:
+    """The tables, which are gone at the end, and what ours counted; for so many writers."""
     with ExitStack() as stack:
-        engine = create_engine(place.url, pool_size=MOST + 1)
+        engine = create_engine(place.url, pool_size=most + 1)
         stack.callback(engine.dispose)
-        pool = stack.enter_context(ThreadPoolExecutor(MOST))
+        pool = stack.enter_context(ThreadPoolExecutor(most))
         numbers, tables = Numbers(place.tag("waiting")), MetaData()
         stack.callback(leave, engine, numbers, tables)
         counters = Table(
@@ -292,17 +296,21 @@ def opened(place: Place) -> Iterator[Ground]:
         )
         counters.create(engine)
         if has_django():
-            open_django(stack, place, pool, MOST)
-        list(pool.map(connect, [engine] * MOST, [threading.Barrier(MOST)] * MOST))
+            open_django(stack, place, pool, most)
+        list(pool.map(connect, [engine] * most, [threading.Barrier(most)] * most))
         yield Ground(engine, pool, numbers, tables, counters)
 
 
 def connect(engine: Engine, together: threading.Barrier) -> None:
     """Each thread, so that no sample opens connections."""
-    with engine.connect():
-        if has_django():
-            importlib.import_module("django.db").connection.ensure_connection()
-        together.wait()
+    try:
+        with engine.connect():
+            if has_django():
+                importlib.import_module("django.db").connection.ensure_connection()
+            together.wait()
+    except BaseException:
+        together.abort()
+        raise
 
 
 def leave(engine: Engine, numbers: Numbers, tables: MetaData) -> None:
