@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.distinct import none_twice
+from support.processes.patience import until
 from tqdm import tqdm
 
 from allocator.schemes.meteor import METEOR
@@ -28,8 +29,16 @@ with Allocator(url, timeout=30, snowflake=SnowflakeSettings(lease=1.0)) as ids, 
 """
 
 
-def start(url: str, folder: Path, number: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", STARTED, url, str(folder / f"{number:03}")])
+Started = tuple[subprocess.Popen[bytes], Path]
+
+
+def start(url: str, folder: Path, number: int) -> Started:
+    path = folder / f"{number:03}"
+    return subprocess.Popen([sys.executable, "-c", STARTED, url, str(path)]), path
+
+
+def draws(one: Started) -> bool:
+    return one[1].exists() and one[1].stat().st_size > 0
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
@@ -40,18 +49,23 @@ def test_two_hundred_starts(fresh, kind, tmp_path, report):
     running = [start(fresh, folder, number) for number in range(AT_A_TIME)]
     try:
         for number in tqdm(range(AT_A_TIME, STARTS), desc=f"starts on {kind}"):
-            time.sleep(rnd.uniform(0.15, 0.55))
-            victim = running.pop(rnd.randrange(len(running)))
-            assert victim.poll() is None, "a worker ended by itself"
-            victim.kill()
-            victim.wait()
+            time.sleep(rnd.uniform(0.0, 0.2))
+            if number % 3:  # of the others some die as they start
+                assert until(lambda: any(map(draws, running)), 60)
+            victim = rnd.choice([one for one in running if draws(one) or not number % 3])
+            running.remove(victim)
+            assert victim[0].poll() is None, "a worker ended by itself"
+            end(victim)
             running.append(start(fresh, folder, number))
-        time.sleep(3)
     finally:
-        for process in running:
-            process.kill()
-            process.wait()
+        for one in running:
+            end(one)
     check(folder, kind, report)
+
+
+def end(one: Started) -> None:
+    one[0].kill()
+    one[0].wait()
 
 
 def check(folder: Path, kind: str, report) -> None:
