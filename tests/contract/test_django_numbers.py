@@ -289,6 +289,21 @@ for scope in (tenant, None):
     on_slips.assign(connection, scope and str(scope))
     slip.refresh_from_db()
     found["slips"].append(slip.number)
+class Code(models.IntegerField):
+    def to_python(self, value):  # what the application sees, as of a public id
+        return f"code-{value}"
+
+class Till(models.Model):
+    shop = Code()
+    n = models.IntegerField(null=True)
+
+    class Meta:
+        app_label = "waiting"
+
+with connection.schema_editor() as editor:
+    editor.create_model(Till)
+Till.objects.create(shop=7)
+found["coded"] = Numbers("till").waiting(Till, number="n", scope="shop", order_by="id").assign(connection)
 with redirect_stdout(StringIO()) as printed:
     call_command("allocator", "numbers", "list", "slip", "--json")
 found["listed"] = [one["newest"] for one in json.loads(printed.getvalue())]
@@ -399,6 +414,7 @@ def test_rows_are_numbered_after_the_commit(kind, told):
         "counted": 4,
         "together": [2, 1],  # rows, statements
         "listed": ["3"],
+        "coded": 1,
         "slips": ["S-2026-1", "S-2026-2", "S-2026-3"],  # of one counter, in the year of Berlin
         "rows": [
             ["INV-2026-00001", 1],

@@ -25,6 +25,7 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    Uuid,
     create_engine,
     delete,
     event,
@@ -406,6 +407,12 @@ def test_a_scope_is_looked_for_as_its_column_has_it(shop):
     with shop.connect() as connection:
         newest = connection.scalar(select(func.max(Bill.id)))
     assert own.assign(shop, str(newest)) == 1  # as of a path
+    court, file = Col("court", Uuid(as_uuid=False), primary_key=True), Col("file", String(8), primary_key=True)
+    as_text = Table("case_file", MetaData(), court, file, Col("urgent", Integer), Col("n", BigInteger))
+    with Session(shop) as session, session.begin():
+        session.add_all(Case(court=UUID(int=n), file="1", urgent=n) for n in (1, 2))
+    by_court = cases.waiting(as_text, number="n", scope="court", order_by="urgent")
+    assert [by_court.assign(shop, str(UUID(int=1))), by_court.assign(shop)] == [1, 1]
 
 
 @ON_SQLITE

@@ -65,7 +65,7 @@ class WaitingColumns:
         """Select the first rows that wait, of a scope or, for None, of all."""
         if self.scope is None or scope is None:
             return self.select(self.waits).limit(most)
-        return self.select(self.waits, self.scope == scope_in(self.scope, scope)).limit(most)
+        return self.select(self.waits, self.scope == scope).limit(most)
 
     def among(self, keys: Iterable[Key]) -> ColumnElement[bool]:
         if len(self.key) == 1:
@@ -107,15 +107,15 @@ class WaitingColumns:
 
 
 def scope_in(column: Column[Any], scope: object) -> object:
-    """A scope as its column holds it: one of a path or a form is text. Raises `InvalidArgument`."""
+    """A caller's scope as its column holds it: one of a path or a form is text. Raises `InvalidArgument`."""
     field, text = column.info.get("field"), str(scope)
     try:
         if field is not None:
-            return field.to_python(scope)
+            return field.get_prep_value(scope)
         if isinstance(column.type, Integer):
             return int(text)
         if isinstance(column.type, Uuid):
-            return UUID(text)
+            return UUID(text) if column.type.as_uuid else text
     except Exception as error:  # of Python or Django
         raise InvalidArgument(f"the scope {quoted(scope)} is none that {column} can hold") from error
     return text if isinstance(column.type, String) else scope

@@ -23,7 +23,7 @@ from sqlalchemy import Engine, Executable, select
 from allocator.database.caller import Caller, own_transaction
 from allocator.database.django.transaction import own_atomic
 from allocator.database.verbs.gapless_number_rows import Row, draw, translated
-from allocator.database.verbs.waiting_columns import WaitingColumns
+from allocator.database.verbs.waiting_columns import WaitingColumns, scope_in
 from allocator.errors import (
     AllocatorError,
     DatabaseUnavailable,
@@ -100,10 +100,12 @@ class WaitingNumbers:
         Raises, after all other rows have their numbers, `InvalidArgument` for a row whose scope or date no number can
             have, `NumberBusy` if others hold a counter or a row until the lock timeout, and what else stops a group.
         """
-        if scope is not None and self.columns.scope is None:
-            raise InvalidArgument(f"the rows of {self.columns.table.name} are all of one scope, got {quoted(scope)}")
         if scope is not None:
+            if self.columns.scope is None:
+                rows = self.columns.table.name
+                raise InvalidArgument(f"the rows of {rows} are all of one scope, got {quoted(scope)}")
             self.rule.check_scope(scope)
+            scope = scope_in(self.columns.scope, scope)
         if not isinstance(source, Engine) or source.dialect.is_async:  # whose tasks share a thread, which must not wait
             return self._assign(source, scope)
         turns = in_use.setdefault((os.getpid(), id(self), source, type(scope), str(scope)), Turns())
