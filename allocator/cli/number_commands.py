@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import tzinfo
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -272,7 +273,7 @@ def sentence_of(one: Found, name: str) -> str:
         case "disorder":
             return f"{one.first} comes after {one.last}"
         case "ahead":
-            group = "".join(f" --{what} {value}" for what, value in one.group._asdict().items() if value)
+            group = "".join(f" --{what} {quote(value)}" for what, value in one.group._asdict().items() if value)
             mend = f"raise it with: allocator numbers set {name} {one.last}{group}"
             return f"the counter has not reached {span} and will issue it again; {mend}"
         case "unreadable":

@@ -21,6 +21,7 @@ COMMITS_EACH = (
 )
 
 
+BY_ASYNCIO = "with asyncio: await session.run_sync(waiting.assign)"
 STILL_OPEN = "numbers for waiting rows are drawn after the commit, and a transaction is still open"
 
 
@@ -112,8 +113,8 @@ def own_transaction(given: Any) -> Iterator[Borrowed]:
     is_session = hasattr(made, "get_bind") and not hasattr(made, "sync_session")
     if not is_session and not isinstance(made, Engine | Connection):
         raise InvalidDatabase(
-            "give a SQLAlchemy Engine, sessionmaker, Session or Connection, or django.db.connection; with asyncio: "
-            f"await session.run_sync(waiting.assign); got {type(given).__name__}"
+            f"give a SQLAlchemy Engine, sessionmaker, Session or Connection, or django.db.connection; {BY_ASYNCIO}; "
+            f"got {type(given).__name__}"
         )
     if not isinstance(made, Engine) and made.in_transaction():
         raise InvalidDatabase(f"{STILL_OPEN}, as by a read after the commit; commit it, or give the Engine")
@@ -126,7 +127,7 @@ def own_transaction(given: Any) -> Iterator[Borrowed]:
             caller.see_each_commit()
             yield caller
     except MissingGreenlet as error:
-        raise InvalidDatabase("with asyncio: await session.run_sync(waiting.assign)") from error
+        raise InvalidDatabase(BY_ASYNCIO) from error
     except SQLAlchemyError as error:
         dialect = dialect_named(engine.dialect.name, "the connection")
         where = shown(engine.url)

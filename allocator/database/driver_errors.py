@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
@@ -260,7 +261,7 @@ def meaning_of(table: Meanings, code: str, message: str) -> tuple[type[Allocator
 def upgrade_of(where: str) -> str:
     """The command that makes the tables where an application keeps its rows: its URL is known, or Django's."""
     if "://" in where:
-        return f"allocator db upgrade --url {where}"
+        return f"allocator db upgrade --url {quote(where)}"
     return "python manage.py migrate, with allocator.integrations.django in INSTALLED_APPS"
 
 

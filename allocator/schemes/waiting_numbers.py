@@ -1,7 +1,7 @@
 """Numbers without gaps for rows that wait: which rows, in which groups, in which order, how many at once.
 
 A row waits while its number is NULL and its scope and date are not: a draft without a date does not wait.
-A transaction numbers the rows of one group; or of all of which nobody holds counter or row, and then waits for nobody.
+Rows are counted by group: one scope and period, which share a counter.
 """
 
 from __future__ import annotations

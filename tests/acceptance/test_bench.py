@@ -50,7 +50,8 @@ def test_a_run_against_ones_own_database_leaves_nothing_there(brief, fresh, tmp_
     told = json.loads(run(*suites, "--quick", "--url", fresh, "--to", str(tmp_path / "out"), "--json").stdout)
 
     named = {name for race in told["races"] for name in race["candidates"]}
-    assert {"bare driver", "claim", "our default"} <= named
+    ways = set() if "sqlite" in fresh else {"drawn in the transaction", "a counter by hand", "django-sequences"}
+    assert {"bare driver", "claim", "our default"} | ways <= named
     engine = create_engine(fresh)
     assert not [name for name in inspect(engine).get_table_names() if "bench" in name]
     with engine.connect() as connection:

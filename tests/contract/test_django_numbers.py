@@ -269,7 +269,7 @@ class Slip(models.Model):
         app_label = "waiting"
 
 slips = Numbers("slip", format="S-{year}-{n}", reset="year", timezone="Europe/Berlin")
-on_slips = slips.waiting(Slip, number="number", scope="tenant_id", at="made", order_by="id")
+on_slips = slips.waiting(Slip, number="number", scope="tenant", at="made", order_by="id")
 
 class Firm(models.Model):
     id = models.UUIDField(primary_key=True)

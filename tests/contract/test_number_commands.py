@@ -241,11 +241,13 @@ def test_planted_faults_are_found(shop):
         ("ahead", "b", "2027", "5", "6"),
     ]
     assert found(shop, *BY_TEXT) == planted
-    assert found(shop, *BY_NUMBER) == planted
+    assert found(shop, *BY_NUMBER) == found(shop, *BY_NUMBER, "--format", "INV-{year}-{n:03}") == planted
     lines = run(shop, *BY_TEXT).stdout.splitlines()
     assert lines[0].split() == ["kind", "scope", "period", "message"]
     assert "gap        a        2026  no row has 4" in lines
     assert lines[-1] == "27 rows: 1 ahead, 1 duplicate, 4 gap"
+    (mend,) = [line.partition("raise it with: allocator numbers ")[2] for line in lines if line.startswith("ahead")]
+    assert run(shop, *mend.split()).stdout == "the next number of 'invoice' of scope 'b' in 2027 is 7\n"
 
 
 @ON_SQLITE

@@ -587,6 +587,8 @@ def test_a_transaction_that_is_open_or_no_transaction_is_refused(shop):
             InvalidDatabase, match=r"give a SQLAlchemy Engine.*await session.run_sync\(waiting.assign\)"
         ):
             bills.assign(wrong)
+    with pytest.raises(InvalidDatabase, match="^with asyncio: await session.run_sync"):
+        bills.assign(async_engine.sync_engine)
     with pytest.raises(InvalidDatabase, match="this connection commits each statement by itself"):
         add(shop, ("a", MARCH))
         bills.assign(shop.execution_options(isolation_level="AUTOCOMMIT"))

@@ -4,8 +4,9 @@ The counter's row is locked first, so one transaction at a time numbers the rows
 so nobody else has numbered them. The read takes no lock: it neither waits for rows that are not committed nor locks the
 gap that MySQL's writers insert into. Each row is then locked by its key, which settles its scope and date.
 
-Groups whose counters and rows nobody holds are numbered together. Each other one takes a transaction of its own: who
-holds many counters waits for no other and for no row, so no order of scopes can deadlock.
+Groups whose counters and rows nobody holds are numbered together, where their rows, read before, are the same under
+the locks. Each other one takes a transaction of its own: who holds many counters waits for no other and for no row that
+waits, so no order of scopes can deadlock.
 """
 
 from __future__ import annotations
