@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 import allocator
-from allocator.cli.output import Group
+from allocator.cli.output import CommandGroup
 
 ENVIRONMENT = """\b
 Environment:
@@ -59,7 +59,7 @@ class Commands(UserDict[str, Any]):
 
 
 @click.group(
-    cls=Group,
+    cls=CommandGroup,
     commands=Commands(HOMES),
     epilog=ENVIRONMENT,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

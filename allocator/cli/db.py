@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 import click
 
 from allocator.cli.options import database_options, fleet_options, only_one, open_database
-from allocator.cli.output import REFUSED, pasteable, show
+from allocator.cli.output import REFUSED, CommandGroup, pasteable, show
 from allocator.database.address import address_of
 from allocator.database.schema import inspection
 from allocator.database.schema import upgrade as migrations
@@ -20,7 +20,7 @@ UPGRADE_TIMEOUT = 600.0
 """Seconds that an upgrade may wait for another upgrade, and that one statement may take."""
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def db() -> None:
     """Create, update and check the tables."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from allocator.cli.options import database_options, open_database, option
-from allocator.cli.output import show_rows
+from allocator.cli.output import CommandGroup, show_rows
 from allocator.database.verbs import node_and_snowflake_rows as rows
 from allocator.schemes.meteor import Node
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def nodes() -> None:
     """List the registered nodes of meteor generators."""
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from allocator.cli.options import database_options, open_database, option, options, require_files
-from allocator.cli.output import REFUSED, pasteable, show, show_rows, table, wants_json
+from allocator.cli.options import database_options, open_database, option, options
+from allocator.cli.output import REFUSED, CommandGroup, pasteable, printable, show, show_rows, table, wants_json
 from allocator.errors import InvalidSetting
 from allocator.rules.gapless_audit import Found, audit, is_period, read_row, reset_of, scopes_of, uuid_of
 from allocator.schemes.gapless_numbers import CALENDAR, RESETS, Group, NumberFormat, NumberRule, first_day, place
@@ -29,7 +29,7 @@ SHOWN = 1000
 """Findings that are printed; all are counted."""
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def numbers() -> None:
     """List, raise, assign and audit numbers without gaps."""
 
@@ -41,7 +41,6 @@ def list_numbers(name: str, url: str) -> None:
     """Print the newest number of each scope and period. NAME limits the list."""
     from allocator.database.verbs.number_columns import fetch_counters
 
-    require_files(url)
     with open_database(url) as database:
         found = database.run(fetch_counters, name)
     rows = [{"name": one.name, "scope": one.scope, "period": one.period, "newest": str(one.n)} for one in found]
@@ -79,7 +78,6 @@ def set_number(name: str, n: int, scope: str, period: str, url: str) -> None:
         with dialect.transaction(connection):
             made.set(connection, n, scope=scope, at=first_day(period))
 
-    require_files(url)
     with open_database(url) as database:
         check_restart(name, period, database.run(fetch_counters, name))
         database.run(raise_counter)
@@ -129,13 +127,11 @@ def assign_column(
             --period-column booked_on --order-column id
     """
     from allocator.database.address import address_of
-    from allocator.database.verbs.number_columns import fetch_counters, read_uuids, writing
+    from allocator.database.verbs.number_columns import read_uuids, writing
     from allocator.numbers import Numbers
 
     table_name, number = split_column(column)
-    require_files(url)
-    with open_database(url) as database:
-        counters = [Group(one.scope, one.period) for one in database.run(fetch_counters, name)]
+    counters = counters_of(url, name)
     resets: Any = check_reset(name, reset, counters)
     scope, at = given.pop("scope_column"), given.pop("period_column")
     made = Numbers(name, format=template, reset=resets, **given)
@@ -145,6 +141,19 @@ def assign_column(
             read_uuids(engine, found, scope)
         done = made.waiting(found, number=number, scope=scope, at=at, order_by=order_column).assign(engine)
     show({"numbered": done}, f"{rows_of(done)} numbered")
+
+
+def counters_of(url: str, name: str) -> list[Group]:
+    """The scopes and periods in which numbers of this name were drawn. A name without any may be a typing error."""
+    from allocator.database.verbs.number_columns import fetch_counters
+
+    with open_database(url) as database:
+        found = database.run(fetch_counters, name)
+        others = [] if found else sorted({one.name for one in database.run(fetch_counters)})
+    if others:
+        known = ", ".join(others[:10]) + " ..." * (len(others) > 10)
+        click.echo(printable(f"no number of {name!r} was drawn yet; numbers were drawn of: {known}"), err=True)
+    return [Group(one.scope, one.period) for one in found]
 
 
 def check_reset(name: str, reset: str | None, counters: Collection[Group]) -> str:
@@ -181,14 +190,12 @@ def audit_column(column: str, name: str, template: str, reset: str | None, url: 
             --format 'INV-{year}-{n:05}' --scope-column tenant_id
     """
     from allocator.database.address import address_of
-    from allocator.database.verbs.number_columns import Source, fetch_counters, read_column
+    from allocator.database.verbs.number_columns import Source, read_column
     from allocator.numbers import zone_of
 
     place = split_column(column)
     scope, period, order = (given.pop(f"{what}_column") for what in ("scope", "period", "order"))
-    require_files(url)
-    with open_database(url) as database:
-        counters = [Group(one.scope, one.period) for one in database.run(fetch_counters, name)]
+    counters = counters_of(url, name)
     try:
         resets: Any = reset or reset_of(one.period for one in counters)
         zone = zone_of(given.pop("timezone"))

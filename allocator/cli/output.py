@@ -146,8 +146,15 @@ class Command(click.Command):
             refuse(InvalidSetting(message), "--json" in sys.argv)
 
 
-class Group(Command, click.Group):
-    """The group of all commands."""
+class CommandGroup(Command, click.Group):
+    """A group of commands. It takes no options of theirs, and says so."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(context, args)
+        except click.NoSuchOption as error:
+            usage = f"{context.command_path} COMMAND {error.option_name}"
+            raise click.UsageError(f"{error.message} An option comes after its command: {usage}", context) from error
 
 
 yes_option = click.option("--yes", "sure", is_flag=True, help="Do not ask for confirmation.")

@@ -7,7 +7,7 @@ from typing import cast
 import click
 
 from allocator.cli.options import from_environment, option, options
-from allocator.cli.output import json_option, show
+from allocator.cli.output import CommandGroup, json_option, show
 from allocator.public_ids import CHECK, TEXTS, PublicIds, Text
 from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, MAX_ID
 
@@ -31,7 +31,7 @@ def public_ids(prefix: str, text: str, check: int, javascript: bool) -> PublicId
     return PublicIds(keys[0], prefix=prefix, text=cast(Text, text), check=check, limit=limit, old_keys=keys[1:])
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def public() -> None:
     """Turn ids into texts that reveal neither volume nor order.
 

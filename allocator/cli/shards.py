@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 
 from allocator.cli.options import TIMEOUT, fleet_options, open_database, option, shard_hosts
-from allocator.cli.output import pasteable, show, show_rows
+from allocator.cli.output import CommandGroup, pasteable, show, show_rows
 from allocator.database.store import Database
 from allocator.fleet.discovery import Found, state_of
 from allocator.fleet.grow import Growth
@@ -21,7 +21,7 @@ headroom_option = option(
 without_option = click.option("--without", metavar="URL", multiple=True, help="A permanently lost shard; repeatable.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def shards() -> None:
     """List the shards of a fleet, and add more.
 

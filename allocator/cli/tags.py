@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from allocator.cli.options import fleet_options, only_one, open_allocator, open_database, option, options
-from allocator.cli.output import cell, confirm, pasteable, show, show_rows, table, yes_option
+from allocator.cli.output import CommandGroup, cell, confirm, pasteable, show, show_rows, table, yes_option
 from allocator.database.columns import tag_columns
 from allocator.errors import AllocatorError, InvalidSetting, TagExists
 from allocator.fleet.tag_administration import Tags, delete, last_claimed
@@ -32,7 +32,7 @@ ORDERS: dict[str, Callable[[Tag], Any]] = {
 }
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def tags() -> None:
     """List, create, change, repair and delete tags."""
 

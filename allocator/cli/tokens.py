@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from allocator.cli.options import fleet_options, open_fleet, option
-from allocator.cli.output import check_open, show, show_rows, wants_json
+from allocator.cli.output import CommandGroup, check_open, show, show_rows, wants_json
 from allocator.rules.token import DRAW, SCHEMES, VERBS, Token
 from allocator.service.token_administration import Tokens
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def tokens() -> None:
     """Create, rotate, list and revoke the tokens of the service."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from allocator.cli.options import database_options, fleet_options, open_allocator, open_database, option
-from allocator.cli.output import Command, show, table
+from allocator.cli.output import Command, CommandGroup, show, table
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.rules.command_deadline import OWN_FAILURE
 from allocator.schemes.worker_number_lease import NumberRow, Space
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STOP_SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def worker() -> None:
     """Lease worker numbers, for generators of any kind."""
 

@@ -188,7 +188,7 @@ def check_access(settings: ServeSettings) -> None:
             "token with: allocator tokens create NAME"
         )
     with databases_at(settings.urls, settings.timeout, settings.shard_hosts) as databases:
-        log.info("serving ids out of %s", databases.shown)
+        log.info("ids come from %s", databases.shown)
         tokens = Tokens(databases.lead)
         try:
             (found, made), rated = tokens.state(), tokens.names_with_rates()

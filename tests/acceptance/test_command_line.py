@@ -178,11 +178,14 @@ NOT_UNDERSTOOD = (
     "next order --nope",
     "db",
     "tags create x --limit 5 --javascript",
+    "tags --url sqlite:///ids.db list",
 )
 
 
 def test_what_is_not_understood_is_exit_code_2(here):
     assert {words: run(*words.split()).exit_code for words in NOT_UNDERSTOOD} == dict.fromkeys(NOT_UNDERSTOOD, 2)
+    told = run(*NOT_UNDERSTOOD[-1].split()).stderr
+    assert "An option comes after its command: main tags COMMAND --url" in told
 
 
 def test_every_command_wants_the_url_of_its_database(here):

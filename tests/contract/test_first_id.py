@@ -85,7 +85,7 @@ def test_a_second_revision_is_an_error_and_no_loop(fresh):
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 def test_tables_that_another_thread_made_meanwhile_are_looked_at_again(fresh, monkeypatch):
     with closing(Database(fresh)) as database:
-        run, late = database.run, [SchemaOutOfDate("none of the tables yet")]
+        run, late = database.run, [SchemaOutOfDate("none of the tables for ids yet")]
 
         def run_late(verb, *said) -> object:
             if verb is start.fetch and late:

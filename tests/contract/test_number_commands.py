@@ -281,6 +281,8 @@ def test_what_would_mix_up_scopes_or_periods_is_refused(shop):
         assert refused.exit_code == 2  # 1 is that of an audit that found something
         assert sentence in refused.stderr
     assert run(shop, "audit", "number", "--name", "invoice").exit_code == 1
+    mistyped = run(shop, *("invoce" if word == "invoice" else word for word in BY_NUMBER))
+    assert mistyped.stderr == "no number of 'invoce' was drawn yet; numbers were drawn of: invoice\n"
     missing = run(shop, "audit", "invoice.nothing", *BY_NUMBER[2:])
     assert missing.exit_code == 1
     assert "nothing" in missing.stderr

@@ -332,7 +332,7 @@ def test_logs_are_text_on_a_terminal_and_json_where_it_is_said(tmp_path, options
     os.close(ours)
     os.close(theirs)
 
-    said = f"serving ids out of sqlite+pysqlite:///{tmp_path}/ids.db"
+    said = f"ids come from sqlite+pysqlite:///{tmp_path}/ids.db"
     if options:
         assert json.loads(first)["message"] == said
     else:
@@ -348,7 +348,7 @@ def test_open_is_for_this_machine_alone(tmp_path):
     assert f"create a token with: allocator tokens create {given} NAME" in refused.stderr
     with Served(f"sqlite:///{tmp_path}/ids.db", is_open=False, ALLOCATOR_OPEN="1") as service:
         first, second = (line["message"] for line in service.lines()[:2])
-        assert first == f"serving ids out of sqlite+pysqlite:///{tmp_path}/ids.db"
+        assert first == f"ids come from sqlite+pysqlite:///{tmp_path}/ids.db"
         assert "no token exists: serving this machine only, without authentication. Create one with" in second
         assert service.address.startswith("http://127.0.0.1:")
         assert service.post("/v1/meteor").status == 200

@@ -69,7 +69,7 @@ def test_a_missing_schema_names_the_command(face, empty, kind, tag):
         assert ids.next_id(tag) == 1
         return
     for call in (lambda: ids.next_id(tag), lambda: ids.reserve(tag, 1), ids.tags.list):
-        with pytest.raises(SchemaOutOfDate, match=r"has none of the tables yet; run: allocator db upgrade"):
+        with pytest.raises(SchemaOutOfDate, match=r"has none of the tables for ids yet; run: allocator db upgrade"):
             call()
 
 

@@ -84,7 +84,7 @@ def check(connection: Connection, where: str) -> bool:
                 f"{where}: this user may use no schema of its search_path; GRANT USAGE ON SCHEMA public TO the user, "
                 "or name another one in search_path"
             )
-        raise SchemaOutOfDate(f"{where} has none of the tables yet; {UPGRADE}")
+        raise SchemaOutOfDate(f"{where} has none of the tables for ids yet; {UPGRADE}")
     if missing:
         raise SchemaOutOfDate(f"{where} lacks {', '.join(missing)}; {UPGRADE}")
     return False
