@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from secrets import token_hex
 from time import sleep
+from typing import TypeVar
 
 from allocator.database.store import Database
 from allocator.database.verbs import servers, shard_row, tickets
@@ -43,10 +44,33 @@ class Located:
     __slots__ = ()
 
     database: Database
+    row: Shard | None
 
     @property
     def where(self) -> str:
         return self.database.address.shown
+
+
+T = TypeVar("T", bound=Located)
+
+
+def consistent(look: Callable[[], Sequence[T]], fleet: str | None = None) -> Sequence[T]:
+    """Look at shards and check that they form one fleet.
+
+    A growth may change rows between two reads: rows that disagree are read again, until a second look finds the same.
+    """
+    before = None
+    while True:
+        found = look()
+        rows = [(one.where, one.row) for one in found if one.row]
+        try:
+            check_fleet(rows, fleet)
+        except ShardMisconfigured:
+            if rows == before:
+                raise
+            before = rows
+        else:
+            return found
 
 
 @dataclass(slots=True, eq=False)

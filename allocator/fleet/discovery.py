@@ -9,9 +9,9 @@ from typing import Any
 from allocator.database.store import Database, sibling
 from allocator.database.verbs import servers, shard_row, tickets
 from allocator.errors import AllocatorError, ShardMisconfigured
-from allocator.fleet.bootstrap import Located
+from allocator.fleet.bootstrap import Located, consistent
 from allocator.rules import fleet_growth_protocol
-from allocator.rules.fleet_consistency import Member, Shard, Target, check_fleet, check_usable, listed
+from allocator.rules.fleet_consistency import Member, Shard, Target, check_usable, listed
 from allocator.rules.fleet_growth_protocol import LEAD, Again
 from allocator.schemes.tag import Tag
 
@@ -81,14 +81,15 @@ class Discovery:
 
         Given shards are looked at first: their URLs may differ from those in the rows.
         """
+        found = consistent(self._look)
+        return sorted(found, key=lambda one: one.row.numbering.offset if one.row else 0)
+
+    def _look(self) -> list[Found]:
         databases = {database.address.public_url: database for database in [*self._given, *self._opened]}
         found = [look(one, len(databases) > 1) for url, one in databases.items() if url not in self._without]
         while member := unknown(found, self._without):
             found.append(look(self._sibling(member.url)))
-        rows = [(one.where, one.row) for one in found if one.row]
-        if rows:
-            check_fleet(rows)
-        return sorted(found, key=lambda one: one.row.numbering.offset if one.row else 0)
+        return found
 
     def _sibling(self, url: str) -> Database:
         known = [*self._given, *self._opened]

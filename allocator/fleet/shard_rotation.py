@@ -22,7 +22,7 @@ from allocator.errors import (
     ServerReplaced,
     ShardMisconfigured,
 )
-from allocator.fleet.bootstrap import Located, Opening, server_of
+from allocator.fleet.bootstrap import Located, Opening, consistent, server_of
 from allocator.rules.fleet_consistency import Shard, check_fleet, check_usable, lost, newer_place, superseded
 from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.rules.rotation import Rotation
@@ -129,9 +129,9 @@ class Shards:
         """Once: look at all shards that answer, and raise if they do not form one fleet."""
         if self._opened:
             return
-        opened = list(zip(self.handles, Opening(self.databases(), self._name, self._statement).open(), strict=False))
+        looked = consistent(Opening(self.databases(), self._name, self._statement).open, self._name)
+        opened = list(zip(self.handles, looked, strict=False))
         found = [(handle, one.row) for handle, one in opened if one.row]
-        check_fleet([(handle.where, row) for handle, row in found], self._name)
         with self._lock:
             if self._opened:
                 return

@@ -199,6 +199,27 @@ def test_growth_by_one_at_a_time():
         assert all(len(client._shards.handles) == shards + 3 for client in world.clients), shards
 
 
+@pytest.mark.parametrize("by", ["a command", "a process that starts"])
+def test_rows_of_two_moments_of_a_growth_are_read_again(by):
+    """It ends between two reads: the first row is of the old generation, without a plan, the last one of the new."""
+    world = World(random.Random(1), 2, "replace")
+    known, last = [world.databases[name] for name in world.names], world.newcomer()
+    Growth(known).add(last)  # type: ignore[arg-type]
+
+    def grow() -> None:
+        last.before = lambda: None
+        Growth(known).grow(5)  # type: ignore[arg-type]
+
+    last.before = grow
+    if by == "a command":
+        Growth(known).shards()  # type: ignore[arg-type]
+    else:
+        world.draw(Fleet([*known, last], Background(), None, None, 0.0))
+
+    assert {shard.row.generation for shard in [*known, last] if shard.row} == {2}
+    distinct(world.tickets)
+
+
 # -- a shard that is lost for good
 
 
@@ -229,7 +250,7 @@ ENDS = ["", "no growth is planned", "answers, so it is not lost", "can no longer
 """Done; or done by another command, or there is nothing to do without, or it is too late for that."""
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("seed", [0, pytest.param(4, marks=pytest.mark.nightly)])
 def test_no_id_twice_when_a_shard_is_lost_at_any_step(steps, seed):
     """It dies at each act of a growth; a command without it is killed at any act, and done again; it comes back."""
     done = 0
