@@ -97,7 +97,7 @@ def verdict_rows(verdicts: Iterable[Verdict]) -> list[list[str]]:
 
 
 def bounded(verdict: Verdict) -> str:
-    return f"at {'least' if verdict.goal.least else 'most'} {verdict.goal.bound:g}"
+    return f"{'≥' if verdict.goal.least else '≤'} {verdict.goal.bound:g}"
 
 
 def place_rows(verdicts: Iterable[Verdict], places: Sequence[str]) -> list[list[str]]:
@@ -113,7 +113,8 @@ def place_rows(verdicts: Iterable[Verdict], places: Sequence[str]) -> list[list[
 
 
 def with_verdict(one: Verdict) -> str:
-    return f"{number(one.found.median)}{'' if one.held else f', {one.word}'}"
+    """The median, with a question mark where the figure is too noisy to judge."""
+    return number(one.found.median) + {True: "", False: f", {one.word}", None: "?"}[one.held]
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
