@@ -63,7 +63,7 @@ cluster: $(READY)  ## Galera, Group Replication and OceanBase, nodes killed and 
 bench: $(READY)  ## speed compared with alternatives; report: reports/bench/bench.txt
 	PYTHONPATH=tests $(BIN)/python -m benchmarks --servers $(BENCH)
 
-screenshots: $(READY)  ## pictures for docs/console.md; needs Chromium, and Pillow to compress them
+screenshots: $(READY)  ## pictures for docs/service.md; needs Chromium, and Pillow to compress them
 	PYTHONPATH=tests $(BIN)/python -m tools.screenshots
 
 docs: $(READY)  ## build the documentation: site/index.html

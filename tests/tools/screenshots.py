@@ -1,4 +1,4 @@
-"""The pictures of docs/console.md, made anew: `make screenshots`. A service with traffic of its own, and a browser.
+"""The pictures of docs/service.md, made anew: `make screenshots`. A service with traffic of its own, and a browser.
 
 Pillow makes them small (pip install pillow); without it they stay as they come.
 """
@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from support.service.browser import DARK, DESKTOP, LIGHT, PHONE, Visit, browser
+from support.service.browser import DESKTOP, LIGHT, Visit, browser
 from support.service.served import Served
 
 from allocator.database.store import Database
@@ -116,12 +116,8 @@ def main(warm_up: float) -> None:
         traffic = Traffic(service, secret)
         traffic.start()
         time.sleep(warm_up)
-        for path, name, size, scheme in (
-            ("/?sort=rate", "console-tags", DESKTOP, LIGHT),
-            ("/console/tags/order-line", "console-tag", DESKTOP, LIGHT),
-            ("/?sort=rate", "console-phone", PHONE, DARK),
-        ):
-            visit = Visit(found, service.address, size, scheme, device_scale_factor=2 if size is PHONE else 1)
+        for path, name in (("/?sort=rate", "console-tags"), ("/console/tags/order-line", "console-tag")):
+            visit = Visit(found, service.address, DESKTOP, LIGHT)
             visit.sign_in(secret)
             take(visit, path, name)
             visit.close()

@@ -5,7 +5,7 @@ The sign-in page exchanges a token for a session cookie, since browsers send no 
 service makes a new key for its workers, so all of them accept the cookie, and no other service does.
 
 A stolen cookie is a session of this console for at most `LIFETIME` seconds. It draws no ids, since the API accepts
-only bearer tokens, and it ends when the token is revoked. docs/console.md lists the threats and the defences.
+only bearer tokens, and it ends when the token is revoked. docs/service.md lists what an attacker can do.
 """
 
 from __future__ import annotations
