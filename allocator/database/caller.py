@@ -8,12 +8,12 @@ from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import Connection, Engine, Executable, text
-from sqlalchemy.exc import MissingGreenlet, SQLAlchemyError
+from sqlalchemy.exc import InvalidRequestError, MissingGreenlet, SQLAlchemyError
 
 from allocator.database.address import dialect_named, shown
-from allocator.database.driver_errors import translate, upgrade_of
+from allocator.database.driver_errors import translate, upgrade_of, words_of
 from allocator.database.verbs.gapless_number_rows import NumberDialect, number_dialect
-from allocator.errors import InvalidDatabase
+from allocator.errors import AllocatorError, InvalidDatabase
 
 COMMITS_EACH = (
     "draw numbers inside a transaction; this connection commits each statement by itself (AUTOCOMMIT), and a number "
@@ -61,11 +61,19 @@ class Borrowed:
     """The transaction of a SQLAlchemy Session or Connection. Raises `InvalidDatabase` where it has none."""
 
     def __init__(self, given: Any) -> None:
-        self.connection = connection_of(given)
-        engine = self.connection.dialect
-        dialect = dialect_named(engine.name, "the connection")
-        self.numbers = number_dialect(dialect, is_mariadb=bool(getattr(engine, "is_mariadb", False)))
-        self._check_transaction()
+        began = monotonic()
+        try:
+            self.connection = connection_of(given)
+            engine = self.connection.dialect
+            dialect = dialect_named(engine.name, "the connection")
+            self.numbers = number_dialect(dialect, is_mariadb=bool(getattr(engine, "is_mariadb", False)))
+            self._check_transaction()
+        except MissingGreenlet:
+            raise
+        except InvalidRequestError as error:  # as of a session whose transaction has failed, or without a bind
+            raise InvalidDatabase(f"no number can be drawn here: {words_of(error)}") from error
+        except SQLAlchemyError as error:
+            raise meant(error, (given.get_bind() if hasattr(given, "get_bind") else given).engine, began) from error
 
     def see_each_commit(self) -> None:
         """Make the transaction READ COMMITTED, unless it began before, as that which a test rolls back at its end."""
@@ -129,9 +137,13 @@ def own_transaction(given: Any) -> Iterator[Borrowed]:
     except MissingGreenlet as error:
         raise InvalidDatabase(BY_ASYNCIO) from error
     except SQLAlchemyError as error:
-        dialect = dialect_named(engine.dialect.name, "the connection")
-        where = shown(engine.url)
-        raise translate(error, dialect, where, monotonic() - began, upgrade_of(where)) from error
+        raise meant(error, engine, began) from error
+
+
+def meant(error: SQLAlchemyError, engine: Engine, began: float) -> AllocatorError:
+    """The error that a database's error means, on an engine of the application."""
+    where, dialect = shown(engine.url), dialect_named(engine.dialect.name, "the connection")
+    return translate(error, dialect, where, monotonic() - began, upgrade_of(where))
 
 
 def connection_of(given: Any) -> Connection:

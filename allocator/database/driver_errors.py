@@ -261,7 +261,8 @@ def meaning_of(table: Meanings, code: str, message: str) -> tuple[type[Allocator
 def upgrade_of(where: str) -> str:
     """The command that makes the tables where an application keeps its rows: its URL is known, or Django's."""
     if "://" in where:
-        return f"allocator db upgrade --url {quote(where)}"
+        url = re.sub(r"^(\w+)\+\w*(aio|async)\w*", r"\1", where)  # the command takes no driver for asyncio
+        return f"allocator db upgrade --url {quote(url)}"
     return "python manage.py migrate, with allocator.integrations.django in INSTALLED_APPS"
 
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from allocator.rules.failover import has_room, reach_of
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few
 from allocator.schemes.formats.bit_layout import Layout, moment
-from allocator.schemes.meteor import METEOR, WARN_FROM, MeteorSettings
+from allocator.schemes.meteor import METEOR, MORE_NODES, WARN_FROM, MeteorSettings
 from allocator.schemes.shared.argument_checks import MAX_ID, TAG
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeSettings, SnowflakeWorker
@@ -125,8 +125,7 @@ def of_nodes(greatest: int, layout: Layout = METEOR) -> Iterator[Finding]:
             "nodes-run-out",
             OUTAGE,
             f"{greatest} of {limit} node numbers of the layout {layout} are used; each process start uses one",
-            "choose a layout with more bits for the node, and an epoch later than every id in use: "
-            "MeteorSettings(layout=…, epoch=…)",
+            f"{MORE_NODES}: MeteorSettings(layout=…)",
         )
 
 
@@ -176,8 +175,8 @@ def of_end(name: str, field: str, layout: Layout, epoch: float, per_second: int,
             OUTAGE,
             f"the field {field!r} of the layout {layout} with the epoch {moment(epoch):%Y-%m-%d} ends on "
             f"{end:%Y-%m-%d}",
-            "plan a layout with more bits for it, or a later epoch; new ids must not collide with those of the old "
-            "format",
+            "plan a layout with more bits for it, or a later epoch, for a new column: beside ids of the old format, "
+            "some would come again",
         )
 
 

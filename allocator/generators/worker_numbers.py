@@ -130,11 +130,10 @@ class HeldNumber(Uncopyable):
 
     def left(self) -> float:
         """The seconds left, by this machine's clocks; 0 or less when the number must no longer be used."""
-        tenure = self._tenure
-        if tenure is None or self._process != os.getpid():
+        if self._process != os.getpid():
             return 0.0
-        with self._changed:
-            return tenure.left(self._workers.clocks())
+        with self._changed:  # another thread may give the number back now
+            return self._tenure.left(self._workers.clocks()) if self._tenure else 0.0
 
     def _leased(self) -> Waits[Self]:
         """Lease a number. What a call that failed or was cancelled may still lease is given back."""

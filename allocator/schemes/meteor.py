@@ -32,6 +32,11 @@ METEOR = Layout(sign=1, second=29, node=20, sequence=11, random=3)
 MAX_SEED = 0xFFFF
 RANDOMS = 7
 
+MORE_NODES = (
+    "for all processes at once, give the node bits of the second, and keep the epoch; with any other layout or epoch, "
+    "ids of the same column may come again"
+)
+"""A second with fewer bits stands higher, so that new ids are above all old ones."""
 WARN_FROM = 0.8
 """From this share of used node numbers on, each registration logs a warning, and the doctor reports an outage ahead."""
 
@@ -141,8 +146,7 @@ def check_node(number: int, layout: Layout) -> str:
     limit = layout.limit("node")
     if number > limit:
         raise NodeIdsExhausted(
-            f"node {number} does not fit the layout {layout}, whose greatest node is {limit}; choose a layout with "
-            "more bits for the node, and an epoch later than every id in use"
+            f"node {number} does not fit the layout {layout}, whose greatest node is {limit}; {MORE_NODES}"
         )
     if number >= WARN_FROM * limit:
         return f"{100 * number // limit} % of the node numbers of layout {layout} are used: {number} of {limit}"

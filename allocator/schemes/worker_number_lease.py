@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import ceil
 from typing import NamedTuple
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting, LeaseLost, NodeIdsExhausted
@@ -158,7 +159,8 @@ def check_alike(rows: Iterable[NumberRow], claim: NumberClaim, at_ms: int) -> No
             raise InvalidSetting(
                 f"space {claim.space!r} is leased with bits={row.bits} and seconds={row.length_ms / 1000:g}, by "
                 f"{row.who}, but this process asks for bits={claim.bits} and seconds={claim.length_ms / 1000:g}; all "
-                "processes of a space must use the same: name another space, or stop all others first"
+                "processes of a space must use the same: stop all others first, or name another space, for ids of "
+                "another column"
             )
 
 
@@ -244,7 +246,7 @@ class Renewal(NamedTuple):
 class Tenure:
     """How long a holder may use its number, by its own two clocks. Once `lost` it stays so. Callers hold a lock."""
 
-    __slots__ = ("_end", "_from_ms", "_retry_at", "_until_ms", "length_ms", "lost", "used_ms")
+    __slots__ = ("_ahead", "_end", "_from_ms", "_retry_at", "_until_ms", "length_ms", "lost", "used_ms")
 
     def __init__(self, length_ms: int, asked: Clocks) -> None:
         """asked: the clocks before the request that leased the number was sent."""
@@ -252,6 +254,7 @@ class Tenure:
         self.lost = False
         self._from_ms = self.used_ms = asked.wall_ms
         self._retry_at = asked.own
+        self._ahead = asked.wall_ms - asked.own * 1000
         self._extend(asked)
 
     def check_answered(self, now: Clocks) -> None:
@@ -290,7 +293,9 @@ class Tenure:
             self.lost = True
         if self.lost:
             return min(left, 0.0)
-        self.used_ms = max(self.used_ms, now.wall_ms)
+        # It may have stepped back since ids were made: before that it went on as long as the own clock.
+        self._ahead = max(self._ahead, now.wall_ms - now.own * 1000)
+        self.used_ms = ceil(self._ahead + now.own * 1000)
         return left
 
     def due(self, now: Clocks) -> float:

@@ -47,6 +47,7 @@ from allocator.doctor import DANGER, examine
 from allocator.errors import (
     AllocatorError,
     DatabaseRefused,
+    DatabaseUnavailable,
     Exhausted,
     InvalidArgument,
     InvalidCount,
@@ -254,6 +255,13 @@ def test_what_is_no_transaction_of_sqlalchemy(shop):
     for wrong in (shop, None, "sqlite://", object()):
         with pytest.raises(InvalidDatabase, match="give the Session or Connection of SQLAlchemy"):
             plain.next(wrong)
+    closed, away = shop.connect(), create_engine("postgresql+psycopg://postgres@127.0.0.1:1/shop")
+    closed.close()
+    for wrong, why in ((Session(), "bound"), (closed, "closed")):
+        with pytest.raises(InvalidDatabase, match=f"no number can be drawn here: .*{why}"):
+            plain.next(wrong)
+    with Session(away) as session, pytest.raises(DatabaseUnavailable, match="Connection refused"):
+        plain.next(session)
 
 
 @ON_SQLITE
@@ -613,9 +621,10 @@ def test_a_transaction_that_a_timeout_rolled_back_goes_on_with_nothing(kind, rol
     with timed_out(rolling_back(kind)) as (second, drawn, refused):
         assert type(refused) is NumberConflict
         assert "rolled back this whole transaction while it drew a number of 'case' of scope 'b'" in str(refused)
-        for act in (lambda: add(second, "a"), second.commit):
-            with pytest.raises(PendingRollbackError):
-                act()
+        with pytest.raises(InvalidDatabase, match=r"no number can be drawn here: .*rolled back"):
+            add(second, "a")
+        with pytest.raises(PendingRollbackError):
+            second.commit()
         second.rollback()
         assert add(second, "a") == drawn
 

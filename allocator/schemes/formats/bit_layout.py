@@ -91,7 +91,8 @@ class Layout:
         if ticks > self.limit(field):
             raise Exhausted(
                 f"the field {field} of layout {self} ended at {self.runs_out(field, epoch / per_second, per_second)}; "
-                "choose a later epoch or more bits"
+                "choose a later epoch or more bits, for a new column: beside ids of the old format, some would come "
+                "again"
             )
         return ticks
 

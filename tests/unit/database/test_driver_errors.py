@@ -15,6 +15,7 @@ from allocator.database.driver_errors import (
     MISPLACED,
     is_contended,
     translate,
+    upgrade_of,
 )
 from allocator.database.mysql.dialect import MySQL
 from allocator.database.postgresql.dialect import PostgreSQL
@@ -137,6 +138,14 @@ def test_a_counter_that_cannot_be_read_is_at_its_end_or_locked():
     with pytest.raises(DBAPIError) as locked:
         MySQL().draw(connection, text("REPLACE"), {})
     assert type(translate(locked.value, MySQL(), "here", 0.0)) is DatabaseUnavailable
+
+
+def test_the_command_that_makes_the_tables_takes_no_driver_for_asyncio():
+    known = {"sqlite": "aiosqlite", "postgresql": "psycopg_async asyncpg", "mysql": "asyncmy aiomysql"}
+    for name, drivers in known.items():
+        for driver in drivers.split():
+            assert upgrade_of(f"{name}+{driver}://host/shop") == f"allocator db upgrade --url {name}://host/shop"
+    assert upgrade_of("mysql+pymysql://host/shop") == "allocator db upgrade --url mysql+pymysql://host/shop"
 
 
 def test_each_name_of_a_lock_that_sqlite_has_is_known():

@@ -272,7 +272,7 @@ def test_it_is_given_back_with_the_last_moment_of_its_use(workers, backend, cloc
         clock.advance(0.1, -0.2)
     held.close()
 
-    assert backend.released == [1_800_000_000_300]
+    assert backend.released == [1_800_000_000_400]
     assert (held.lost, calls) == (True, [])
 
 

@@ -271,7 +271,7 @@ def test_it_knows_the_last_millisecond_in_which_it_was_used():
     for now in (clocks(2), clocks(3, 7), clocks(4, 5), clocks(5, 99)):
         held.left(now)
 
-    assert held.used_ms == AT + 7000
+    assert held.used_ms == AT + 8000  # ids may have been made before the clock stepped back
 
 
 def test_it_is_renewed_after_a_third():
