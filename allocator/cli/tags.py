@@ -89,7 +89,7 @@ def show_tag(tag: str, urls: tuple[str, ...]) -> None:
 @tags.command("create")
 @click.argument("tag")
 @settings_options
-@option("--start-after", type=int, default=0, help="The first id is above this.")
+@click.option("--start-after", type=int, help="The first id is above this. Default: 0, or above lost ids.")
 @click.option("--start-after-column", metavar="TABLE.COLUMN", help=COLUMN)
 @click.option("--beside-column", "column", metavar="TABLE.COLUMN", help="Share this column with its own counter.")
 @option("--leave", type=click.IntRange(min=1), default=LEAVE, help="With --beside-column: ids of the lower range.")
@@ -152,7 +152,7 @@ def beside_column(
         facts, known = tag_columns.read_alone(database, column, check_tag(tag), limit)
     if known:
         raise TagExists(f"tag {tag!r} exists already; see: allocator doctor --column {column}={tag}")
-    start, limit = beside(facts, leave, settings["start_after"], limit)
+    start, limit = beside(facts, leave, settings["start_after"] or 0, limit)
     step = settings["step"] or DEFAULT_STEP
     most = settings["max_step"] or max_step_for(max(1, limit - start), step, DEFAULT_MAX_STEP)
     return {**settings, "start_after": start, "max_step": most}, limit
@@ -226,7 +226,7 @@ def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
             raise InvalidSetting("a service deletes no tags; pass the URL of its database as --url")
         ids.tags.get(tag)  # its error names similar tags
         if last := last_claimed(databases, tag):
-            confirm(f"tag {tag!r} has issued ids up to {last}; they repeat if its name is used again", sure)
+            confirm(f"tag {tag!r} may have issued ids up to {last}; they repeat if its name is used again", sure)
         delete(databases, tag, last)
     again = pasteable(f"; to use the name again: allocator tags create {tag} --start-after {last}") if last else ""
     show({"deleted": tag, "last": str(last)}, f"deleted {tag}{again}")

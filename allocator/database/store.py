@@ -50,24 +50,24 @@ class Database(Registry):
         start = None if self._schema_seen else self.start(template.name)
         tag = start.tag if start else self.run(segments.fetch, template.name)
         if tag is None and create:
-            tag = self._made(template, start)
+            _, tag = self._made(template, start)
         if tag is None:
             raise unknown(template.name)
         self._residues[tag.name] = tag.residue
         return tag
 
-    def _made(self, template: Tag, start: Start | None) -> Tag | None:
-        """Make a tag on its first use. It may begin above 1: a failover may have forgotten an earlier row."""
+    def _made(self, template: Tag, start: Start | None) -> tuple[bool, Tag | None]:
+        """Make a tag above ids that a failover may have forgotten. Returns whether it is new, and the tag."""
         start = start or self.start(template.name)
         state = self.failover(start)
-        self.run(segments.create, beginning(template, state.first_value, start.is_alone))
+        is_new = self.run(segments.create, beginning(template, state.first_value, start.is_alone))
         # A failover meanwhile may have forgotten ids of an earlier row: then the tag begins above those too.
         after = self.start(template.name)
         if (later := self.failover(after)) == state:
-            return after.tag
+            return is_new, after.tag
         begun = beginning(template, later.first_value, after.is_alone)
         self.run(segments.change, template.name, {"max_value": begun.max_value})
-        return self.run(segments.fetch, template.name)
+        return is_new, self.run(segments.fetch, template.name)
 
     def has_opened(self, name: str) -> bool:
         return name in self._residues
@@ -142,8 +142,13 @@ class Database(Registry):
     def count_tags(self) -> int:
         return self.run(segments.count)
 
-    def create_tag(self, tag: Tag) -> bool:
-        return self.run(segments.create, tag)
+    def create_tag(self, tag: Tag, *, has_start: bool) -> bool:
+        """Make a tag; without a start of its own, above ids that it may have given. False if there is one."""
+        return self.run(segments.create, tag) if has_start else self._made(tag, None)[0]
+
+    def last_given(self, tag: Tag) -> int:
+        """The greatest id that a tag may have given, whatever a failover has forgotten. Raises `ServerReplaced`."""
+        return tag.max_value + cross(tag, self.run(servers.fetch_run, tag.server_run)).skip
 
     def change_tag(self, name: str, changes: Mapping[str, FailoverGap]) -> bool:
         return self.run(segments.change, name, changes)

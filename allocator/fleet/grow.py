@@ -139,7 +139,7 @@ class Growth(Discovery):
         if places(target.members) != places(lead.row.target.members):
             raise Again  # `shards add` was run since the rows were read: prepare that shard too
         first_value = max(one.database.failover().first_value for one in old)
-        tags = tags_of(one.database for one in old)  # the old shards are fenced: no process claims more
+        tags = tags_of((one.database for one in old), first_value)  # they are fenced: no process claims more
         for member in coming:
             found[member.key].database.begin_above(first_value)
             if member.offset != LEAD:
@@ -163,8 +163,8 @@ class Growth(Discovery):
         behind = [one for one in found.values() if one.row and JOINING < one.row.generation < lead.generation]
         if behind and not (lead.target and lead.target.turning):
             serving = [one.database for one in found.values() if one.row and not one.row.joining]
-            tags = tags_of(serving)
             first_value = max(database.failover().first_value for database in serving)
+            tags = tags_of(serving, first_value)
             for one in behind:
                 one.database.begin_above(first_value)
                 one.change(fleet_growth_protocol.followed, lead, tags=tags)
@@ -216,7 +216,7 @@ class Growth(Discovery):
         first_value = max(above, *(one.database.failover().first_value for one in old))
         tags = [
             replace(tag, max_value=max(tag.max_value, min(above, tag.limit)))
-            for tag in tags_of(one.database for one in old)
+            for tag in tags_of((one.database for one in old), first_value)
         ]
         for one in old:
             one.database.begin_above(first_value)

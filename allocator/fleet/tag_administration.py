@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -39,12 +40,13 @@ class Tags:
         step: int | None = None,
         max_step: int | None = None,
         limit: int | None = None,
-        start_after: int = 0,
+        start_after: int | None = None,
         start_after_column: str | None = None,
         failover_gap: FailoverGap | None = None,
     ) -> Tag:
         """Make a tag whose first id is greater than `start_after`, and than every value of `start_after_column`.
 
+        Without either it begins at 1; after a failover or restore above all ids that a tag of its name may have given.
         The column is `table.column` or `schema.table.column` of the same database; its previous numbering must have
         stopped. The limit is the greatest value that the column can hold, unless a lower one is given. Other settings
         default to those of the allocator. Raises `TagExists`, and with a start `FleetGrowing` while
@@ -62,18 +64,20 @@ class Tags:
             settings["failover_gap"] = gap_of(failover_gap)
         fresh = changed(replace(ours, name=tag), start_after=start_after, **settings).checked()
         check_whole("limit", fresh.limit, 1, column.limit, hint=f"; {column.name} holds no greater value")
-        fresh = replace(fresh, max_value=max(start_after, column.greatest), limit_from=limit_from).checked()
-        self._make(fresh)
-        return fresh
+        fresh = replace(fresh, max_value=max(fresh.max_value, column.greatest), limit_from=limit_from).checked()
+        return self._make(fresh, has_start=start_after is not None or start_after_column is not None)
 
-    def _make(self, fresh: Tag) -> None:
+    def _make(self, fresh: Tag, *, has_start: bool) -> Tag:
         """Overridden, as `_set` and `_column` are, where a service holds the tags."""
         databases = self.databases()
+        # Where another shard has the tag, one that lacks it may have forgotten ids above this start.
+        has_start = has_start and not any(database.fetch_tag(fresh.name) for database in databases)
         with complete(databases if fresh.max_value else ()):
             # A list, since `all` of a generator would stop at the first shard that has the tag.
-            made = [database.create_tag(fresh) for database in databases]
+            made = [database.create_tag(fresh, has_start=has_start) for database in databases]
         if not all(made):
             raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")
+        return fresh if has_start else replace(fresh, max_value=self.get(fresh.name).max_value)
 
     def _page(self, after: str, most: int) -> list[Tag]:
         """The first `most` tags after this name: each shard can contribute no more."""
@@ -200,13 +204,11 @@ def generations(databases: Iterable[Database]) -> list[int]:
 
 
 def write(database: Database, tag: Tag, changes: Mapping[str, FailoverGap]) -> bool:
-    """Write changes to a shard, and first make the row if the shard has none."""
-    for _ in range(2):
-        if database.change_tag(tag.name, changes):
-            return True
-        if not database.create_tag(tag):
-            return False
-    return False
+    """Write changes to a shard, and first make the row if the shard has none, above ids that it may have forgotten."""
+    if database.change_tag(tag.name, changes):
+        return True
+    database.open_segment(tag, create=True)
+    return database.change_tag(tag.name, changes)
 
 
 def whole(name: str, value: object) -> int:
@@ -217,9 +219,17 @@ def whole(name: str, value: object) -> int:
     return max(0, int(value))
 
 
-def tags_of(databases: Iterable[Database]) -> list[Tag]:
-    """All tags by name, each with the greatest claim of any shard."""
-    return together(database.fetch_tags() for database in databases)
+def tags_of(databases: Iterable[Database], first_value: int) -> list[Tag]:
+    """All tags by name, each with the greatest claim of any shard.
+
+    One that a shard lacks may be forgotten there: it is raised to `first_value`, above which new tags begin.
+    """
+    rows = [database.fetch_tags() for database in databases]
+    known = Counter(tag.name for tag in chain.from_iterable(rows))
+    return [
+        tag if known[tag.name] == len(rows) else replace(tag, max_value=max(tag.max_value, min(tag.limit, first_value)))
+        for tag in together(rows)
+    ]
 
 
 def together(rows: Iterable[list[Tag]]) -> list[Tag]:
@@ -240,25 +250,32 @@ def merged(rows: Sequence[Tag]) -> Tag:
 
 
 def last_claimed(databases: Iterable[Database], name: str) -> int:
-    """The greatest id claimed from a tag; 0 if none was. Raises `UnknownTag`."""
-    rows = [row for _, row in rows_of(databases, name)]
+    """The greatest id that a tag may have given; 0 if none was. Raises `UnknownTag`, and `ServerReplaced`."""
+    rows = rows_of(databases, name)
     if not rows:
         raise unknown(name)
-    return max(map(last_of, rows))
+    return max(database.last_given(row) for database, row in rows)
 
 
 def delete(databases: Sequence[Database], name: str, last: int) -> None:
     """Delete a tag that gave no id above `last`, the result of `last_claimed`: made again, it begins at 1."""
     with complete(databases):
-        for database, row in rows_of(databases, name):
-            if last_of(row) > last or not database.remove_tag(row):
-                raise InvalidSetting(f"tag {name!r} is in use: ids were claimed meanwhile, and it was not deleted")
+        rows = rows_of(databases, name)
+        # No row goes before all are stopped: a shard would begin the tag again while another one still gives its ids.
+        stopped = [row.max_value <= last and database.change_tag(name, stop(row)) for database, row in rows]
+        if not all(stopped):
+            for (database, row), was_stopped in zip(rows, stopped, strict=True):
+                if was_stopped:
+                    database.change_tag(name, {"id_limit": row.limit})
+        if not all(stopped) or not all(database.remove_tag(row) for database, row in rows):
+            raise InvalidSetting(f"tag {name!r} is in use: ids were claimed meanwhile, and it was not deleted")
+
+
+def stop(row: Tag) -> dict[str, FailoverGap]:
+    """The change by which a tag gives no more ids. It does not apply once a claim has raised the row."""
+    return {"id_limit": row.max_value}
 
 
 def rows_of(databases: Iterable[Database], name: str) -> list[tuple[Database, Tag]]:
     found = [(database, database.fetch_tag(check_tag(name))) for database in databases]
     return [(database, row) for database, row in found if row is not None]
-
-
-def last_of(row: Tag) -> int:
-    return row.max_value if row.max_value > row.skipped else 0

@@ -71,7 +71,7 @@ class ServiceBackend:
             if not create:
                 raise
         try:
-            return self.make_tag(template)
+            return self.make_tag(template, has_start=False)
         except TagExists:
             return self.read_tag(template.name)
         except AccessDenied:
@@ -171,13 +171,13 @@ class ServiceBackend:
         fields = {"limit": PAGE_SIZE} | ({"after": after} if after else {})
         return self.servers.request("GET", "/v1/sequences", fields, read=read)
 
-    def make_tag(self, tag: Tag) -> Tag:
+    def make_tag(self, tag: Tag, *, has_start: bool) -> Tag:
         form: dict[str, object] = {
             "step": tag.step,
             "max_step": tag.max_step,
             "limit": tag.limit,
-            "start_after": tag.max_value,
             "failover_gap": str(tag.failover_gap),
+            **({"start_after": tag.max_value} if has_start else {}),
         }
         return self.put_tag(tag.name, form, {"If-None-Match": "*"})
 
@@ -230,8 +230,8 @@ class RemoteTags(Tags):
         except UnknownTag:
             raise self._unknown(tag) from None
 
-    def _make(self, fresh: Tag) -> None:
-        self._service.make_tag(fresh)
+    def _make(self, fresh: Tag, *, has_start: bool) -> Tag:
+        return self._service.make_tag(fresh, has_start=has_start)
 
     def repair(self, tag: str, *, above: int | None = None) -> Tag:
         raise InvalidSetting("a service repairs no tags; run on its database: allocator tags repair TAG --url ...")

@@ -161,7 +161,7 @@ class MemoryBackend:
     def count_tags(self) -> int:
         return len(self.fetch_tags())
 
-    def create_tag(self, tag: Tag) -> bool:
+    def create_tag(self, tag: Tag, *, has_start: bool) -> bool:
         with self._table() as rows:
             return rows.setdefault(tag.name, tag) is tag
 

@@ -32,6 +32,7 @@ from allocator.errors import (
     MaxValueWentBack,
     ServerReplaced,
     ShardMisconfigured,
+    TagExists,
     UnknownTag,
 )
 from allocator.fleet.grow import Growth
@@ -354,7 +355,8 @@ def test_a_tag_that_is_made_by_its_first_use_may_be_one_that_was_forgotten(sync,
     ids = sync(fresh)
 
     assert ids.next_id("after") == sync(fresh).next_id("later") > LEAST
-    ids.tags.create("said")
+    assert ids.tags.create("made").max_value + 1 == ids.next_id("made") > LEAST
+    ids.tags.create("said", start_after=0)
     assert ids.next_id("said") == 1
 
 
@@ -483,6 +485,34 @@ def test_a_fleet_that_grows_after_a_restore_skips_what_was_forgotten(shards):
         growth.grow()
     with Allocator(shards=[old, new], step=10, max_step=10) as ids:
         assert distinct([*drawn, *ids.next_ids("order", 100)]) == 115
+
+
+@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("act", ["create", "create after 5", "set", "grow"])
+def test_a_shard_that_forgot_a_young_tag_begins_it_above_all_ids_of_it(shards, act):
+    """Whatever makes its row again, though another shard knows a lower id of the tag."""
+    *urls, new = shards(3)
+    with Allocator(shards=urls) as ids:
+        drawn = [*ids.reserve("order", 10_000), *ids.reserve("order", 10)]
+        assert drawn[0] % 2 == 0  # of the second one
+    execute(urls[1], "DELETE FROM allocator_segment", MOVED)
+    with closing(Database(urls[0])) as first, closing(Database(urls[1])) as second, Allocator(shards=urls) as ids:
+        growth = Growth([first, second])
+        growth.trust(second)
+        if act == "set":
+            ids.tags.set("order", step=500)
+        elif act == "grow":
+            growth.add(Database(new))
+            growth.grow(headroom=10)
+            urls.append(new)
+        else:
+            with pytest.raises(TagExists):
+                ids.tags.create("order", start_after=5 if act.endswith("5") else None)
+    with Allocator(shards=urls) as ids:
+        for _ in range(4):
+            drawn += ids.reserve("order", 1000)
+
+    assert distinct(drawn) == 14_010
 
 
 def restored(url: str, last: int) -> None:
