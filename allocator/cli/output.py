@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from allocator.errors import AllocatorError, InvalidSetting
+from allocator.remote.service_address import is_address
 
 REFUSED = 1
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
@@ -28,6 +29,7 @@ RECOMMENDED = re.compile(
     r"(?!.* --url)"
 )
 """A command that takes --url, on a line without one."""
+OF_A_SERVICE = re.compile("allocator (next|tags (create|list|set|show))")
 OF_ONE_DATABASE = re.compile("allocator (db check|nodes|numbers|worker list)")
 NUMBER = re.compile(r"-|\d[\d,]*(\.\d+)?%?")
 
@@ -63,6 +65,8 @@ def with_urls(urls: Sequence[str], text: str) -> str:
     def add(found: re.Match[str]) -> str:
         is_for_all = len(urls) == 1 or not OF_ONE_DATABASE.match(found[0])
         chosen = urls if is_for_all else [url for url in urls if url in text][:1]
+        if any(map(is_address, chosen)) and not OF_A_SERVICE.match(found[0]):
+            return f"{found[0]} --url DATABASE"
         return " ".join([found[0], *(f"--url {quote(url)}" for url in chosen)])
 
     return RECOMMENDED.sub(add, text)

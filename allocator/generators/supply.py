@@ -216,11 +216,11 @@ class Supply(Uncopyable):
             if cause is not work.error() and not isinstance(cause, Exception):
                 raise  # it hit this thread, which is the caller's where the work was done at once
         finally:
-            if self._under_way is ended:
+            if self._under_way is ended:  # else it was given up, or its backend was changed
                 self._under_way = self._background.idle  # most tags are idle
-            with suppress(Exception):  # a failing logging filter of the user must not block the claim
-                self._log(error, in_advance)
-            self._failing = error is not None and (in_advance or self._failing)
+                with suppress(Exception):  # a failing logging filter of the user must not block the claim
+                    self._log(error, in_advance)
+                self._failing = error is not None and (in_advance or self._failing)
             ended.end(error)
 
     def _log(self, error: AllocatorError | None, in_advance: bool) -> None:

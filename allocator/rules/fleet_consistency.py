@@ -125,8 +125,9 @@ def check_usable(where: str, shard: Shard, server: str) -> None:
     if shard.joining:
         raise DatabaseUnavailable(f"{where} was added but issues no ids yet; run: allocator shards grow")
     if not shard.is_on(server):
+        now = f"on server {server}" if server else "another file"
         raise ShardMisconfigured(
-            f"{where} is now on server {server}, not {shard.server}: after a failover or a restore it may lack ids. "
+            f"{where} is now {now}, not {shard.server}: after a failover or a restore it may lack ids. "
             f"When nothing uses the old server any more, skip them with: allocator shards trust {where}"
         )
 

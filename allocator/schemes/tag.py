@@ -120,7 +120,7 @@ def check_not_back(tag: Tag | None, name: str, seen: Seen) -> None:
     """Raise `MaxValueWentBack` if the row is below an id that was seen."""
     highest = max(seen.values(), default=0)
     if tag is None and highest:
-        raise went_back(name, "the row is gone", highest)
+        raise went_back(name, "the row is gone", highest, f"allocator tags create {name} --start-after N")
     if tag and is_outgrown(tag.residue, seen):
         raise went_back(name, f"the fleet has {tag.residue.step} shards again", highest)
     if tag and type(tag.max_value) is int and tag.residue.step and tag.max_value < mark(seen, tag.residue):
@@ -134,10 +134,11 @@ def unknown(name: str, known: Iterable[str] = ()) -> UnknownTag:
     return UnknownTag(f"tag {name!r} does not exist; {hint}")
 
 
-def went_back(name: str, state: str, seen: int) -> MaxValueWentBack:
+def went_back(name: str, state: str, seen: int, mend: str = "") -> MaxValueWentBack:
+    mend = mend or f"allocator tags repair {name} --above N"
     return MaxValueWentBack(
         f"tag {name!r} is stopped: {state} in the database, but this process claimed ids up to {seen}. After a restore "
-        f"or a change by hand, raise it above every id in use (allocator tags repair {name} --above N), then restart"
+        f"or a change by hand, raise it above every id in use ({mend}), then restart"
     )
 
 
