@@ -55,7 +55,7 @@ def doctor(
     \b
     danger    an id could be issued twice
     outage    ids could stop
-    note      worth knowing; also checks that this user has no right to run
+    note      worth knowing; also: checks that this user may not run
 
     The exit code is 1 if there is a danger or an outage, else 0. With --columns it is
     1 if a key is over 80 % full, or ends within a year.

@@ -171,8 +171,8 @@ class Database(Registry):
 
 def tell(name: str, crossing: Crossing, first: int) -> None:
     log.warning(
-        "tag %r: the database moved to another server (a promoted standby, say); skipped %s ids that may already "
-        "be in use, next id %s; the server was %s and is %s",
+        "tag %r: the database moved to another server (a promoted standby, say), or was restored; skipped %s ids that "
+        "may already be in use, next id %s; the server was %s and is %s",
         name,
         f"{crossing.skip:,}",
         f"{first:,}",

@@ -13,8 +13,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import translate
 from allocator.database.store import Database
+from allocator.database.verbs import failover_row, segments
 from allocator.errors import InvalidSetting, SchemaOutOfDate, TagExists
 from allocator.fleet.tag_administration import Tags, whole
+from allocator.rules.failover import beginning
 from allocator.schemes.shared.argument_checks import split_column
 from allocator.schemes.tag import Tag
 
@@ -46,6 +48,11 @@ class MigrationDatabase(Database):
                 return verb(self._connection, self.dialect, *args, **kwargs)
         except SQLAlchemyError as error:
             raise translate(error, self.dialect, self.address.shown, self.timeout) from error
+
+    def create_tag(self, tag: Tag, *, has_start: bool) -> bool:
+        """As of any database, but for a failover that nobody has noted yet: that takes connections of our own."""
+        begun = tag if has_start else beginning(tag, self.run(failover_row.fetch_first_value), is_alone=True)
+        return self.run(segments.create, begun)
 
     def upgrade_schema(self) -> None:
         raise SchemaOutOfDate(f"{self.address.shown} lacks tables of the allocator; run: allocator db upgrade")

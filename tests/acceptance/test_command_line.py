@@ -280,9 +280,7 @@ def test_of_several_urls_a_command_for_one_database_gets_the_one_that_is_named()
     assert with_urls(urls, "odd; see: allocator db check") == "odd; see: allocator db check"
     address = ["http://localhost:8000"]
     assert with_urls(address, "allocator tags create x") == "allocator tags create --url http://localhost:8000 x"
-    assert (
-        with_urls(address, "allocator tags repair x") == "allocator tags repair --url DATABASE x"
-    )  # no service does it
+    assert with_urls(address, "allocator tags repair x") == "allocator tags repair --url DATABASE x"
 
 
 def test_an_id_out_of_no_database_wants_none(here):

@@ -126,7 +126,7 @@ def test_the_rights_of_the_page_are_enough_on_another_run_of_a_server(service):
     execute(service.admin, *MOVED)
     with Allocator(service.url, timeout=PATIENT) as ids:
         after = [ids.next_id("moved"), ids.meteor(), ids.snowflake(), ids.ticket("job")]
-        ids.tags.create("waits", failover_gap="refuse")
+        ids.tags.create("waits", failover_gap="refuse", start_after=0)
         ids.tags.repair("waits", above=5000)
         assert ids.next_id("waits") == 5001
 

@@ -159,7 +159,9 @@ def test_tables_of_an_older_version_are_refused(fresh):
         execute(fresh, f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'")
         with closing(Database(fresh)) as database, Allocator(fresh) as ids:
             for use in (database.upgrade_schema, lambda ids=ids: ids.next_id("order")):
-                with pytest.raises(SchemaOutOfDate, match=f"is at revision {revision}; upgrade it with version 0.2"):
+                with pytest.raises(
+                    SchemaOutOfDate, match=f"is at revision {revision}; upgrade it to revision 0013 with"
+                ):
                     use()
     execute(fresh, f"DROP TABLE {VERSION_TABLE}", "ALTER TABLE allocator_segment DROP COLUMN skipped")
     with closing(Database(fresh)) as database, pytest.raises(SchemaOutOfDate, match="lacks column .*skipped; upgrade"):

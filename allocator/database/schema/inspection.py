@@ -49,7 +49,7 @@ filterwarnings("ignore", "Unknown schema content", SAWarning, __name__)
 
 HEAD = REVISIONS[-1]
 UPGRADE = "run: allocator db upgrade"
-UPGRADE_BEFORE = "upgrade it with version 0.2 of allocator first"
+UPGRADE_BEFORE = "upgrade it to revision 0013 with the newest 0.2 of allocator first"
 WHOLE = {f"table {expected.name}": expected for expected in metadata.sorted_tables}
 """Keys as `missing_parts` writes them: only tables that are missing as a whole can be created, others are migrated."""
 

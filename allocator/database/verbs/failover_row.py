@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, func, update
+from sqlalchemy import Connection, func, select, update
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import counter, failover, segment
@@ -10,6 +10,11 @@ from allocator.rules.failover import NOTHING, UNTRUSTED, Failover, Skipped
 
 RESTORED = "restored"
 """Written as the server run after a restore; no server has it."""
+
+
+def fetch_first_value(connection: Connection, dialect: Dialect) -> int:
+    """Fetch the value above which new tags begin."""
+    return connection.scalar(select(failover.c.first_value)) or 0
 
 
 def add(connection: Connection, dialect: Dialect, fresh: Failover) -> None:
