@@ -265,7 +265,7 @@ def test_the_readme_goes_on_where_startapp_ends(tmp_path):
         subprocess.run([*admin, *words], cwd=tmp_path, env=here, check=True, timeout=120)
     (tmp_path / "shop" / "models.py").write_text("from django.db import models\nclass Order(models.Model): pass\n")
     apps, settings = tmp_path / "shop" / "apps.py", tmp_path / "site1" / "settings.py"
-    recipe = README.partition("Django: add two settings.")[2].partition("```python\n")[2].partition("```")[0]
+    recipe = README.partition("Django: add two settings")[2].partition("```python\n")[2].partition("```")[0]
     recipe = recipe.replace("[", "INSTALLED_APPS + [").replace("...", '"shop"')
     settings.write_text(re.sub("DEFAULT_AUTO_FIELD = .*", "", settings.read_text()) + recipe)
     here["DJANGO_SETTINGS_MODULE"] = "site1.settings"

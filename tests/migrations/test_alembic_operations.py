@@ -72,6 +72,16 @@ def test_a_tag_begins_after_a_column_that_exists(fresh):
             execute(fresh, "UPDATE orders SET id = 5000")
 
 
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_a_tag_begins_above_ids_that_a_failover_forgot_unless_its_start_is_said(fresh):
+    execute(fresh, "UPDATE allocator_failover SET first_value = 5000000")
+    with migration(fresh) as op:
+        op.create_tag("order")
+        op.create_tag("bill", start_after=7)
+
+    assert values(fresh, "SELECT max_value FROM allocator_segment ORDER BY tag DESC") == [5_000_000, 7]
+
+
 @pytest.mark.parametrize("kind", ["postgres"])
 def test_a_migration_that_fails_leaves_nothing_behind(fresh):
     execute(fresh, "CREATE TABLE orders (id BIGINT PRIMARY KEY)", "INSERT INTO orders (id) VALUES (4000)")
