@@ -129,6 +129,8 @@ class Sequence(Supply):
         try:
             tag = self._backend.open_segment(self._template, self._terms.create_missing)
         except UnknownTag:
+            if self._terms.create_missing:
+                raise  # a service that creates no more tags says so
             tag = self._backend.tags(self._template).get(self.tag)  # whose error names similar tags
         self._configure(tag)
 

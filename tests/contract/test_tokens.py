@@ -26,7 +26,7 @@ from support.service.served import Served, of_an_operator
 from allocator import Allocator
 from allocator.cli import main
 from allocator.database.store import Database
-from allocator.errors import InvalidSetting
+from allocator.errors import InvalidSetting, UnknownTag
 from allocator.rules.token import digest_of
 from allocator.service.auth import TokenCache
 from allocator.service.server import check_access
@@ -478,6 +478,8 @@ def test_tags_are_made_up_to_a_number(tmp_path):
         assert answers == [200, 200, 200, 404, 404, 404]
         assert service.put("/v1/sequences/t5", json={}).status == 404
         assert service.put("/v1/sequences/t2", json={"step": 10}).json["step"] == 10
+        with Allocator(service.address) as ids, pytest.raises(UnknownTag, match="creates no more than 3 tags"):
+            ids.next_id("t5")
     with Served(f"sqlite:///{tmp_path}/other.db", options=("--no-create",)) as service:
         assert service.post("/v1/sequences/t/ids").json["error"] == "UnknownTag"
         assert service.post("/v1/sequences/t/segments").status == 404
