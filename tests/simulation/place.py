@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import count
 from typing import TYPE_CHECKING
 
 from allocator.rules.failover import Failover
@@ -37,6 +38,7 @@ class Place:
         """The processes whose packets are swallowed."""
         self.behind: dict[int, Server] = {}
         """The processes that still reach a server which was replaced."""
+        self._starts: set[int] = set()
         self.server = self._server(f"{self.name}a", [])
         self.server.commit_first(self._first(Residue(offset, shards)))
 
@@ -81,7 +83,10 @@ class Place:
 
     def _server(self, name: str, log: list[Entry]) -> Server:
         tells_starts = self.world.variant.restarts_count or not self.world.plan.durable
-        return Server(name, self.now(), log, not tells_starts)
+        # Given up: a server that is not durable, and starts in the same moment of a clock that was set back meanwhile.
+        started = next(moment for moment in count(self.now()) if moment not in self._starts)
+        self._starts.add(started)
+        return Server(name, started, log, not tells_starts)
 
     def replace(self, name: str, log: list[Entry], *, is_restart: bool = False) -> None:
         """A server serves from now on, which may be the same after a restart."""
