@@ -72,6 +72,8 @@ class Registry(Runner):
         self._schema_seen = self._is_sound = False
         self._has_revision = True
         self._rows_are_ours = False
+        self._leases_from_ms = 0
+        """The latest beginning of leases that this process has seen."""
 
     def check_schema(self) -> None:
         """Once: the tables have the revision that is needed, or `SchemaOutOfDate` is raised."""
@@ -191,6 +193,14 @@ class Registry(Runner):
             "retry, then run allocator db check"
         )
 
+    def _check_not_before(self, state: Failover) -> None:
+        """Raise if this server does not know of a failover that was seen: leases of its successor may begin in ours."""
+        if state.leases_from_ms < self._leases_from_ms:
+            raise DatabaseUnavailable(
+                f"{self.address.shown}: a server from before the last failover answers; keep it from serving clients"
+            )
+        self._leases_from_ms = state.leases_from_ms
+
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
         """Lease a worker until a later moment, or renew `claim.lease`; raises `LeaseLost` if another process has it."""
         if claim.lease is not None:
@@ -200,6 +210,7 @@ class Registry(Runner):
             start = self.start(with_workers=True)
             self._check_numbers(start.shard)
             state = self.failover(start)
+            self._check_not_before(state)
             begin = begin_of_lease(state, claim.now, claim.until)
             chosen = choose_worker(start.workers, layout, epoch, claim.now, randbelow(1 << 16))
             number = chosen if isinstance(chosen, int) else chosen.number

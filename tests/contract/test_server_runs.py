@@ -347,6 +347,9 @@ def test_a_lease_from_before_is_not_renewed_since_its_end_may_be_forgotten(fresh
 
         assert later.since > renewed.until
         assert lease(later).holder == later.holder
+        execute(fresh, "UPDATE allocator_failover SET leases_from_ms = 0, leases_ahead_ms = 0")  # the old primary
+        with pytest.raises(DatabaseUnavailable, match="a server from before the last failover answers"):
+            lease(None)
 
 
 def test_a_tag_that_is_made_by_its_first_use_may_be_one_that_was_forgotten(sync, fresh):
