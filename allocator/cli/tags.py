@@ -23,6 +23,7 @@ from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, FailoverGap, T
 GAP = "Ids to skip after a failover; auto: by the ids issued so far; refuse: stop the tag."
 COLUMN = "Start after the greatest value of this column; its type sets the limit."
 LEAVE = 1_000_000
+NO_IDS = "it has no ids, because it starts at its limit; delete it, and create it with a lower --start-after"
 COLUMNS = "tag max_value step max_step limit failover_gap used:.2%"
 
 ORDERS: dict[str, Callable[[Tag], Any]] = {
@@ -213,8 +214,8 @@ def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[
 def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
     """Delete TAG. If its name is used again, its ids repeat.
 
-    Asks for confirmation if the tag has issued ids: its next use would create it again, from 1. Processes that still
-    draw from it stop with an error.
+    Asks for confirmation if the tag has issued ids: its next use would create it again. Processes that still draw from
+    it stop with an error.
 
     \b
     To stop a tag for ever, lower its limit instead:
@@ -244,7 +245,7 @@ def repair_each(tags: Tags, names: Iterable[str], above: int | None) -> tuple[li
 
 
 def first_id(tag: Tag) -> str:
-    return f"the first id is {tag.max_value + 1}" if tag.remaining else "it has no ids, because it starts at its limit"
+    return f"the first id is {tag.max_value + 1}" if tag.remaining else NO_IDS
 
 
 def limit_follows(tag: Tag) -> str:

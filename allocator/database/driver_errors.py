@@ -261,7 +261,8 @@ def meaning_of(table: Meanings, code: str, message: str) -> tuple[type[Allocator
 def upgrade_of(where: str) -> str:
     """The command that makes the tables where an application keeps its rows: its URL is known, or Django's."""
     if "://" in where:
-        url = re.sub(r"^(\w+)\+\w*(aio|async)\w*", r"\1", where)  # the command takes no driver for asyncio
+        # The command takes no driver for asyncio, nor its arguments.
+        url = re.sub(r"^(\w+)\+\w*(?:aio|async)\w*([^?]*).*", r"\1\2", where)
         return f"allocator db upgrade --url {quote(url)}"
     return "python manage.py migrate, with allocator.integrations.django in INSTALLED_APPS"
 
@@ -305,7 +306,7 @@ def code_of(error: SQLAlchemyError, dialect: Dialect) -> str:
 def words_of(error: SQLAlchemyError) -> str:
     """The driver's own first line, without SQLAlchemy's statement and parameters."""
     if isinstance(error, PoolTimeout):
-        return "all connections of the allocator were busy"
+        return "all connections of the pool were busy"
     words = str(error.orig) if isinstance(error, DBAPIError) else str(error)
     first, *others = words.strip().splitlines() or [type(error).__name__]
     return " ".join([first, *others]) if first.endswith(":") else first  # of several addresses, one line each

@@ -148,6 +148,8 @@ class Database(Registry):
 
     def last_given(self, tag: Tag) -> int:
         """The greatest id that a tag may have given, whatever a failover has forgotten. Raises `ServerReplaced`."""
+        if tag.max_value >= tag.limit:
+            return tag.max_value
         return tag.max_value + cross(tag, self.run(servers.fetch_run, tag.server_run)).skip
 
     def change_tag(self, name: str, changes: Mapping[str, FailoverGap]) -> bool:

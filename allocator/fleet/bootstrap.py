@@ -60,17 +60,18 @@ def consistent(look: Callable[[], Sequence[T]], fleet: str | None = None) -> Seq
     A growth may change rows between two reads: rows that disagree are read again, until a second look finds the same.
     """
     before = None
-    while True:
+    for left in reversed(range(ATTEMPTS)):
         found = look()
         rows = [(one.where, one.row) for one in found if one.row]
         try:
             check_fleet(rows, fleet)
         except ShardMisconfigured:
-            if rows == before:
+            if rows == before or not left:
                 raise
             before = rows
         else:
-            return found
+            break
+    return found
 
 
 @dataclass(slots=True, eq=False)

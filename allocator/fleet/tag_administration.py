@@ -46,7 +46,8 @@ class Tags:
     ) -> Tag:
         """Make a tag whose first id is greater than `start_after`, and than every value of `start_after_column`.
 
-        Without either it begins at 1; after a failover or restore above all ids that a tag of its name may have given.
+        Without either it begins at 1; after a failover or restore above ids that a tag of its name, with the same
+        limit, may have given.
         The column is `table.column` or `schema.table.column` of the same database; its previous numbering must have
         stopped. The limit is the greatest value that the column can hold, unless a lower one is given. Other settings
         default to those of the allocator. Raises `TagExists`, and with a start `FleetGrowing` while
@@ -77,7 +78,10 @@ class Tags:
             made = [database.create_tag(fresh, has_start=has_start) for database in databases]
         if not all(made):
             raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")
-        return fresh if has_start else replace(fresh, max_value=self.get(fresh.name).max_value)
+        if has_start:
+            return fresh
+        rows = [database.fetch_tag(fresh.name) for database in databases]
+        return replace(fresh, max_value=min(row.max_value for row in rows if row))
 
     def _page(self, after: str, most: int) -> list[Tag]:
         """The first `most` tags after this name: each shard can contribute no more."""
@@ -155,12 +159,12 @@ class Tags:
         for name, least in (("start_after", 0), ("limit", 1)):
             if name in given and check_whole(name, given[name], least, MAX_ID) < now.max_value:
                 raise InvalidSetting(f"{name} must be at least {now.max_value}, which is claimed, got {given[name]}")
-        changed(now, **given).checked()
+        fresh = changed(now, **given).checked()
         changes = {COLUMNS.get(name, name): value for name, value in given.items()}
         databases = self._databases()
         with complete(databases if given.get("start_after") else ()):
             for database in databases if changes else ():
-                if not write(database, now, changes):
+                if not write(database, fresh, changes):
                     raise InvalidSetting(f"tag {tag!r} was changed meanwhile; look at it and try again")
         return self.get(tag)
 
@@ -258,22 +262,38 @@ def last_claimed(databases: Iterable[Database], name: str) -> int:
 
 
 def delete(databases: Sequence[Database], name: str, last: int) -> None:
-    """Delete a tag that gave no id above `last`, the result of `last_claimed`: made again, it begins at 1."""
+    """Delete a tag that gave no id above `last`, the result of `last_claimed`. Made again, it may repeat its ids."""
+    in_use = InvalidSetting(f"tag {name!r} is in use: ids were claimed meanwhile, and it was not deleted")
     with complete(databases):
         rows = rows_of(databases, name)
-        # No row goes before all are stopped: a shard would begin the tag again while another one still gives its ids.
-        stopped = [row.max_value <= last and database.change_tag(name, stop(row)) for database, row in rows]
-        if not all(stopped):
-            for (database, row), was_stopped in zip(rows, stopped, strict=True):
-                if was_stopped:
-                    database.change_tag(name, {"id_limit": row.limit})
-        if not all(stopped) or not all(database.remove_tag(row) for database, row in rows):
-            raise InvalidSetting(f"tag {name!r} is in use: ids were claimed meanwhile, and it was not deleted")
+        if any(row.max_value > last for _, row in rows):
+            raise in_use
+        with stopped(rows if rows[1:] else [], in_use):
+            for database, row in rows:
+                if not database.remove_tag(row):
+                    raise in_use
 
 
-def stop(row: Tag) -> dict[str, FailoverGap]:
-    """The change by which a tag gives no more ids. It does not apply once a claim has raised the row."""
-    return {"id_limit": row.max_value}
+@contextmanager
+def stopped(rows: Sequence[tuple[Database, Tag]], in_use: AllocatorError) -> Iterator[None]:
+    """Stop a tag on all shards before its first row goes, else that shard would begin it again while others give ids.
+
+    After an error it continues, where it has a row.
+    """
+    done: list[tuple[Database, Tag]] = []
+    try:
+        for database, row in rows:
+            if row.limit > row.max_value:
+                # Does not apply once a claim has raised the row.
+                if not database.change_tag(row.name, {"id_limit": row.max_value}):
+                    raise in_use
+                done.append((database, row))
+        yield
+    except BaseException:
+        for database, row in done:
+            with suppress(AllocatorError):
+                database.change_tag(row.name, {"id_limit": row.limit})
+        raise
 
 
 def rows_of(databases: Iterable[Database], name: str) -> list[tuple[Database, Tag]]:

@@ -120,8 +120,9 @@ def check_not_back(tag: Tag | None, name: str, seen: Seen) -> None:
     """Raise `MaxValueWentBack` if the row is below an id that was seen."""
     highest = max(seen.values(), default=0)
     if tag is None and highest:
-        act = "create" if all(residue.step == 1 for residue in seen) else "set"  # other shards have the tag
-        raise went_back(name, "the row is gone", highest, f"allocator tags {act} {name} --start-after N")
+        if any(residue.step > 1 for residue in seen):  # other shards have the tag
+            raise went_back(name, "the row is gone", highest, f"allocator tags set {name} --start-after N")
+        raise went_back(name, "the row is gone", highest, f"allocator tags create {name} --start-after N")
     if tag and is_outgrown(tag.residue, seen):
         raise went_back(name, f"the fleet has {tag.residue.step} shards again", highest)
     if tag and type(tag.max_value) is int and tag.residue.step and tag.max_value < mark(seen, tag.residue):

@@ -294,8 +294,8 @@ class Tenure:
         if self.lost:
             return min(left, 0.0)
         # It may have stepped back since ids were made: before that it went on as long as the own clock.
-        self._ahead = max(self._ahead, now.wall_ms - now.own * 1000)
-        self.used_ms = ceil(self._ahead + now.own * 1000)
+        self.used_ms = max(self.used_ms, now.wall_ms, ceil(self._ahead + now.own * 1000))
+        self._ahead = now.wall_ms - now.own * 1000
         return left
 
     def due(self, now: Clocks) -> float:

@@ -518,6 +518,21 @@ def test_a_shard_that_forgot_a_young_tag_begins_it_above_all_ids_of_it(shards, a
     assert distinct(drawn) == 14_010
 
 
+@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
+def test_a_limit_that_leaves_a_shard_no_ids_after_a_failover_is_set_on_all(shards):
+    urls = shards(2)
+    with Allocator(shards=urls) as ids:
+        ids.reserve("order", 10)
+        ids.reserve("order", 10)
+        execute(urls[1], "DELETE FROM allocator_segment", MOVED)
+
+        assert ids.tags.create("new").max_value == 0  # its first id is of the first shard
+        assert ids.tags.set("order", limit=1_000_000).limit == 1_000_000
+    assert [values(url, "SELECT id_limit FROM allocator_segment WHERE tag = 'order'") for url in urls] == [
+        [1_000_000]
+    ] * 2
+
+
 def restored(url: str, last: int) -> None:
     """As from a dump of when it had given that ticket, on a server whose run alone tells that it is another one."""
     execute(url, f"UPDATE allocator_ticket_counter SET id = {last}", MOVED)

@@ -144,7 +144,10 @@ def test_the_command_that_makes_the_tables_takes_no_driver_for_asyncio():
     known = {"sqlite": "aiosqlite", "postgresql": "psycopg_async asyncpg", "mysql": "asyncmy aiomysql"}
     for name, drivers in known.items():
         for driver in drivers.split():
-            assert upgrade_of(f"{name}+{driver}://host/shop") == f"allocator db upgrade --url {name}://host/shop"
+            assert (
+                upgrade_of(f"{name}+{driver}://host/shop?ssl=require")
+                == f"allocator db upgrade --url {name}://host/shop"
+            )
     assert upgrade_of("mysql+pymysql://host/shop") == "allocator db upgrade --url mysql+pymysql://host/shop"
 
 
