@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from shlex import quote
 from typing import Any
 
 import click
@@ -111,8 +112,9 @@ def create_tag(
     Only needed to choose its settings: the first use of a tag creates it too.
 
     \b
-    For an auto-increment column, stop all inserts into it, then:
-        allocator tags create order --start-after-column orders.id
+    For an auto-increment column, stop all inserts into it, then name the last id
+    of its counter, which knows of deleted rows:
+        allocator tags create order --start-after LAST --start-after-column orders.id
     Or plan two ranges, and run the two commands that this prints:
         allocator tags create order --beside-column orders.id --dry-run
     """
@@ -139,7 +141,7 @@ def show_plan(tag: str, column: str, leave: int, url: str) -> None:
     lower, upper = ("its own counter", f"tag {tag}") if counter.is_below else (f"tag {tag}", "its own counter")
     limit = "" if counter.is_below else f" --limit {n - 1} --leave {leave}"
     first, last = (n, n + 1) if counter.is_below else (n - 1, n)
-    then = f"allocator tags create {tag} --beside-column {column}{limit}"
+    then = f"allocator tags create {tag} --beside-column {quote(column)}{limit}"
     about = {"column": facts.place, "n": str(n), "statement": holding(counter, n), "command": then}
     lines = [f"{facts.place}: {lower} up to {first:,}, {upper} from {last:,}", f"{about['statement']};", then]
     show(about, pasteable("\n".join(lines)))
@@ -152,7 +154,7 @@ def beside_column(
     with open_database(url) as database:
         facts, known = tag_columns.read_alone(database, column, check_tag(tag), limit)
     if known:
-        raise TagExists(f"tag {tag!r} exists already; see: allocator doctor --column {column}={tag}")
+        raise TagExists(f"tag {tag!r} exists already; see: allocator doctor --column {quote(column)}={tag}")
     start, limit = beside(facts, leave, settings["start_after"] or 0, limit)
     step = settings["step"] or DEFAULT_STEP
     most = settings["max_step"] or max_step_for(max(1, limit - start), step, DEFAULT_MAX_STEP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any
 
 from alembic.operations import MigrateOperation, Operations
@@ -34,8 +35,11 @@ class Steps(MigrateOperation):
         One that exists keeps its settings, and is raised above `start_after` and the column. It has no reverse: a tag
         that is deleted and made again would repeat its ids.
         """
-        connection = bind_of(operations, f"tags create {tag}")
         settings = {"step": step, "max_step": max_step, "limit": limit, "failover_gap": failover_gap}
+        given = settings | {"start_after": start_after or None, "start_after_column": start_after_column}
+        named = {name.replace("_", "-"): str(value) for name, value in given.items() if value is not None}
+        words = "".join(f" --{name} {quote(value)}" for name, value in named.items())
+        connection = bind_of(operations, f"tags create {tag}{words}")
         column_steps.create_tag(connection, tag, start_after, start_after_column, settings)
 
     @classmethod

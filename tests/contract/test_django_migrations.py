@@ -167,6 +167,22 @@ print(json.dumps([used(at(migration)) for migration in ("m1", "m2", "m4", "m3", 
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
+def test_squashed_migrations_keep_the_operation(keys):
+    """As an `AlterField` it would repeat ids of deleted rows."""
+    script = """
+from django.db.migrations import AlterField, RemoveField, RenameField
+from django.db.migrations.optimizer import MigrationOptimizer
+from django.db.models import BigAutoField
+from allocator.integrations.django import AlterKey
+key = BigAutoField(primary_key=True)
+for after in (RenameField("order", "id", "key"), AlterField("order", "id", key), AlterKey("order", "id", key)):
+    print(*(type(one).__name__ for one in MigrationOptimizer().optimize([AlterKey("order", "id", key), after], "shop")))
+"""
+
+    assert run(script, keys(*CHAIN)).splitlines() == ["AlterKey RenameField", "AlterKey AlterField", "AlterKey"]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
 def test_control_plain_alterations_give_the_ids_of_deleted_rows_again(keys):
     here = keys(*CHAIN, operation="migrations.AlterField")
     found = run(f"{USED}\nprint(*(used(at(migration))[0] for migration in ('m1', 'm2', 'm4')))", here)

@@ -175,8 +175,10 @@ def test_a_tag_is_not_printed_as_sql_and_what_does_nothing_prints_nothing():
     op = Operations(
         MigrationContext.configure(dialect_name="postgresql", opts={"as_sql": True, "output_buffer": printed})
     )
-    with pytest.raises(InvalidSetting, match="cannot be printed as SQL .* run instead: allocator tags create order$"):
-        op.create_tag("order")
+    with pytest.raises(
+        InvalidSetting, match="cannot be printed as SQL .* tags create order --limit 9 --start-after 5$"
+    ):
+        op.create_tag("order", start_after=5, limit=9)
     op.takeover("start", "orders.id", tag="order")
 
     assert printed.getvalue() == ""

@@ -111,7 +111,7 @@ def counter_of(connection: Connection, table_name: str) -> Generator:
     last = connection.scalar(text("SELECT seq FROM sqlite_sequence WHERE name = :name"), {"name": table_name})
     name = "'" + table_name.replace("'", "''") + "'"
     lost, kept = f"INSERT INTO sqlite_sequence VALUES ({name}, ", "UPDATE sqlite_sequence SET seq = "
-    skip = f"{lost}{{n}} - 1)" if last is None else f"{kept}{{n}} - 1 WHERE name = {name}"
+    skip = f"{lost}{{n}} - 1)" if last is None else f"{kept}max(seq, {{n}} - 1) WHERE name = {name}"
     return Generator("AUTOINCREMENT", next=(last or 0) + 1, skip=skip)
 
 

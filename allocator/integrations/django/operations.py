@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import models  # type: ignore[import-untyped]
-from django.db.migrations import AlterField  # type: ignore[import-untyped]
+from django.db.migrations import AlterField, RemoveField  # type: ignore[import-untyped]
+from django.db.migrations.operations.base import Operation  # type: ignore[import-untyped]
 
 from allocator.database.django.counters import raise_counter, read_counter
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
@@ -33,9 +34,18 @@ class AlterKey(AlterField):  # type: ignore[misc]
         after = model._meta.get_field(self.name)
         given = max(last_of(before, connection), greatest_in(connection.alias, before.model, before.attname))
         check_room(after, given)
-        super().database_forwards(app_label, schema_editor, from_state, to_state)
-        if given:
+        is_tag = isinstance(after, AllocatedBigAutoField)
+        if given and is_tag:  # first: once the column has lost its counter, nothing else knows the ids of deleted rows
             continue_above(after, given, connection)
+        super().database_forwards(app_label, schema_editor, from_state, to_state)
+        if given and not is_tag:
+            continue_above(after, given, connection)
+
+    def reduce(self, operation: Any, app_label: str) -> Any:
+        """As `AlterField`, but squashed with any other operation it stays one of its own."""
+        if isinstance(operation, AlterKey | RemoveField) and self.is_same_field_operation(operation):
+            return [operation]
+        return Operation.reduce(self, operation, app_label)
 
     def describe(self) -> str:
         return f"Alter key {self.name} on {self.model_name}, and continue above all earlier ids"
