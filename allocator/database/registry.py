@@ -75,6 +75,11 @@ class Registry(Runner):
         self._leases_from_ms = 0
         """The latest beginning of leases that this process has seen."""
 
+    @property
+    def was_used(self) -> bool:
+        """Whether this process has found its tables."""
+        return self._schema_seen
+
     def check_schema(self) -> None:
         """Once: the tables have the revision that is needed, or `SchemaOutOfDate` is raised."""
         if not self._schema_seen:

@@ -131,7 +131,7 @@ class Opening:
         for one in self._all:
             one.row = one.error = None
             try:
-                one.database.may_create = create
+                one.database.may_create = create and not one.database.was_used  # a file that is gone is not new
                 start = one.database.start()
                 one.server, one.server_numbering = server_of(one.database, start), start.numbering
                 one.row = self._row_of(one, start.shard)

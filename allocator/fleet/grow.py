@@ -71,6 +71,8 @@ class Growth(Discovery):
     def leave_out(self, lost: Iterable[Database]) -> None:
         """Grow, or take back, without shards that are lost permanently."""
         self._without = {database.address.public_url: database for database in lost}
+        for database in self._without.values():
+            database.may_create = False  # its file may be lost too
 
     def _lost(self, found: dict[str, Found]) -> dict[str, Member]:
         """The lost shards by key. Raises if one is no shard, is the lead, or still answers."""
@@ -256,13 +258,14 @@ class Growth(Discovery):
             raise ShardMisconfigured(f"{database.address.shown} is no shard of this fleet that can be reached")
         here.database.run(shard_row.check_owner)
         here.database.failover()  # else the next draw would note it, and stop the tickets again
-        missing = len(here.row.members) - len(found)
+        known = {member.key for one in found if one.row for member in one.row.members}
+        missing = len(known - {one.row.key for one in found if one.row})
         if above is None and (missing or len(found) == 1):
             raise ShardMisconfigured(
-                f"{len(found)} of {len(here.row.members)} shards answer, too few to know the last id of {here.where}; "
+                f"{len(found)} of {len(known)} shards answer, too few to know the last id of {here.where}; "
                 "pass --above N, a number above every id and ticket that was given"
             )
-        floor = max(above or 0, max(one.greatest() for one in found) + headroom * len(found)) + 1
+        floor = max(above or 0, max(map(reached, found)) + headroom * len(found)) + 1
         key, url = here.row.key, here.url
         epoch = 1 + max(m.epoch for one in found if one.row for m in one.row.members if m.key == key)
         row: Shard = here.database.run(
@@ -275,6 +278,13 @@ class Growth(Discovery):
             if one is not here:
                 one.change(fleet_growth_protocol.moved, key, url, epoch)
         return row
+
+
+def reached(one: Found) -> int:
+    """The greatest ticket of a shard, or the floor above which it may have drawn since: it may have forgotten both."""
+    assert one.row is not None
+    target = one.row.target.floor if one.row.target else None
+    return max(one.greatest(), one.row.numbering.floor, target or 0)
 
 
 def target_of(row: Shard) -> Target:

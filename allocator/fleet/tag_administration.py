@@ -253,12 +253,17 @@ def merged(rows: Sequence[Tag]) -> Tag:
     return replace(rows[0], max_value=highest, limit=limit, claimed_at=claimed_at, residue=residue)
 
 
-def last_claimed(databases: Iterable[Database], name: str) -> int:
-    """The greatest id that a tag may have given; 0 if none was. Raises `UnknownTag`, and `ServerReplaced`."""
+def last_claimed(databases: Sequence[Database], name: str) -> int:
+    """The greatest id that a tag may have given, also on a shard that forgot it; 0 if none was.
+
+    Raises `UnknownTag`, and `ServerReplaced`.
+    """
     rows = rows_of(databases, name)
     if not rows:
         raise unknown(name)
-    return max(database.last_given(row) for database, row in rows)
+    given = [database.last_given(row) for database, row in rows]
+    known = [database for database, _ in rows]
+    return max(*given, *(one.failover().first_value for one in databases if one not in known), 0)
 
 
 def delete(databases: Sequence[Database], name: str, last: int) -> None:

@@ -188,7 +188,12 @@ def check_generations(found: Sequence[tuple[str, Shard]]) -> None:
         if present == (newest.generation, places(newest.members), newest.statement):
             continue
         if coming and (coming.generation, places(coming.members)) == (newest.generation, places(newest.members)):
-            continue
+            if shard.numbering.ceiling is not None:
+                continue
+            raise ShardMisconfigured(
+                f"{where} has forgotten how far the fleet has grown, as after a failover to a standby that lags, and "
+                f"would give ids of {newest_where}: restore its newest backup, then run: allocator shards trust {where}"
+            )
         raise ShardMisconfigured(
             f"{where} is in generation {shard.generation} with the shards {described(shard.members)}, but "
             f"{newest_where} in generation {newest.generation} with {described(newest.members)}; one is of another "

@@ -145,7 +145,7 @@ def entered(shard: Shard, target: Target) -> Shard | None:
         shard,
         statement=target.statement,
         generation=target.generation,
-        numbering=ShardNumbering(offset, target.step, target.floor),
+        numbering=ShardNumbering(offset, target.step, max(target.floor, shard.numbering.floor)),
         members=target.members,
         target=None,
     )
@@ -170,12 +170,6 @@ def taken_back(shard: Shard, key: str) -> Shard | None:
 
 def trusted(shard: Shard, floor: int) -> Shard:
     """The row with floor raised to `floor`, for the present server."""
-    ceiling = shard.numbering.ceiling
-    if ceiling is not None and floor >= ceiling:
-        raise ShardMisconfigured(
-            f"cannot continue at {floor}: until the growth of the fleet is finished, this shard may issue only ids "
-            f"below {ceiling}; finish with: allocator shards grow"
-        )
     fresh = checked_floor(max(floor, shard.numbering.floor), shard.numbering.step)
     return next_revision(shard, numbering=replace(shard.numbering, floor=fresh))
 

@@ -13,6 +13,7 @@ from support.servers.administrator import execute
 from support.servers.fleets import copy_row, draw_until, grow, growing, on_one_of_each, once, statements
 from support.servers.throwaway import free_port
 
+from allocator import Allocator
 from allocator.database.store import Database
 from allocator.database.verbs import segments
 from allocator.errors import (
@@ -281,3 +282,18 @@ def test_the_first_ticket_may_begin_above_those_of_another_table(face, shards):
     assert distinct(tickets) == 4
     assert {ticket % 2 for ticket in tickets} == {0, 1}
     assert 5000 < min(tickets) < 5100
+
+
+def test_the_file_of_a_shard_that_is_lost_is_not_made_again(tmp_path):
+    """A process that knows it alone would begin its ids again."""
+    one, two, three = (f"sqlite:///{tmp_path}/{name}.db" for name in ("one", "two", "three"))
+    with Allocator(shards=[one, two]) as ids:
+        ids.ticket("job")
+    with Allocator(three) as ids:
+        ids.create_tables()
+    (tmp_path / "two.db").unlink()
+    with growing([one]) as growth:
+        growth.leave_out([Database(two)])
+        growth.add(Database(three))
+
+    assert not (tmp_path / "two.db").exists()

@@ -36,6 +36,7 @@ from allocator.errors import (
     UnknownTag,
 )
 from allocator.fleet.grow import Growth
+from allocator.fleet.tag_administration import last_claimed
 from allocator.rules.failover import LEASES_SKIPPED_MS, NODES_SKIPPED, SECONDS, TICKETS_SKIPPED, Crossing, Skipped
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.residues import ALL
@@ -526,6 +527,7 @@ def test_a_limit_that_leaves_a_shard_no_ids_after_a_failover_is_set_on_all(shard
         ids.reserve("order", 10)
         execute(urls[1], "DELETE FROM allocator_segment", MOVED)
 
+        assert last_claimed(ids.tags.databases(), "order") > LEAST
         assert ids.tags.create("new").max_value == 0  # its first id is of the first shard
         assert ids.tags.set("order", limit=1_000_000).limit == 1_000_000
     for url in urls:
@@ -771,8 +773,9 @@ def test_a_file_that_was_deleted_is_not_written_any_more(fresh, file, tag):
         ids.next_id(tag)
         with GATE.statement():  # no claim in advance meets the copy of the file: what that gives is not promised
             file.rename(f"{file}.away")
-        with pytest.raises(DatabaseUnavailable, match="there is no file .* it was moved or deleted; put it back"):
-            ids.reserve(tag, 10)
+        for call in (lambda: ids.reserve(tag, 10), lambda: ids.ticket("first")):
+            with pytest.raises(DatabaseUnavailable, match="there is no file .* it was moved or deleted; put it back"):
+                call()
         Path(f"{file}.away").rename(file)
 
         assert len(ids.reserve(tag, 10)) == 10

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from allocator.errors import DatabaseUnavailable, ShardMisconfigured
+from allocator.rules import fleet_growth_protocol
 from allocator.rules.fleet_consistency import JOINING, Member, Shard, Target, check_fleet, check_usable
 from allocator.schemes.ticket import ShardNumbering
 
@@ -40,7 +41,8 @@ def test_sound_fleets():
 def test_a_fleet_on_its_way_to_the_next_generation_is_sound():
     target = Target("growth", 2, 1, "replace", MEMBERS, 1000, True)
     old, new = fleet(2), fleet(3, generation=2)
-    on_the_way = [(where, replace(row, target=target)) for where, row in old]
+    fenced = {row.key: replace(row.numbering, ceiling=1000) for _, row in old}
+    on_the_way = [(where, replace(row, target=target, numbering=fenced[row.key])) for where, row in old]
     joining = (new[2][0], replace(new[2][1], generation=JOINING, numbering=ShardNumbering(0, 0), members=()))
 
     check_fleet([*on_the_way, joining])
@@ -48,6 +50,17 @@ def test_a_fleet_on_its_way_to_the_next_generation_is_sound():
     check_fleet([on_the_way[0], new[1], new[2]])
     with pytest.raises(ShardMisconfigured, match="one is of another fleet"):
         check_fleet([old[0], new[1]])
+    with pytest.raises(ShardMisconfigured, match="has forgotten how far the fleet has grown"):
+        check_fleet([(old[0][0], replace(old[0][1], target=target)), new[1]])
+
+
+def test_a_shard_that_was_trusted_in_the_midst_of_a_growth_enters_above_what_it_may_have_given():
+    target = Target("growth", 2, 1, "replace", MEMBERS, 1000, turning=True)
+    fenced = replace(fleet(2)[1][1], target=target, numbering=ShardNumbering(2, 2, ceiling=1000))
+    entered = fleet_growth_protocol.entered(fleet_growth_protocol.trusted(fenced, 5000), target)
+
+    assert entered is not None
+    assert entered.numbering.floor == 5000
 
 
 def test_what_does_not_fit_is_named(subtests):
