@@ -283,7 +283,7 @@ def delete(databases: Sequence[Database], name: str, last: int) -> None:
 def stopped(rows: Sequence[tuple[Database, Tag]], in_use: AllocatorError) -> Iterator[None]:
     """Stop a tag on all shards before its first row goes, else that shard would begin it again while others give ids.
 
-    After an error it continues, where it has a row.
+    After an error it continues on all, above its ids: a row that went is made again.
     """
     done: list[tuple[Database, Tag]] = []
     try:
@@ -297,7 +297,9 @@ def stopped(rows: Sequence[tuple[Database, Tag]], in_use: AllocatorError) -> Ite
     except BaseException:
         for database, row in done:
             with suppress(AllocatorError):
-                database.change_tag(row.name, {"id_limit": row.limit})
+                as_before = {"id_limit": row.limit, "max_value": row.max_value}
+                if not database.change_tag(row.name, as_before):
+                    database.create_tag(row, has_start=True)
         raise
 
 

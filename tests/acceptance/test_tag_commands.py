@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,7 +18,7 @@ from support.servers.administrator import execute
 from allocator import Allocator
 from allocator.cli import main
 from allocator.database.store import Database
-from allocator.errors import InvalidSetting, MaxValueWentBack, UnknownTag
+from allocator.errors import DatabaseRefused, InvalidSetting, MaxValueWentBack, UnknownTag
 from allocator.fleet.tag_administration import delete, last_claimed
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
@@ -168,6 +169,22 @@ def test_a_tag_that_is_used_on_one_shard_meanwhile_stays_on_all(tmp_path):
 
     assert distinct([*drawn, *after]) == 2040
     assert {one % 2 for one in after} == {0, 1}  # both continue
+
+
+def test_a_deletion_that_fails_on_one_shard_is_undone_on_the_others(tmp_path):
+    """Else a shard whose row went before would begin the tag again, while another one still gives its ids."""
+    urls = [f"sqlite:///{tmp_path}/{name}.db" for name in "ab"]
+    with closing(Allocator(shards=urls)) as ids:
+        drawn = [*ids.reserve("order", 1000), *ids.reserve("order", 1000)]
+        databases = ids.tags.databases()
+        databases[1].remove_tag = Mock(side_effect=DatabaseRefused("no right to delete"))
+        with pytest.raises(DatabaseRefused, match="no right"):
+            delete(databases, "order", last_claimed(databases, "order"))
+    with closing(Allocator(shards=urls)) as ids:
+        after = [one for _ in range(4) for one in ids.reserve("order", 10)]
+
+    assert distinct([*drawn, *after]) == 2040
+    assert {one % 2 for one in after} == {0, 1}
 
 
 @SQLITE
