@@ -91,8 +91,6 @@ class Dialect:
     """A query: name and texts, as `guard.sql` has them, of each trigger that may be the guard's; empty without one."""
     unique_query: ClassVar[str] = ""
     """A query: table and columns of each unique key; empty where SQLAlchemy reads the keys of every such engine."""
-    retired_triggers: ClassVar[frozenset[str]] = frozenset()
-    """Triggers of an earlier guard; an upgrade drops them."""
     replace_ticket: ClassVar[str]
     """Draw a ticket as Flickr did: replace the type's row; the auto-increment value of the new one is the ticket."""
     count_ticket: ClassVar[str]

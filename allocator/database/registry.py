@@ -266,7 +266,7 @@ class Registry(Runner):
             raise lost(lease)
 
     def worker_spaces(self) -> list[Space]:
-        """Who holds which number. Raises `SchemaOutOfDate` before revision 0010."""
+        """Who holds which number."""
         at, rows = self.run(worker_number_rows.fetch_all)
         return spaces_of(rows, at)
 

@@ -225,14 +225,6 @@ def test_a_ticket_without_an_insert_id_is_not_served(fresh):
     assert distinct(drawn) == 1
 
 
-@on_mysql
-def test_an_upgrade_drops_the_triggers_of_an_earlier_guard(fresh):
-    execute(fresh, f"CREATE TRIGGER allocator_guard_update BEFORE UPDATE {ROWS} SET @touched = 1")
-    assert "allocator_guard_update" in asked(fresh, "check")
-    asked(fresh, "upgrade")
-    assert "the tables are correct" in asked(fresh, "check")
-
-
 @on_guarded
 def test_a_downgrade_under_the_guard_and_the_guard_made_again(guarded, kind):
     database, config = Database(guarded, timeout=60), upgrade.alembic_config()

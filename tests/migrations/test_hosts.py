@@ -226,22 +226,6 @@ def test_the_first_revision_of_a_host_is_not_written_among_ours(empty, tmp_path,
     assert len(list(own.glob("*.py"))) == 2
 
 
-@TWO
-def test_the_history_of_a_host_that_0_2_upgraded_goes_on(empty, tmp_path):
-    """0.2 wrote a row for each branch, since the host's revision depended on a middle one of ours."""
-    config = host(tmp_path / "host", empty, BY_NAME, hooks.versions())
-    (tmp_path / "host" / "versions" / "host0001.py").write_text(OWN)
-    command.upgrade(config, "host@head")
-    execute(empty, f"INSERT INTO alembic_version VALUES ('{REVISIONS[-1]}')")
-    with pytest.raises(CommandError, match="overlaps"):
-        command.upgrade(config, "heads")
-    execute(empty, f"DELETE FROM alembic_version WHERE version_num = '{REVISIONS[-1]}'")  # as upgrading.md says
-    made = command.revision(config, message="next", head="host@head")
-    command.upgrade(config, "heads")
-
-    assert values(empty, "SELECT version_num FROM alembic_version") == [made.revision]
-
-
 @COMMITTING
 def test_a_downgrade_of_a_host_forgets_no_id(empty, tmp_path):
     config = host(tmp_path / "host", empty, BY_NAME, hooks.versions())

@@ -154,17 +154,10 @@ def test_a_tag_that_gave_no_id_does_not_stop_a_downgrade(fresh):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
-def test_tables_of_an_older_version_are_refused(fresh):
-    for revision in ("0001", "0012"):
-        execute(fresh, f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'")
-        with closing(Database(fresh)) as database, Allocator(fresh) as ids:
-            for use in (database.upgrade_schema, lambda ids=ids: ids.next_id("order")):
-                with pytest.raises(
-                    SchemaOutOfDate, match=f"is at revision {revision}; upgrade it to revision 0013 with"
-                ):
-                    use()
+def test_a_column_that_is_missing_in_tables_of_a_host_is_named(fresh):
+    """As in the history of an application that is behind. Only whole tables are made."""
     execute(fresh, f"DROP TABLE {VERSION_TABLE}", "ALTER TABLE allocator_segment DROP COLUMN skipped")
-    with closing(Database(fresh)) as database, pytest.raises(SchemaOutOfDate, match="lacks column .*skipped; upgrade"):
+    with closing(Database(fresh)) as database, pytest.raises(SchemaOutOfDate, match="lacks column .*skipped; add it"):
         database.upgrade_schema()
 
 
@@ -172,7 +165,7 @@ NEXT = """
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision = "0014", "0013"
+revision, down_revision = "0002", "0001"
 
 def upgrade():
     op.create_table("allocator_next", sa.Column("id", sa.BigInteger(), primary_key=True))
@@ -183,13 +176,13 @@ def upgrade():
 def test_the_next_revision_is_applied_to_these_tables(fresh, tmp_path, monkeypatch):
     scripts = tmp_path / "migrations"
     shutil.copytree(upgrade.script_folder(), scripts)
-    (scripts / "versions" / "0014_next.py").write_text(NEXT)
+    (scripts / "versions" / "0002_next.py").write_text(NEXT)
     monkeypatch.setattr(upgrade, "script_folder", lambda: scripts)
-    monkeypatch.setattr(upgrade, "HEAD", "0014")
+    monkeypatch.setattr(upgrade, "HEAD", "0002")
     with closing(Database(fresh)) as database:
         database.run(upgrade.upgrade, "here", 60)
 
-    assert values(fresh, f"SELECT version_num FROM {VERSION_TABLE}") == ["0014"]
+    assert values(fresh, f"SELECT version_num FROM {VERSION_TABLE}") == ["0002"]
     assert "allocator_next" in picture(fresh)
 
 

@@ -77,7 +77,6 @@ class MySQL(Dialect):
         "SELECT table_name, group_concat(column_name ORDER BY seq_in_index) FROM information_schema.statistics "
         "WHERE table_schema = DATABASE() AND non_unique = 0 GROUP BY table_name, index_name"
     )
-    retired_triggers = frozenset({"allocator_guard_update", "allocator_guard_delete"})
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.mysql.gapless_draws import MariaDBNumbers, MySQLNumbers

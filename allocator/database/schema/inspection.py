@@ -29,7 +29,6 @@ from sqlalchemy.exc import SAWarning
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import (
-    BEFORE,
     BESIDE,
     CLAIMED,
     FOR_IDS,
@@ -49,7 +48,6 @@ filterwarnings("ignore", "Unknown schema content", SAWarning, __name__)
 
 HEAD = REVISIONS[-1]
 UPGRADE = "run: allocator db upgrade"
-UPGRADE_BEFORE = "upgrade it to revision 0013 with the newest 0.2 of allocator first"
 WHOLE = {f"table {expected.name}": expected for expected in metadata.sorted_tables}
 """Keys as `missing_parts` writes them: only tables that are missing as a whole can be created, others are migrated."""
 
@@ -91,11 +89,12 @@ def check(connection: Connection, where: str) -> bool:
 
 
 def unlike(found: str | None, where: str) -> SchemaOutOfDate:
-    if found in BEFORE:
-        return SchemaOutOfDate(f"{where} is at revision {found}; {UPGRADE_BEFORE}")
-    if found is None or found in REVISIONS:
-        return SchemaOutOfDate(f"{where} is at revision {found or 'none'}, and {HEAD} is needed; {UPGRADE}")
-    return newer(found, where)
+    if found is None:
+        return SchemaOutOfDate(f"{where} is at revision none, and {HEAD} is needed; {UPGRADE}")
+    return SchemaOutOfDate(
+        f"{where} is at revision {found}, which is newer than this version of allocator knows ({HEAD}); "
+        "upgrade the package"
+    )
 
 
 def lacks_beside(connection: Connection, where: str) -> str:
@@ -103,13 +102,6 @@ def lacks_beside(connection: Connection, where: str) -> str:
     missing = missing_parts(connection, BESIDE)
     lost = "numbers without gaps and worker numbers"
     return f"{where} lacks {', '.join(missing)}: ids are given, {lost} may not be; {UPGRADE}" * bool(missing)
-
-
-def newer(found: str, where: str) -> SchemaOutOfDate:
-    return SchemaOutOfDate(
-        f"{where} is at revision {found}, which is newer than this version of allocator knows ({HEAD}); "
-        "upgrade the package"
-    )
 
 
 def problems(connection: Connection, dialect: Dialect, where: str) -> list[str]:

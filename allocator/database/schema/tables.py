@@ -48,14 +48,11 @@ from sqlalchemy import (
     Text,
 )
 
-REVISIONS = ("0013",)
+REVISIONS = ("0001",)
 """The schema's revisions, oldest first; the last is the one that this version of the package needs.
 
 Each only adds to the one before, so ids can be drawn from all.
 """
-
-BEFORE = tuple(f"{number:04}" for number in range(1, 13))
-"""Revisions that version 0.2 upgrades."""
 
 PREFIX = "allocator_"
 """Migrations of the application recognize our tables by it, and leave them alone."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TextIO
 from sqlalchemy import Connection
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.inspection import HEAD, UPGRADE_BEFORE, WHOLE, current, missing_parts, unlike, versions
-from allocator.database.schema.tables import REVISIONS, metadata, segment
+from allocator.database.schema.inspection import HEAD, WHOLE, current, missing_parts, unlike, versions
+from allocator.database.schema.tables import REVISIONS, metadata
 from allocator.errors import SchemaOutOfDate
 from allocator.runtime.forks import in_child
 
@@ -42,7 +42,6 @@ in_child(renew_lock)
 def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float) -> None:
     """Upgrade the schema from an older revision or from nothing. Safe to run in several processes at once."""
     with dialect.schema_change(connection, timeout):
-        drop_retired(connection, dialect)
         found = current(connection)
         if found == HEAD:
             return
@@ -52,15 +51,9 @@ def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float
         if found is not None:
             raise unlike(found, where)
         missing = missing_parts(connection)
-        if older := [part for part in missing if part not in WHOLE]:
-            raise SchemaOutOfDate(f"{where} lacks {', '.join(older)}; {UPGRADE_BEFORE}")
+        if columns := [part for part in missing if part not in WHOLE]:
+            raise SchemaOutOfDate(f"{where} lacks {', '.join(columns)}; add it by the migrations that made the table")
         create(connection, missing)
-
-
-def drop_retired(connection: Connection, dialect: Dialect) -> None:
-    found = dialect.triggers(connection, segment.name) if dialect.retired_triggers else {}
-    for name in dialect.retired_triggers.intersection(found):
-        connection.exec_driver_sql(found[name])
 
 
 def create(connection: Connection, missing: Sequence[str]) -> None:

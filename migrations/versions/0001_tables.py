@@ -1,9 +1,6 @@
 """All tables.
 
-The first revision. It keeps the number of the last one of version 0.2, whose tables these are: neither the version
-table of such a database nor that of an application with our revisions in its history has to change.
-
-Revision ID: 0013
+Revision ID: 0001
 Revises:
 """
 
@@ -16,7 +13,7 @@ from alembic import op
 from alembic.util import CommandError
 from sqlalchemy.dialects import mysql
 
-revision = "0013"
+revision = "0001"
 down_revision = None
 branch_labels = ("allocator",)
 depends_on = None
