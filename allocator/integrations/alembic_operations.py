@@ -1,4 +1,4 @@
-"""`op.create_tag` on the migration's own connection, and steps of 0.2 that do nothing any more."""
+"""`op.create_tag` on the migration's own connection."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from allocator.schemes.tag import FailoverGap
 
 
 @Operations.register_operation("create_tag")
-@Operations.register_operation("bind_tag")
-@Operations.register_operation("unbind_tag")
-@Operations.register_operation("takeover")
-class Steps(MigrateOperation):
+class CreateTag(MigrateOperation):
     @classmethod
     def create_tag(
         cls,
@@ -41,21 +38,6 @@ class Steps(MigrateOperation):
         words = "".join(f" --{name} {quote(value)}" for name, value in named.items())
         connection = bind_of(operations, f"tags create {tag}{words}")
         column_steps.create_tag(connection, tag, start_after, start_after_column, settings)
-
-    @classmethod
-    def bind_tag(cls, operations: Operations, *args: object, **kwargs: object) -> None:
-        """Do nothing: tags are not bound to columns any more."""
-        column_steps.leave_out("op.bind_tag")
-
-    @classmethod
-    def unbind_tag(cls, operations: Operations, *args: object, **kwargs: object) -> None:
-        """Do nothing, as `op.bind_tag`."""
-        column_steps.leave_out("op.unbind_tag")
-
-    @classmethod
-    def takeover(cls, operations: Operations, *args: object, **kwargs: object) -> None:
-        """Do nothing: columns are not taken over any more."""
-        column_steps.leave_out("op.takeover")
 
 
 def bind_of(operations: Operations, command: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -19,9 +18,6 @@ from allocator.fleet.tag_administration import Tags, whole
 from allocator.rules.failover import beginning
 from allocator.schemes.shared.argument_checks import split_column
 from allocator.schemes.tag import Tag
-
-log = logging.getLogger("allocator")
-
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,11 +69,6 @@ def make_tag(tags: Any, tag: str, start_after: int, settings: Mapping[str, Any])
     except TagExists:
         if start_after > tags.get(tag).max_value:
             tags.set(tag, start_after=start_after)
-
-
-def leave_out(step: str) -> None:
-    """Log a step that 0.2 had, so that a history of migrations that names it still runs."""
-    log.warning("%s does nothing any more, and is left out; see docs/upgrading.md", step)
 
 
 def alone(connection: Any, what: str) -> MigrationDatabase:

@@ -94,11 +94,9 @@ def scope_to_text(tags: tuple[str, ...], schemes: tuple[str, ...]) -> str:
 
 
 def scope_from_text(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tags and schemes of a stored scope. In an older row without `@`, `*` or the name of a scheme allows it."""
-    words = text.split()
-    if words and words[-1].startswith(SCHEMES_MARK):
-        return tuple(words[:-1]), tuple(filter(None, words[-1].removeprefix(SCHEMES_MARK).split(",")))
-    return tuple(words), tuple(scheme for scheme in SCHEMES if "*" in words or scheme in words)
+    """The tags and schemes of a stored scope."""
+    *tags, schemes = text.split()
+    return tuple(tags), tuple(filter(None, schemes.removeprefix(SCHEMES_MARK).split(",")))
 
 
 def digest_of(secret: bytes) -> str:

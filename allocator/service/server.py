@@ -191,7 +191,7 @@ def check_access(settings: ServeSettings) -> None:
         log.info("ids come from %s", databases.shown)
         tokens = Tokens(databases.lead)
         try:
-            (found, made), rated = tokens.state(), tokens.names_with_rates()
+            found, made = tokens.state()
         except DatabaseUnavailable as error:
             log.warning("cannot check yet whether a token exists: %s", error)
             return
@@ -201,16 +201,11 @@ def check_access(settings: ServeSettings) -> None:
                 f"no token exists in {databases.shown}, so nobody could use the service on {place}; create "
                 f"one with: allocator tokens create NAME{alone}"
             )
-        names = {token.name for token in found}
-        if settings.compat_token not in {"", *names}:
+        if settings.compat_token not in {"", *(token.name for token in found)}:
             raise InvalidSetting(
                 f"--compat-token: {databases.shown} has no token named {settings.compat_token!a:.80}; create it with: "
                 f"allocator tokens create {settings.compat_token:.80}"
             )
-    if "anonymous" in names - {settings.compat_token}:
-        log.warning("the token 'anonymous' no longer gives rights to requests without a token; see --compat-token")
-    if rated:
-        log.warning("the rates of these tokens no longer apply; limit requests in a proxy: %s", ", ".join(rated))
     if not made:
         log.warning(
             "no token exists: serving this machine only, without authentication. Create one with: "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
@@ -84,10 +84,6 @@ class Tokens:
     def were_made(self) -> bool:
         """Tell whether a token was ever created, even one revoked since."""
         return self._run(token_rows.any_made)
-
-    def names_with_rates(self) -> Sequence[str]:
-        """The names of tokens that an older version gave rates, which are no longer applied."""
-        return self._run(token_rows.names_with_rates)
 
     def rotate(self, number: int) -> tuple[str, Token]:
         """Create a token with the rights of this one, which stays valid until it is revoked."""

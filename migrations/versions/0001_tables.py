@@ -89,8 +89,6 @@ def upgrade() -> None:
         text("digest", 64),
         text("verbs", 64),
         text("tags", 1000),
-        sa.Column("ids_rate", sa.BigInteger(), nullable=True),
-        sa.Column("requests_rate", sa.BigInteger(), nullable=True),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.Column("expires_at", sa.DateTime(), nullable=True),
         sa.Column("revoked_at", sa.DateTime(), nullable=True),

@@ -701,23 +701,6 @@ def test_a_file_that_stays_skips_nothing(before, after, fresh, tag, monkeypatch)
     assert drawn_by_another(fresh, tag, 1)[0] - drawn[-1] < 1000
 
 
-@ON_LINUX
-@ONLY_SQLITE
-def test_a_file_of_a_version_that_knew_no_volumes_skips_nothing(fresh, file, tag, monkeypatch):
-    on_volume(monkeypatch, EXT4)
-    inode = f"{file.stat().st_ino:x}"
-    drawn = drawn_by_another(fresh, tag, 100)
-    with other(fresh) as ids:
-        drawn_tickets = [ids.ticket("job")]
-    execute(fresh, *(f"UPDATE allocator_{rows} SET server_run = '{inode}'" for rows in ("segment", "failover")))
-
-    assert drawn_by_another(fresh, tag, 1)[0] - drawn[-1] < 1000
-    with other(fresh) as ids:
-        assert ids.ticket("job") == drawn_tickets[0] + 1
-    for rows in ("segment", "failover"):
-        assert values(fresh, f"SELECT server_run FROM allocator_{rows}") == [f"{inode}@172db1bd"]
-
-
 @pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
 def test_an_older_copy_of_a_shard_gives_no_tickets_until_it_is_trusted(shards):
     urls = shards(2)

@@ -76,23 +76,9 @@ def test_two_of_one_name_are_valid_at_a_time(tokens):
         tokens.revoke(first.number)
 
 
-@pytest.mark.statements
-def test_the_service_says_at_its_start_what_older_versions_stored(fresh, tokens, caplog):
-    for name in ("anonymous", "ids", "requests", "free", "revoked"):
-        _, made = tokens.create(name, verbs=("draw",), tags=("*",))
-    execute(
-        fresh,
-        "UPDATE allocator_token SET ids_rate = 5 WHERE name IN ('ids', 'revoked')",
-        "UPDATE allocator_token SET requests_rate = 6 WHERE name = 'requests'",
-    )
-    tokens.revoke(made.number)
-    check_access(ServeSettings((fresh,)))
-
-    assert "the rates of these tokens no longer apply; limit requests in a proxy: ids, requests\n" in caplog.text
-    assert "the token 'anonymous' no longer gives rights to requests without a token" in caplog.text
-    caplog.clear()
-    check_access(ServeSettings((fresh,), compat_token="anonymous"))
-    assert "anonymous" not in caplog.text
+def test_a_service_wants_the_token_of_its_compatible_routes(fresh, tokens):
+    tokens.create("shop", verbs=("draw",), tags=("*",))
+    check_access(ServeSettings((fresh,), compat_token="shop"))
     with pytest.raises(InvalidSetting, match="has no token named 'leaf'; create it with: allocator tokens"):
         check_access(ServeSettings((fresh,), compat_token="leaf"))
 
@@ -399,7 +385,7 @@ def test_a_damaged_token_is_refused_alone_and_logged_once(tokens, fresh, caplog)
     asyncio.run(token_cache.refresh())
     damages = ["digest = 'none'", "digest = 'äöü'", "digest = 'ab'", "name = 'a b'"]
     if fresh.startswith("sqlite"):
-        damages += ["ids_rate = 'many'", "expires_at = 'tomorrow'", "created_at = 1800000000", "name = x'ff'"]
+        damages += ["expires_at = 'tomorrow'", "created_at = 1800000000", "name = x'ff'"]
         damages += ["tags = CAST(x'ff' AS TEXT)", "created_at = CAST(x'ff' AS TEXT)"]
     if fresh.startswith("postgresql"):
         times = ("infinity", "-infinity", "0044-03-15 BC", "20000-01-01")

@@ -188,9 +188,6 @@ token = Stored(
     Column("digest", String(64), nullable=False),
     Column("verbs", String(64), nullable=False),
     Column("tags", String(1000), nullable=False),
-    # Written by older versions, whose tokens had rates. Unused; `serve` names the tokens that have one.
-    Column("ids_rate", BigInteger, nullable=True),
-    Column("requests_rate", BigInteger, nullable=True),
     Column("created_at", DateTime, nullable=False),
     Column("expires_at", DateTime, nullable=True),
     Column("revoked_at", DateTime, nullable=True),

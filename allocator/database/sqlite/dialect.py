@@ -20,7 +20,6 @@ from allocator.errors import DatabaseUnavailable, InvalidDatabase
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
-    from allocator.rules.failover import Here
 
 
 NEXT_TICKET = "max(:floor, 1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'), 0))"
@@ -156,10 +155,6 @@ class SQLite(Dialect):
 
     def server(self, connection: Connection) -> str:
         return "''"  # no identity of a file survives a move or another mount
-
-    def here(self, connection: Connection, facts: Any, was: str) -> Here:
-        here = super().here(connection, facts, was)
-        return here._replace(same=here.same or was == here.run.partition("@")[0])  # rows of 0.2 have the inode alone
 
     def insert_missing(self, table: Table) -> Insert:
         return insert(table).on_conflict_do_nothing()

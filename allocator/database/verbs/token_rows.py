@@ -26,13 +26,6 @@ def fetch_all(connection: Connection, dialect: Dialect) -> list[Token]:
     return TOKENS.all(connection, select(token).where(token.c.revoked_at.is_(None)).order_by(token.c.id))
 
 
-def names_with_rates(connection: Connection, dialect: Dialect) -> list[str]:
-    """Fetch the names of tokens that an older version gave rates, which are no longer applied."""
-    has_rate = token.c.ids_rate.is_not(None) | token.c.requests_rate.is_not(None)
-    valid = select(token.c.name).where(token.c.revoked_at.is_(None), has_rate)
-    return [row.name for row in connection.execute(valid.distinct().order_by(token.c.name))]
-
-
 def any_made(connection: Connection, dialect: Dialect) -> bool:
     """Whether any token was ever made, even a revoked one."""
     return connection.execute(select(token.c.id).limit(1)).first() is not None

@@ -17,7 +17,7 @@ except ImportError as error:
     ) from error
 
 from allocator.integrations.django.apps import AllocatorConfig
-from allocator.integrations.django.column_operations import BindTag, CreateTag, TakeOver
+from allocator.integrations.django.column_operations import CreateTag
 from allocator.integrations.django.fields import (
     AllocatedBigAutoField,
     PublicBigAutoField,
@@ -31,10 +31,8 @@ __all__ = [
     "AllocatedBigAutoField",
     "AllocatorConfig",
     "AlterKey",
-    "BindTag",
     "CreateTag",
     "PublicBigAutoField",
-    "TakeOver",
     "allocator",
     "give_ids",
     "public_id_converter",

@@ -1,4 +1,4 @@
-"""Migration operations on tags: one that makes a tag, and two of 0.2 that do nothing any more."""
+"""The migration operation that makes a tag."""
 
 from __future__ import annotations
 
@@ -17,27 +17,17 @@ IN_QUERY = ("host", "port", "unix_socket", "service", "read_default_file")
 """Arguments of a URL that name a server."""
 
 
-class TagOperation(Operation):  # type: ignore[misc]
-    """An operation on the allocator's rows. It changes no model, and cannot be printed as SQL."""
-
-    reduces_to_sql = False
-    reversible = True
-
-    def state_forwards(self, app_label: str, state: Any) -> None:
-        pass
-
-    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        pass
-
-
-class CreateTag(TagOperation):
+class CreateTag(Operation):  # type: ignore[misc]
     """Make a tag, with the arguments of `ids.tags.create`.
 
         CreateTag("parcel", step=100, start_after=7000)
 
     One that exists keeps its settings, and is raised above `start_after`. Reversed, it stays: a tag that is deleted and
-    made again would repeat its ids.
+    made again would repeat its ids. It changes no model, and cannot be printed as SQL.
     """
+
+    reduces_to_sql = False
+    reversible = True
 
     def __init__(
         self,
@@ -52,6 +42,9 @@ class CreateTag(TagOperation):
         self.tag, self.start_after = tag, start_after
         self.settings = {"step": step, "max_step": max_step, "limit": limit, "failover_gap": failover_gap}
 
+    def state_forwards(self, app_label: str, state: Any) -> None:
+        pass
+
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         connection = schema_editor.connection
         if shares(connection):
@@ -60,37 +53,11 @@ class CreateTag(TagOperation):
         else:
             column_steps.make_tag(allocator().tags, self.tag, self.start_after, self.settings)
 
+    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        pass
+
     def describe(self) -> str:
         return f"Create tag {self.tag}"
-
-
-class LeftOut(TagOperation):
-    """An operation of 0.2 that does nothing any more, forwards and backwards, so that old migrations still run."""
-
-    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        column_steps.leave_out(type(self).__name__)
-
-    database_backwards = database_forwards
-
-
-class BindTag(LeftOut):
-    """Do nothing: tags are not bound to keys any more."""
-
-    def __init__(self, model_name: str, tag: str = "") -> None:
-        self.model_name = model_name
-
-    def describe(self) -> str:
-        return f"Bind a tag to the key of {self.model_name} (left out)"
-
-
-class TakeOver(LeftOut):
-    """Do nothing: keys are not taken over any more."""
-
-    def __init__(self, action: str, model_name: str, tag: str = "", *, duration: str = "7d", idle: str = "10m") -> None:
-        self.action, self.model_name = action, model_name
-
-    def describe(self) -> str:
-        return f"Take over the key of {self.model_name}: {self.action} (left out)"
 
 
 def shares(connection: Any) -> bool:

@@ -53,18 +53,6 @@ def test_a_scope_is_read_as_it_was_written():
             assert scope_from_text(scope_to_text(tags, schemes)) == (tags, schemes), (tags, schemes)
 
 
-def test_a_token_from_before_keeps_the_schemes_that_it_names():
-    for stored, schemes in [
-        ("*", SCHEMES),
-        ("order *", SCHEMES),
-        ("snowflake order", ("snowflake",)),
-        ("s*", ()),
-        ("meteor*", ()),
-        ("x", ()),
-    ]:
-        assert scope_from_text(stored) == (tuple(stored.split()), schemes), stored
-
-
 def test_brackets_and_question_marks_are_no_patterns():
     for odd in ("[a-z]", "a?", "a b", "", "é", "x" * 65, "a\n"):
         with pytest.raises(InvalidSetting, match="a pattern must be 1 to 64"):
