@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,6 @@ from allocator.database.django.database_setting import IN_MEMORY, is_same_file, 
 from allocator.database.django.transaction import empty_tables, make_tables
 from allocator.database.store import Database
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
-from allocator.integrations.one_per_process import Holder
 from allocator.remote.service_address import addresses
 from allocator.rules.column_limit import Column
 from allocator.runtime.forks import in_child
@@ -83,7 +83,12 @@ def make_allocator() -> Any:
         raise InvalidSetting(f"{SETTING} holds an invalid argument of Allocator: {error}") from error
 
 
-holder = Holder(make_allocator)
+made: dict[str, Allocator] = {}
+"""Under `SETTING` the allocator of this process. No lock: another thread could hold it during a fork."""
+
+lent: list[Allocator] = []
+
+times_forgotten = 0
 
 
 def allocator() -> Allocator:
@@ -95,12 +100,39 @@ def allocator() -> Allocator:
 
     Raises `InvalidSetting` and `InvalidDatabase`.
     """
-    ids: Allocator = holder.get()
-    return ids
+    if lent:
+        return lent[-1]
+    try:
+        return made[SETTING]
+    except KeyError:
+        fresh = make_allocator()
+    kept = made.setdefault(SETTING, fresh)
+    if kept is not fresh:  # another thread was first
+        fresh.close()
+    return kept
 
 
-use = holder.use
-"""Draw from another allocator in all threads within a `with` block, for tests. The caller closes it."""
+@contextmanager
+def use(ids: Any) -> Iterator[Any]:
+    """Draw from another allocator in all threads within a `with` block, for tests. The caller closes it."""
+    lent.append(ids)
+    try:
+        yield ids
+    finally:
+        lent.pop()
+
+
+@atexit.register
+def close() -> None:
+    while made:
+        made.popitem()[1].close()
+
+
+def forget() -> None:
+    """Make a new allocator on the next use. The old one stays open for its users."""
+    global times_forgotten
+    times_forgotten += 1
+    made.clear()
 
 
 def start_in_tests(ids: Any, limit: int) -> int:
@@ -113,18 +145,18 @@ def start_in_tests(ids: Any, limit: int) -> int:
         return 0
     is_child = parent_process() is not None or os.getpid() != IMPORTED_BY
     lane = os.getpid() % LANES if is_child else 0
-    return min(START_IN_TESTS * (1 + holder.forgotten + lane), limit // 2)
+    return min(START_IN_TESTS * (1 + times_forgotten + lane), limit // 2)
 
 
 def is_own(ids: Any) -> bool:
     """Tell whether the allocator is that of the setting, and not one of `use`."""
-    return holder.has_made(ids)
+    return made.get(SETTING) is ids
 
 
 def on_fork() -> None:
     """Begin anew in a child of a test process: the database in memory is the parent's."""
     if is_testing():
-        holder.forget()
+        forget()
 
 
 in_child(on_fork)
@@ -132,7 +164,7 @@ in_child(on_fork)
 
 def on_setting(*, setting: str, **more: Any) -> None:
     if setting == SETTING:
-        holder.forget()
+        forget()
 
 
 setting_changed.connect(on_setting)

@@ -1,7 +1,8 @@
-"""Where a tag goes on for a table that holds ids already: above them, whoever else raises it meanwhile."""
+"""The allocator of a process, and where a tag goes on for a table that holds ids already: above them."""
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ from allocator.errors import AccessDenied, InvalidSetting
 pytest.importorskip("django")
 
 from allocator.integrations.django import column_operations
+from allocator.integrations.django import ids as django_ids
 from allocator.integrations.django.ids import raise_above
 
 
@@ -66,3 +68,69 @@ def test_a_tag_is_made_in_the_transaction_of_a_migration_only_on_the_server_of_t
         entry = {"NAME": "shop", "HOST": host, "PORT": port}
         shares = column_operations.shares(SimpleNamespace(vendor="postgresql", settings_dict=entry))
         assert shares is is_one, ids
+
+
+# -- one allocator for a process: made once, lent, closed
+
+
+class Fake:
+    def __init__(self) -> None:
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The allocators that the setting made."""
+    found: list[Fake] = []
+    monkeypatch.setattr(django_ids, "made", {})
+    monkeypatch.setattr(django_ids, "times_forgotten", 0)
+    monkeypatch.setattr(django_ids, "make_allocator", lambda: found.append(Fake()) or found[-1])
+    return found
+
+
+def test_of_two_that_are_made_at_once_one_is_kept_and_the_other_closed(made, monkeypatch):
+    make, both = django_ids.make_allocator, threading.Barrier(2)
+
+    def make_at_once() -> Fake:
+        fresh = make()
+        both.wait(10)
+        return fresh
+
+    monkeypatch.setattr(django_ids, "make_allocator", make_at_once)
+    got: list[Fake] = []
+    threads = [threading.Thread(target=lambda: got.append(django_ids.allocator())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert got[0] is got[1] is django_ids.allocator()
+    assert [one.closed for one in made] == [one is not got[0] for one in made]
+    assert len(made) == 2
+
+
+def test_another_is_lent_and_left_open(made):
+    own, other = django_ids.allocator(), Fake()
+    with django_ids.use(other):
+        assert django_ids.allocator() is other
+        assert not django_ids.is_own(other)
+
+    assert django_ids.allocator() is own
+    assert django_ids.is_own(own)
+    assert not other.closed
+
+
+def test_it_is_forgotten_open_and_closed_at_the_end(made):
+    first = django_ids.allocator()
+    django_ids.forget()
+    second = django_ids.allocator()
+
+    assert second is not first
+    assert [first.closed, second.closed] == [False, False]
+
+    django_ids.close()
+
+    assert [first.closed, second.closed] == [False, True]
