@@ -25,10 +25,9 @@ from typing import Any
 from allocator.database.schema.tables import PREFIX, metadata
 from allocator.database.schema.upgrade import script_folder
 
-__all__ = ["include_name", "include_object", "metadata", "versions"]
+__all__ = ["include_name", "metadata", "versions"]
 
 NameHook = Callable[[str | None, Any, Any], bool]
-ObjectHook = Callable[[Any, str | None, Any, bool, Any], bool]
 
 
 def is_ours(name: str | None, kind: str) -> bool:
@@ -41,15 +40,6 @@ def include_name(own: NameHook | None = None) -> NameHook:
 
     def included(name: str | None, kind: Any, parents: Mapping[str, str | None]) -> bool:
         return not is_ours(name, kind) and (own is None or own(name, kind, parents))
-
-    return included
-
-
-def include_object(own: ObjectHook | None = None) -> ObjectHook:
-    """Make the hook `include_object`; otherwise like `include_name`."""
-
-    def included(item: Any, name: str | None, kind: Any, reflected: bool, other: Any) -> bool:
-        return not is_ours(name, kind) and (own is None or own(item, name, kind, reflected, other))
 
     return included
 
