@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from allocator.schemes.tag import Tag
     from allocator.sync import Allocator
 
-__version__ = "0.3.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "JAVASCRIPT_MAX_ID",

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from allocator.database.registry import our_version
+from allocator import __version__
 
 from .goals import GOALS, WORDS, Verdict, judged
 from .rounds import Race, Spread, spread
@@ -142,7 +142,7 @@ def table(found: Found) -> str:
 
 def as_json(found: Found) -> dict[str, Any]:
     return {
-        "allocator": our_version(),
+        "allocator": __version__,
         "command": found.command,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": sys.version.split()[0],

@@ -6,11 +6,10 @@ import os
 import platform
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from secrets import randbelow, token_hex
 from time import time_ns
 
+from allocator import __version__
 from allocator.database.connection import Runner
 from allocator.database.schema import inspection, upgrade
 from allocator.database.schema.tables import REVISIONS
@@ -54,14 +53,6 @@ ATTEMPTS = 20
 def identity() -> tuple[str, int]:
     """Host and process id, for the operator who reads the tables."""
     return platform.node() or "unknown", os.getpid()
-
-
-@cache
-def our_version() -> str:
-    try:
-        return version("segment-allocator")
-    except PackageNotFoundError:  # run from a folder, or frozen into one file
-        return "unknown"
 
 
 class Registry(Runner):
@@ -189,7 +180,7 @@ class Registry(Runner):
             start = self.start(with_nodes=True)
             self._check_numbers(start.shard)
             state = self.failover(start)
-            number = self.run(node_and_snowflake_rows.register, *identity(), our_version(), now)
+            number = self.run(node_and_snowflake_rows.register, *identity(), __version__, now)
             # After a failover in between, the old server may have given this number too.
             if self.failover(after := self.start(with_nodes=True)) == state and after.last_node >= number:
                 return node_and_snowflake_rows.check_new(number, start.last_node)

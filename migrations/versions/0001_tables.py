@@ -113,7 +113,7 @@ def upgrade() -> None:
         sa.Column("id", sa.SmallInteger(), primary_key=True, autoincrement=False),
         *counts("first_value", "leases_from_ms", "leases_ahead_ms"),
         sa.Column("server_run", ascii_text(255), server_default="", nullable=False),
-        sa.CheckConstraint("id = 1", name="allocator_epoch_one_row"),
+        sa.CheckConstraint("id = 1", name="allocator_failover_one_row"),
     )
     create(
         "allocator_number",

@@ -101,7 +101,7 @@ def test_tables_that_another_thread_made_meanwhile_are_looked_at_again(fresh, mo
     assert late == []
 
 
-# -- what nobody looks at any more, and would give an id twice
+# -- what the start does not look at, and would give an id twice
 
 
 INSERT = "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit, server_run) VALUES"

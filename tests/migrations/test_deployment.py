@@ -80,6 +80,7 @@ def test_the_page_of_a_registry_has_no_dead_link(wheel):
 def test_the_wheel_holds_the_migrations_and_the_types(wheel):
     names = zipfile.ZipFile(wheel).namelist()
 
+    assert wheel.name.startswith(f"segment_allocator-{allocator.__version__}-")
     assert "allocator/migrations/env.py" in names
     assert any(name.startswith(f"allocator/migrations/versions/{REVISIONS[-1]}_") for name in names)
     assert "allocator/py.typed" in names

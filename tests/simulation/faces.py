@@ -72,7 +72,7 @@ NUMBERS = {
     "randbelow": lambda limit: dice().randrange(limit),
     "token_hex": lambda size: dice().randbytes(size).hex(),
     "time_ns": lambda: int(clocks.Time.time() * 1e9),
-    "our_version": lambda: "simulated",
+    "__version__": "simulated",
     "identity": lambda: ("simulated", current().process.number),  # type: ignore[union-attr]
 }
 FACES: tuple[tuple[Any, dict[str, Any]], ...] = (

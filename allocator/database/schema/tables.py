@@ -177,7 +177,7 @@ failover = Stored(
     Column("id", SmallInteger, primary_key=True, autoincrement=False),
     *counts("first_value", "leases_from_ms", "leases_ahead_ms"),
     Column("server_run", run_type, nullable=False, server_default=""),
-    CheckConstraint("id = 1", name="allocator_epoch_one_row"),
+    CheckConstraint("id = 1", name="allocator_failover_one_row"),
 )
 
 token = Stored(
