@@ -27,6 +27,7 @@ from support.documents.pages import (
 import allocator
 from allocator import errors
 from allocator.cli import main
+from allocator.database.schema.tables import REVISIONS
 from allocator.service import routes, schemas
 from allocator.service.compat import leaf, tinyid
 from allocator.service.handlers import IdHandlers
@@ -211,3 +212,41 @@ def test_control_a_command_that_does_not_exist_is_noticed():
     assert command_of("nexxt order") is None
     assert command_of("tags create|sett") is None
     assert command_of("tags create order --step 5") is COMMANDS["tags create"]
+
+
+# -- nothing says what was before the first release
+
+KINDS = {".html", ".ini", ".mako", ".md", ".py", ".sql", ".toml", ".yaml", ".yml"}
+FOLDERS = (".github", "allocator", "benchmarks", "docs", "examples", "migrations", "tests")
+A_VERSION = re.compile(r"\b(?:allocator\W{1,4}|version\W{1,4}|of |since )(0\.[1-9]\d*)\b(?! ?(?:%|m?s\b|seconds))")
+A_REVISION = re.compile(r"\b(?:depends_on|HEAD|REVISIONS|[Rr]evision)\W{1,9}(\d{4})\b")
+NEVER_PUBLISHED = (
+    *("op.takeover", "TakeOver", "bind_tag", "BindTag", "LeftOut", "include_object", "one_per_process"),
+    *("ids_rate", "ids-rate", "requests_rate", "requests-rate", "names_with_rates", "'anonymous'", "`anonymous`"),
+    *("any more, and is left out", "an older version gave", "written by older versions"),
+)
+OF_NO_RELEASE = "9999"
+"""The revision of tables that are too new, in tests."""
+
+
+def of_before(words: str) -> list[str]:
+    """Versions that the change log has not, revisions that the schema has not, and what was in no release."""
+    released = set(re.findall(r"^## (\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE))
+    unknown = set(A_VERSION.findall(words)) - released | set(A_REVISION.findall(words)) - {*REVISIONS, OF_NO_RELEASE}
+    return sorted(unknown) + [one for one in NEVER_PUBLISHED if one in words]
+
+
+def test_no_text_says_what_was_before_the_first_release():
+    paths = [*ROOT.iterdir(), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))]
+    texts = {path: path.read_text() for path in paths if path.suffix in KINDS and path != Path(__file__)}
+    found = {str(path.relative_to(ROOT)): of_before(words) for path, words in texts.items()}
+
+    assert {place: words for place, words in found.items() if words} == {}
+    assert len(texts) > 400
+
+
+def test_control_what_was_before_the_first_release_is_noticed():
+    for words in ("as of 0.2, ", "version 0.3.0", 'depends_on = "0013"', "is at revision 0002", "op.takeover('start')"):
+        assert of_before(words), words
+    for words in ("waits of 0.2 s", "in 0.25 seconds", "version 0.1.0", 'revision = "0001"', "SQLAlchemy 2.0.43"):
+        assert of_before(words) == [], words

@@ -165,7 +165,7 @@ NEXT = """
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision = "0002", "0001"
+revision, down_revision = "next", "0001"
 
 def upgrade():
     op.create_table("allocator_next", sa.Column("id", sa.BigInteger(), primary_key=True))
@@ -176,13 +176,13 @@ def upgrade():
 def test_the_next_revision_is_applied_to_these_tables(fresh, tmp_path, monkeypatch):
     scripts = tmp_path / "migrations"
     shutil.copytree(upgrade.script_folder(), scripts)
-    (scripts / "versions" / "0002_next.py").write_text(NEXT)
+    (scripts / "versions" / "next.py").write_text(NEXT)
     monkeypatch.setattr(upgrade, "script_folder", lambda: scripts)
-    monkeypatch.setattr(upgrade, "HEAD", "0002")
+    monkeypatch.setattr(upgrade, "HEAD", "next")
     with closing(Database(fresh)) as database:
         database.run(upgrade.upgrade, "here", 60)
 
-    assert values(fresh, f"SELECT version_num FROM {VERSION_TABLE}") == ["0002"]
+    assert values(fresh, f"SELECT version_num FROM {VERSION_TABLE}") == ["next"]
     assert "allocator_next" in picture(fresh)
 
 

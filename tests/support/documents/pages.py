@@ -77,14 +77,10 @@ def all_words() -> str:
     return "\n".join(page.read_text() for page in pages())
 
 
-PAST = {"upgrading.md", "decisions.md"}
-
-
 def commands_named() -> list[str]:
-    """What comes behind `allocator` in blocks, and in code within sentences, but for pages on what is gone."""
-    named = [page for page in pages() if page.name not in PAST]
-    in_blocks = [block.text for page in named for block in blocks(page) if block.language != "python"]
-    in_sentences = "\n".join(map(prose, named))
+    """What comes behind `allocator` in blocks, and in code within sentences."""
+    in_blocks = [block.text for page in pages() for block in blocks(page) if block.language != "python"]
+    in_sentences = "\n".join(map(prose, pages()))
     return [
         *re.findall(r"(?:^(?:\$ )?|\$\(|/bin/)allocator ([a-z][^\n]*)", "\n".join(in_blocks), re.MULTILINE),
         *re.findall(r"`allocator ([a-z][^`\n]*)", in_sentences),
