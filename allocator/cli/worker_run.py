@@ -159,7 +159,9 @@ def write(path: Path, number: int) -> None:
     """Whole or not at all: a reader never finds half a number."""
     draft = path.with_name(f"{path.name}.new")
     with refused(path):
-        draft.write_text(f"{number}\n", encoding="utf-8")
+        draft.unlink(missing_ok=True)  # a killed wrapper has left it
+        with draft.open("x", encoding="utf-8") as file:  # never an existing file, nor one that a planted link names
+            file.write(f"{number}\n")
         draft.replace(path)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -133,11 +134,11 @@ def check_query(request: Request, route: APIRoute) -> None:
     raw = request.scope["query_string"]
     if len(raw) > MAX_QUERY:
         raise HttpRefusal(414, f"the query may have at most {MAX_QUERY} bytes, got {len(raw)}")
-    names = [name for name, _ in request.query_params.multi_items()]
-    if repeated := [name for name in names if names.count(name) > 1]:
+    names = Counter(name for name, _ in request.query_params.multi_items())
+    if repeated := [name for name, times in names.items() if times > 1]:
         raise InvalidSetting(f"parameter {repeated[0]!a:.80} occurs twice")
     if names and not route.dependant.query_params:
-        raise InvalidSetting(f"unknown parameter {names[0]!a:.80}; this route takes none")
+        raise InvalidSetting(f"unknown parameter {next(iter(names))!a:.80}; this route takes none")
 
 
 def with_body(request: Request, raw: bytes) -> Request:

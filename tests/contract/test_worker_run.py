@@ -61,6 +61,19 @@ def test_the_command_runs_under_its_number_and_its_exit_code_is_kept(start: Star
     assert ended(first) == (7, "0\n0\n", "")
 
 
+@once
+def test_a_link_that_somebody_planted_where_the_number_is_written_is_not_followed(start: Start, tmp_path):
+    """In a folder where others may write root would else overwrite any file."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for planted in ("number.new", "number"):
+        (tmp_path / planted).symlink_to(victim)
+        first = start(f"by {planted}", "cat ../number; test -L ../number && echo a link", "--file", "../number")
+
+        assert ended(first) == (1, "0\n", ""), planted
+        assert victim.read_text() == "precious"
+
+
 def test_commands_that_run_together_have_numbers_of_their_own_and_no_more_run_than_there_are(start: Start, tmp_path):
     running = [start(str(number), HOLD, "--bits", "1") for number in range(2)]
     numbers = {held(tmp_path / str(number)) for number in range(2)}

@@ -83,6 +83,29 @@ def test_a_query_may_not_be_long_or_repeat_a_field_or_hold_one_where_there_is_no
             check(query, parameters)
 
 
+class Counted(str):
+    """A name that counts with how many others it is compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_a_query_of_many_fields_is_checked_once_a_field():
+    """A query of 4 KB may have 2,000 of them, and nobody gets an id while it is checked."""
+    names = [Counted(f"a{number}") for number in range(1000)]
+    request: Any = type("Request", (), {"scope": {"query_string": b""}})
+    request.query_params = type("Params", (), {"multi_items": lambda: [(name, "") for name in names]})
+    route: Any = type("Route", (), {"dependant": type("Dependant", (), {"query_params": [1]})})
+
+    check_query(request, route)
+
+    assert Counted.compared < 10 * len(names)
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
