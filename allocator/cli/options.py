@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from allocator.backend import databases_at
 from allocator.cli.output import GIVEN_URLS, json_option
@@ -49,8 +50,15 @@ def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 option = partial(click.option, show_default=True)
 
 
+def settings_of(context: click.Context) -> Mapping[str, str]:
+    """The settings of `manage.py`, by the variables that they replace. In variables the commands of users find them."""
+    return context.obj or {}
+
+
 def from_environment(variable: str) -> str | None:
-    """Read a variable, or the file named by the variable with `_FILE` appended."""
+    """Read a setting of `manage.py`, else a variable, or the file named by the variable with `_FILE` appended."""
+    if variable in (settings := settings_of(click.get_current_context())):
+        return settings[variable]
     path = os.environ.get(f"{variable}_FILE")
     if path is None:
         return os.environ.get(variable)
@@ -110,6 +118,8 @@ def only_one(urls: tuple[str, ...]) -> str:
 
 
 def keep_hosts(context: click.Context, parameter: click.Parameter, given: str | None) -> None:
+    if context.get_parameter_source("shard_hosts") is not ParameterSource.COMMANDLINE:
+        given = settings_of(context).get(HOSTS_VARIABLE, given)
     try:
         context.meta[HOSTS] = hosts_from(given or None)
     except InvalidSetting as error:

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.applications.django_shop import AS_MYSQLDB, MIGRATED, TESTS, environment, manage, managed, run
+from support.applications.django_shop import AS_MYSQLDB, EXAMPLE, MIGRATED, TESTS, environment, manage, managed, run
 from support.distinct import distinct, none_twice
 from support.processes.prefork import Asked, gunicorn, serving
 from support.servers.throwaway import free_port
@@ -81,6 +81,21 @@ def test_the_command_line_has_the_database_of_the_settings(kind, new_database, t
     assert listed.startswith('[{"tag": "shop_order", "max_value": "1000"')
     assert drawn == '{"tag": "shop_order", "ids": ["1001"]}'
     assert managed("allocator tags list --json", here).startswith('[{"tag": "shop_order", "max_value": "1001"')
+
+
+def test_a_command_that_it_runs_learns_nothing_of_the_settings(tmp_path):
+    """Neither the database with its password nor the token; and what the environment says instead is not read."""
+    chosen = {"database": "sqlite:///chosen.db", "shard_hosts": ["one"]}
+    (tmp_path / "chosen.py").write_text(f"from project.settings import *\nALLOCATOR = {chosen}")
+    here = environment(tmp_path, settings="chosen") | {"ALLOCATOR_SHARD_HOSTS": "no host"}
+    words = [sys.executable, str(EXAMPLE / "manage.py"), "allocator", "worker", "run", "--space", "pods", "--", "env"]
+    done = subprocess.run(words, env=here, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+
+    assert "\nWORKER_ID=0\n" in done.stdout
+    assert "chosen.db" not in done.stdout
+    assert [line for line in done.stdout.splitlines() if line.startswith("ALLOCATOR_")] == [
+        "ALLOCATOR_SHARD_HOSTS=no host"
+    ]
 
 
 def test_the_command_line_ends_as_it_does_without_django(tmp_path):

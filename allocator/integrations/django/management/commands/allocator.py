@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from argparse import REMAINDER
 from typing import Any
 
@@ -33,18 +32,15 @@ class Command(BaseCommand):  # type: ignore[misc]
             given = variables_of_numbers() if words[:1] == ["numbers"] else variables()
         except AllocatorError as error:
             raise CommandError(str(error)) from None
-        for name in given:
-            os.environ.pop(f"{name}_FILE", None)
-        os.environ.update(given)  # until the process ends: nothing else of the package reads them
         try:
-            main(words, prog_name="manage.py allocator")
+            main(words, prog_name="manage.py allocator", obj=given)
         except SystemExit as end:
             if end.code:
                 raise
 
 
 def variables() -> dict[str, str]:
-    """The settings as environment variables of the command line."""
+    """The settings, by the environment variables of the command line that they replace."""
     if allocator_in_settings() is not None:
         raise InvalidSetting("the setting ALLOCATOR is an object without a URL; run allocator with --url instead")
     options = arguments()
