@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from allocator.schemes.shared.argument_checks import check_seconds
 from allocator.service.settings import COMPATIBLE, ServeSettings
 
 MAX_WORKERS = 256
+PORT_VARIABLE = "ALLOCATOR_PORT"
 FROM_FILES = (URL_VARIABLE, TOKEN_VARIABLE, KEY_VARIABLE)
 KNOWN = frozenset((GUARD_RESTARTS, *FROM_FILES, *(f"{name}_FILE" for name in FROM_FILES)))
 """Our variables that are not those of options."""
@@ -34,6 +35,18 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     return chosen
 
 
+class PortOption(click.Option):
+    """A port. Kubernetes sets its variable to an address, if a Service in the namespace is called `allocator`."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        given = super().resolve_envvar_value(ctx)
+        return None if given and is_address_of_service(given) else given
+
+
+def is_address_of_service(value: str) -> bool:
+    return value.startswith(("tcp://", "udp://", "sctp://"))
+
+
 setting = partial(option, show_envvar=True)
 
 
@@ -41,7 +54,8 @@ setting = partial(option, show_envvar=True)
 @setting("--host", envvar="ALLOCATOR_HOST", default="127.0.0.1", help="Address to listen on.")
 @setting(
     "--port",
-    envvar="ALLOCATOR_PORT",
+    cls=PortOption,
+    envvar=PORT_VARIABLE,
     type=click.IntRange(0, 65535),
     default=8000,
     help="Port to listen on; 0 for any free one.",
@@ -150,10 +164,12 @@ def serve(
     run(given, unknown_variables(os.environ))
 
 
-def unknown_variables(environment: Iterable[str]) -> list[str]:
-    """The names that look like ours: misspelt, or of another version."""
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """The names that look like ours: misspelt, or of another version. And the port, if it is an address."""
     known = KNOWN.union(str(parameter.envvar) for parameter in serve.params)
-    return sorted(name for name in environment if name.startswith("ALLOCATOR_") and name not in known)
+    found = [name for name in environment if name.startswith("ALLOCATOR_") and name not in known]
+    port = environment.get(PORT_VARIABLE, "")
+    return sorted([*found, f"{PORT_VARIABLE}={port}"] if is_address_of_service(port) else found)
 
 
 def check_place(unix: str, certificate: Path | None) -> None:

@@ -399,6 +399,25 @@ def test_variables_of_the_environment_are_in_the_help():
         assert sorted(one for one in variables if f"[env var: {one}" not in help_) == [], name
 
 
+KUBERNETES = re.compile("ALLOCATOR_(.+_)?(SERVICE_(HOST|PORT)|PORT)(_.*)?")
+"""What it names the variables of a Service called `allocator`, or `allocator-…`."""
+
+
+def test_a_service_of_kubernetes_called_allocator_sets_no_option(monkeypatch):
+    alike = {str(p.envvar) for one in COMMANDS.values() for p in one.params if KUBERNETES.fullmatch(str(p.envvar))}
+    assert alike == {"ALLOCATOR_PORT"}
+
+    serve, url = main.commands["serve"], ("--url", "sqlite:///ids.db")
+    for value, port in (("tcp://10.96.12.7:8000", 8000), ("udp://[fd00::7]:53", 8000), ("9000", 9000)):
+        monkeypatch.setenv("ALLOCATOR_PORT", value)
+        assert serve.make_context("serve", [*url]).params["port"] == port
+        assert serve.make_context("serve", [*url, "--port", "7"]).params["port"] == 7
+    for words in ("--port", "tcp://10.96.12.7:8000"), ():
+        monkeypatch.setenv("ALLOCATOR_PORT", "nonsense")
+        with pytest.raises(click.BadParameter):
+            serve.make_context("serve", [*url, *words])
+
+
 def test_the_help_names_the_variables_and_how_a_shell_completes():
     help_ = run("--help").output
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 import tomllib
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,20 @@ def test_what_is_copied_and_installed_is_there():
     assert (
         set(extras) <= tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"].keys()
     )
+
+
+@pytest.mark.parametrize(("given", "port"), [(None, 8000), ("9000", 9000), ("tcp://10.96.12.7:8000", 8000)])
+def test_the_image_asks_for_its_health_where_the_service_listens(given, port, monkeypatch):
+    """Kubernetes sets the last value where a Service is called `allocator`; the service ignores it too."""
+    monkeypatch.delenv("ALLOCATOR_PORT", raising=False)
+    if given:
+        monkeypatch.setenv("ALLOCATOR_PORT", given)
+    asked: list[str] = []
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", lambda self, url, timeout: asked.append(url))
+    (words,) = re.findall(r"^HEALTHCHECK .*? CMD (.*\])$", DOCKERFILE.replace("\\\n", ""), re.MULTILINE)
+    exec(json.loads(words)[2], {})
+
+    assert asked == [f"http://127.0.0.1:{port}/healthz"]
 
 
 # -- what they do

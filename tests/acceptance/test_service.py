@@ -277,12 +277,14 @@ def test_settings_come_from_the_environment_and_secrets_from_files(tmp_path):
     secret = tmp_path / "url"
     secret.write_text(f"sqlite:///{tmp_path}/secret.db\n")
     known = {"ALLOCATOR_WORKERS": "2", "ALLOCATOR_COMPAT": "leaf", "ALLOCATOR_GUARD_RESTARTS": "0"}
-    with Served(ALLOCATOR_DATABASE_URL_FILE=str(secret), ALLOCATOR_DB="", ALLOCATOR_PROT="1", **known) as service:
+    unknown = {"ALLOCATOR_DB": "", "ALLOCATOR_PROT": "1", "ALLOCATOR_PORT": "tcp://10.96.12.7:8000"}
+    with Served(ALLOCATOR_DATABASE_URL_FILE=str(secret), **unknown, **known) as service:
         assert service.post("/v1/sequences/order/ids").ids == ["1"]
         assert service.get("/api/segment/get/order").status == 200
         assert len(workers_of(service)) == 2
         said = [line["message"] for line in service.lines() if "unknown" in line["message"]]
-        assert said == ["these environment variables are unknown and ignored: ALLOCATOR_DB, ALLOCATOR_PROT"]
+        listed = "ALLOCATOR_DB, ALLOCATOR_PORT=tcp://10.96.12.7:8000, ALLOCATOR_PROT"
+        assert said == [f"these environment variables are unknown and ignored: {listed}"]
 
     assert (tmp_path / "secret.db").exists()
 
