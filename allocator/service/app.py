@@ -88,13 +88,15 @@ def application(settings: ServeSettings) -> ASGIApp:
         description=routes.ABOUT,
         openapi_tags=[{"name": name, "description": about} for name, about in routes.GROUPS],
         openapi_url=None,
-        routes=home + other_routes(handlers, dispatch, token_cache, updater, metrics, settings.compat),
+        routes=[
+            *home,
+            *other_routes(handlers, dispatch, token_cache, updater, metrics, settings.compat),
+            *routes.routes(handlers),
+        ],
         exception_handlers={HTTPException: dispatch.of_framework, Exception: dispatch.of_framework},
-        generate_unique_id_function=lambda route: route.name,
         lifespan=life,
     )
     framework.state.dispatch = dispatch
-    routes.add_routes(framework, handlers)
     framework.router.redirect_slashes = False  # a client may send a redirected POST twice
     return HotPath(framework, token_cache, error_reporter)
 

@@ -94,12 +94,12 @@ class Principal:
         if not self.token.may(verb, name):
             raise AccessDenied(f"this token may not {verb} {'tags' if name is None else repr(name)}")
 
-    def authorize(self, verb: str | None, name: str | None, scheme: str | None = None) -> None:
-        """Check the rights of the token."""
-        if scheme is not None and not self.token.may_draw(scheme):
-            raise AccessDenied(f"this token may not {DRAW} the scheme {scheme!r}")
-        if scheme is None and verb is not None:
+    def authorize(self, verb: str, name: str | None, scheme: str | None = None) -> None:
+        """Check the right to a verb on this name, or to draw a scheme."""
+        if scheme is None:
             self.check(verb, name)
+        elif not self.token.may_draw(scheme):
+            raise AccessDenied(f"this token may not {DRAW} the scheme {scheme!r}")
 
     def admit_rare(self) -> None:
         """Count a request for a node or worker, whose numbers are scarce. Each process limits every token."""

@@ -7,7 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -38,13 +38,26 @@ MESSAGES = {
 }
 SHOULD = re.compile("^(Input should|String should|Value error,)")
 """How Pydantic begins its sentences, which do not name the field."""
-VERB, SCHEME = "x-verb", "x-scheme"
-"""In the description of a route: the right that the token needs, on the tag, ticket type or space in the path; or the
-scheme that it must cover instead. Without both any token will do."""
+
+
+class Right(NamedTuple):
+    """What a token needs for a route: a verb on the tag, ticket type or space in the path; or a scheme to draw."""
+
+    verb: str
+    scheme: str | None = None
+
+
+ANY_TOKEN = Right("")
 
 
 class GuardedRoute(APIRoute):
-    """A route of the API. It finds the token and its rights before it reads a body."""
+    """A route of the API. It finds the token and checks its right before it reads a body."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], *, right: Right, **described: Any) -> None:
+        self.right = right
+        extra = {"x-verb": right.verb, "x-scheme": right.scheme, **described.pop("openapi_extra", {})}
+        shown = {name: value for name, value in extra.items() if value}
+        super().__init__(path, endpoint, openapi_extra=shown, **described)
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         handle = super().get_route_handler()
@@ -63,11 +76,10 @@ class Dispatch:
         self._token_cache = token_cache
         self._error_reporter = error_reporter
 
-    async def answer(self, route: APIRoute, handle: Endpoint, request: Request) -> Response:
-        principal, names, rights = await self.principal_of(request), request.path_params, route.openapi_extra or {}
-        principal.authorize(
-            rights.get(VERB), names.get("tag") or names.get("type") or names.get("space"), rights.get(SCHEME)
-        )
+    async def answer(self, route: GuardedRoute, handle: Endpoint, request: Request) -> Response:
+        principal, right = await self.principal_of(request), route.right
+        if right is not ANY_TOKEN:
+            principal.authorize(right.verb, next(iter(request.path_params.values()), None), right.scheme)
         request.state.principal = principal
         check_query(request, route)
         # The body last: a caller without rights must not make this worker hold 64 KB for each connection.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from inspect import cleandoc
 from typing import Any
 
@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from allocator.rules.token import ADMINISTER, DRAW, READ
 from allocator.service import schemas
-from allocator.service.dispatch import SCHEME, VERB, GuardedRoute
+from allocator.service.dispatch import ANY_TOKEN, GuardedRoute, Right
 from allocator.service.error_responses import CONTENT_TYPE
 from allocator.service.handlers import CONDITIONS, IdHandlers, TagHandlers
 from allocator.service.id_sources import METEOR, OBJECTID, SNOWFLAKE
@@ -46,39 +46,39 @@ ASTERISK = {"type": "string", "enum": ["*"]}
 CONDITIONAL = [{"name": name, "in": "header", "required": False, "schema": ASTERISK} for name in CONDITIONS]
 
 
-def add_routes(app: FastAPI, ids: IdHandlers) -> None:
-    app.router.route_class = GuardedRoute
+def routes(ids: IdHandlers) -> Iterator[GuardedRoute]:
     tags, sequence, post = TagHandlers(ids.sequences), "/v1/sequences/{tag}", "POST"
-    table: tuple[tuple[str, str, str, Callable[..., Any], Any, str | None, str | None], ...] = (
-        (IDS, post, f"{sequence}/ids", ids.of_tag, schemas.TaggedIds, DRAW, None),
-        (IDS, post, "/v1/tickets/{type}", ids.ticket, schemas.Ticket, DRAW, None),
-        (IDS, post, "/v1/meteor", ids.meteor, schemas.Ids, DRAW, METEOR),
-        (IDS, post, "/v1/snowflake", ids.snowflake, schemas.Ids, DRAW, SNOWFLAKE),
-        (IDS, post, "/v1/objectids", ids.objectids, schemas.ObjectIds, DRAW, OBJECTID),
-        (CLIENTS, post, f"{sequence}/segments", ids.segment, schemas.Segment, DRAW, None),
-        (CLIENTS, post, "/v1/nodes", ids.node, schemas.Node, DRAW, METEOR),
-        (CLIENTS, post, "/v1/workers", ids.lease_worker, schemas.Lease, DRAW, SNOWFLAKE),
-        (CLIENTS, "PUT", "/v1/workers", ids.renew_worker, schemas.Lease, DRAW, SNOWFLAKE),
-        (CLIENTS, post, "/v1/workers/{space}", ids.lease_number, schemas.NumberLease, DRAW, None),
-        (CLIENTS, "PUT", "/v1/workers/{space}", ids.renew_number, schemas.NumberLease, DRAW, None),
-        (INSPECT, "GET", "/v1/inspect/{id}", ids.inspect, schemas.Inspection, None, None),
-        (TAGS, "GET", "/v1/sequences", tags.list, schemas.Tags, READ, None),
-        (TAGS, "GET", sequence, tags.get, schemas.Tag, None, None),
-        (TAGS, "PUT", sequence, tags.put, schemas.Tag, ADMINISTER, None),
+    table: tuple[tuple[str, str, str, Callable[..., Any], Any, Right], ...] = (
+        (IDS, post, f"{sequence}/ids", ids.of_tag, schemas.TaggedIds, Right(DRAW)),
+        (IDS, post, "/v1/tickets/{type}", ids.ticket, schemas.Ticket, Right(DRAW)),
+        (IDS, post, "/v1/meteor", ids.meteor, schemas.Ids, Right(DRAW, METEOR)),
+        (IDS, post, "/v1/snowflake", ids.snowflake, schemas.Ids, Right(DRAW, SNOWFLAKE)),
+        (IDS, post, "/v1/objectids", ids.objectids, schemas.ObjectIds, Right(DRAW, OBJECTID)),
+        (CLIENTS, post, f"{sequence}/segments", ids.segment, schemas.Segment, Right(DRAW)),
+        (CLIENTS, post, "/v1/nodes", ids.node, schemas.Node, Right(DRAW, METEOR)),
+        (CLIENTS, post, "/v1/workers", ids.lease_worker, schemas.Lease, Right(DRAW, SNOWFLAKE)),
+        (CLIENTS, "PUT", "/v1/workers", ids.renew_worker, schemas.Lease, Right(DRAW, SNOWFLAKE)),
+        (CLIENTS, post, "/v1/workers/{space}", ids.lease_number, schemas.NumberLease, Right(DRAW)),
+        (CLIENTS, "PUT", "/v1/workers/{space}", ids.renew_number, schemas.NumberLease, Right(DRAW)),
+        (INSPECT, "GET", "/v1/inspect/{id}", ids.inspect, schemas.Inspection, ANY_TOKEN),
+        (TAGS, "GET", "/v1/sequences", tags.list, schemas.Tags, Right(READ)),
+        (TAGS, "GET", sequence, tags.get, schemas.Tag, ANY_TOKEN),  # the handler checks: to read or to draw
+        (TAGS, "PUT", sequence, tags.put, schemas.Tag, Right(ADMINISTER)),
     )
-    for group, method, path, handler, answer, verb, scheme in table:
+    for group, method, path, handler, answer, right in table:
         summary, _, description = (handler.__doc__ or "").partition("\n")
-        rights = {name: value for name, value in ((VERB, verb), (SCHEME, scheme)) if value}
-        app.add_api_route(
+        yield GuardedRoute(
             path,
             handler,
+            right=right,
             methods=[method],
             tags=[group],
             summary=summary.rstrip("."),
             description=cleandoc(description),
             response_model=answer,
-            openapi_extra=rights | ({"parameters": CONDITIONAL} if handler == tags.put else {}),
+            openapi_extra={"parameters": CONDITIONAL} if handler == tags.put else {},
             responses={201: {"model": answer}} if handler == tags.put else None,
+            generate_unique_id_function=lambda route: route.name,
         )
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import NullPool, create_engine, text
+from starlette.routing import Route
 from support.processes import patience
 from support.servers.administrator import execute
 from support.service.guarded import Guarded
@@ -28,9 +29,11 @@ from allocator.cli import main
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting, UnknownTag
 from allocator.rules.token import digest_of
+from allocator.service.app import application
 from allocator.service.auth import TokenCache
+from allocator.service.dispatch import GuardedRoute
 from allocator.service.server import check_access
-from allocator.service.settings import ServeSettings
+from allocator.service.settings import COMPATIBLE, ServeSettings
 from allocator.service.token_administration import Tokens
 
 KNOWN_WITHIN = 8.0
@@ -100,6 +103,34 @@ def test_without_a_token_nothing_is_given(service, tag):
     assert service.get("/metrics").status == 401
     assert service.get("/v1/inspect/5").status == 401
     assert service.get("/healthz").status == service.get("/readyz").status == service.get("/openapi.json").status == 200
+
+
+OPEN = {"/healthz", "/readyz", "/openapi.json", "/console/sign-in", "/console/sign-out"}
+"""What answers without a token."""
+TINYID_REFUSES = {b"", b'{"data":null,"code":5,"message":"token is error"}'}
+
+
+def test_a_route_that_is_not_named_here_needs_a_token_and_its_right(tmp_path):
+    app = application(ServeSettings((f"sqlite:///{tmp_path}/ids.db",), compat=COMPATIBLE))
+    routes = [one for one in app._framework.routes if isinstance(one, Route) and one.path not in OPEN]
+    with closing(Guarded(str(tmp_path), "--compat", ",".join(COMPATIBLE))) as guarded:
+        poor, service = guarded.make("poor", tags=("nothing",)), guarded.service
+        service.put("/v1/sequences/5", token=guarded.admin, json={})
+        for method, path in [(method, re.sub("{.*?}", "5", one.path)) for one in routes for method in one.methods]:
+            if path.startswith("/tinyid/"):
+                answers = [service.ask(method, f"{path}?bizType=5&token={token}") for token in ("", poor)]
+                assert {one.body for one in answers} <= TINYID_REFUSES, path
+            else:
+                assert service.ask(method, path).status in {401, 303}, (method, path)
+                expected = 200 if path == "/v1/inspect/5" else 403  # which is for any token
+                assert service.ask(method, path, token=poor).status == expected, (method, path)
+        assert service.post("/v1/sequences/5/ids", token=guarded.admin).ids == ["1"]
+    assert len(routes) > 30
+
+
+def test_a_route_cannot_be_written_without_a_right():
+    with pytest.raises(TypeError, match="right"):
+        GuardedRoute("/v1/new", lambda: None)  # type: ignore[call-arg]
 
 
 def test_a_token_is_good_for_its_verbs_and_its_tags(guarded, service):
