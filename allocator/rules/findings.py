@@ -98,6 +98,13 @@ NUMBERS_SHARDS = Rule(
 )
 
 
+OTHERS_MAY_WRITE = Rule(
+    lambda facts: facts.get("others"),
+    "{others}: whoever may use such a role can lower a tag, so that its ids come again, or make a token",
+    "{revoke} For default privileges and APIs see docs/managed-databases.md",
+)
+
+
 def makes_tokens(mend: str) -> Rule:
     return Rule(
         lambda facts: facts.get("writes_tokens"),

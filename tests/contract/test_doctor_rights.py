@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -15,7 +16,7 @@ from support.applications.faces import PATIENT
 from support.distinct import distinct
 from support.documents.rights import OWNER, SERVICE, TOKENS, granted
 from support.faults.ill_databases import changed, named
-from support.servers.administrator import execute
+from support.servers.administrator import administrator, execute
 from support.servers.available import KINDS
 from support.servers.databases import databases, with_schema
 
@@ -24,7 +25,7 @@ from allocator.cli import main
 from allocator.database.store import Database
 from allocator.database.verbs import shard_row
 from allocator.database.verbs import tickets as ticket_rows
-from allocator.doctor import DANGER, OUTAGE, examine, is_healthy
+from allocator.doctor import DANGER, OUTAGE, Finding, examine, is_healthy
 from allocator.errors import AllocatorError, DatabaseRefused
 from allocator.rules.failover import FLOOR, TICKETS_SKIPPED
 
@@ -340,3 +341,115 @@ def test_rights_on_the_columns_that_a_claim_writes_are_enough(kind, service, hea
     enough, too_few = found.values()
     assert enough <= healthy
     assert kind != "postgres" or "right-missing" in too_few
+
+
+STRANGERS = "others-may-write"
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_public_role_that_gets_rights_on_new_tables_is_found_and_closed_by_what_is_printed(empty):
+    """As Supabase's `anon`, whose key everybody has."""
+    anon = f"anon_{os.getpid()}"
+    drop = (f"DROP OWNED BY {anon}", f"DROP ROLE {anon}")
+    inherits = f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON TABLES TO {anon}"
+    back, steal = f"SET ROLE {anon}", "UPDATE allocator_segment SET max_value = 0"
+    with changed(empty, (f"CREATE ROLE {anon}", f"GRANT USAGE ON SCHEMA public TO {anon}", inherits), drop):
+        with_schema(empty)
+        with Allocator(empty) as ids:
+            first = ids.reserve("order", 5)[0]
+        with administrator(empty) as connection:
+            for statement in (back, steal):
+                connection.exec_driver_sql(statement)
+        with Allocator(empty) as ids:
+            assert ids.reserve("order", 5)[0] == first  # what the rights are a danger of
+        found = named(examine(empty))[STRANGERS]
+        execute(empty, *printed(found))
+        healed = named(examine(empty))
+        with administrator(empty) as connection, pytest.raises(DBAPIError, match="denied"):
+            for statement in (back, steal):
+                connection.exec_driver_sql(statement)
+
+    assert found.severity == DANGER
+    assert f"{anon} may write" in found.found
+    assert STRANGERS not in healed
+
+
+SEES = ("GRANT SELECT ON mysql.* TO", "REVOKE SELECT ON mysql.* FROM")
+OPEN = {
+    "postgres": [
+        ("GRANT INSERT ON allocator_token TO PUBLIC", "PUBLIC may write allocator_token"),
+        ("GRANT UPDATE (max_value) ON allocator_segment TO {other}", "{other} may write allocator_segment"),
+        ("GRANT DELETE ON allocator_lease TO {other}", "{other} may write allocator_lease"),
+        ("GRANT UPDATE ON allocator_node_id_seq TO {other}", "{other} may write allocator_node_id_seq"),
+        ("GRANT INSERT ON allocator_number TO {other} WITH GRANT OPTION", "{other} may write allocator_number"),
+    ],
+    "mysql": [
+        ("GRANT INSERT, UPDATE ON {database}.* TO {other}", "{other} may write `{database}`.*"),
+        ("GRANT UPDATE (max_value) ON {database}.allocator_segment TO {other}", "{other} may write allocator_segment"),
+        ("GRANT DELETE ON {database}.allocator_lease TO {other}", "{other} may write allocator_lease"),
+        ("GRANT UPDATE ON *.* TO {other}", "{other} may write *.*"),
+    ],
+}
+CLOSED = {
+    "postgres": [
+        ("GRANT SELECT ON allocator_segment TO PUBLIC",),
+        ("GRANT INSERT, UPDATE (revoked_at) ON allocator_token TO {other}",),
+        ("GRANT {other} TO {service}", "GRANT UPDATE ON allocator_segment TO {other}"),
+        ("GRANT UPDATE ON allocator_schema_version TO {other}",),
+    ],
+    "mysql": [("GRANT SELECT ON {database}.* TO {other}",), ("GRANT INSERT ON {database}.allocator_token TO {other}",)],
+}
+
+
+def test_who_else_may_write_what_ids_come_from(kind, service):
+    """Looked at by the user that draws; on MySQL and MariaDB it needs the right to see those of others."""
+    of_kind, database = kind if kind == "postgres" else "mysql", str(make_url(service.admin).database)
+    cases = [*(([one], words) for one, words in OPEN[of_kind]), *((one, "") for one in CLOSED[of_kind])]
+    sees = ([], []) if kind == "postgres" else (f"{one} {service.told}" for one in SEES)
+    with changed(service.admin, *sees):
+        for statements, expected in cases:
+            with User(kind, service.admin, "other").there() as other:
+                names = {"other": other.told, "service": service.told, "database": database}
+                execute(service.admin, *(one.format_map(names) for one in statements))
+                found = named(examine(service.url)).get(STRANGERS)
+                assert (found.found if found else "").partition(":")[0] == expected.format_map(names), statements
+                execute(service.admin, *(printed(found) if found else ()))
+                assert STRANGERS not in named(examine(service.url)), statements
+
+
+def printed(found: Finding) -> list[str]:
+    """The statements that close it."""
+    return re.findall("REVOKE .*?(?=;)", found.mend)
+
+
+@pytest.mark.parametrize("kind", ["mariadb"], indirect=True)
+def test_everybody_of_mariadb_may_write_what_ids_come_from(kind, service):
+    database = str(make_url(service.admin).database)
+    for right in ("UPDATE", "ALL"):
+        execute(service.admin, f"GRANT {right} ON {database}.* TO PUBLIC")
+        found = named(examine(service.admin))[STRANGERS]
+        execute(service.admin, *[one for one in printed(found) if "PUBLIC" in one])
+        assert f"PUBLIC may write `{database}`.*" in found.found
+        assert "PUBLIC" not in named(examine(service.admin))[STRANGERS].found  # but the service is there
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_row_security_without_a_policy_keeps_others_out(service):
+    table, drop = "allocator_segment", "DROP POLICY IF EXISTS theirs ON allocator_segment"
+    with User("postgres", service.admin, "other").there() as other:
+        execute(service.admin, f"GRANT UPDATE ON {table} TO {other.told}")
+        secured = tuple(f"ALTER TABLE {table} {word} ROW LEVEL SECURITY" for word in ("ENABLE", "DISABLE"))
+        with changed(service.admin, secured[0], (drop, secured[1])):
+            for policy, is_open in (
+                ("FOR UPDATE TO {other}", True),
+                ("FOR ALL TO PUBLIC", True),
+                ("FOR SELECT TO PUBLIC", False),
+                ("FOR ALL TO {service}", False),
+            ):
+                words = policy.format(other=other.told, service=service.told)
+                execute(service.admin, f"CREATE POLICY theirs ON {table} {words} USING (true)")
+                assert (STRANGERS in named(examine(service.url))) == is_open, policy
+                execute(service.admin, drop)
+            assert STRANGERS not in named(examine(service.url))
+            execute(service.admin, f"ALTER ROLE {other.told} BYPASSRLS")
+            assert STRANGERS in named(examine(service.url))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from sqlalchemy import Connection, text
@@ -106,6 +106,18 @@ def ahead(facts: Facts, theirs: float) -> Facts:
 def listed(names: Sequence[object]) -> str:
     """The names as text; empty, and so false, without names."""
     return few(names, 5)
+
+
+def others_of(found: Iterable[tuple[str, str, bool]]) -> Facts:
+    """The facts for the rule `others-may-write`, from roles, what they may write, and whether they log in themselves.
+
+    A user that may write tokens alone makes them, as docs/operating.md says.
+    """
+    others = [(role, places) for role, places, is_user in found if not (is_user and places == "allocator_token")]
+    return {
+        "others": ", ".join(f"{role} may write {places}" for role, places in others),
+        "revoke": " ".join(f"REVOKE ALL ON {places} FROM {role};" for role, places in others),
+    }
 
 
 def losing(losses: Sequence[str], durable_by: str, is_durable: bool) -> Facts:

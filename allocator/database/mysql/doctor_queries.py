@@ -19,11 +19,13 @@ from allocator.database.doctor_queries.questions import (
     listed,
     losing,
     named,
+    others_of,
     rows,
 )
 from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
 from allocator.database.mysql.doctor_rules import RULES, is_cluster
 from allocator.database.mysql.identity import IS_DURABLE, is_merely_like_it
+from allocator.database.schema.tables import metadata
 from allocator.rules.tag_column import Generator, may_write
 
 if TYPE_CHECKING:
@@ -43,9 +45,29 @@ STATUS = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_cluster_size', 'wsre
 SEES_REPLICAS = "GRANT {sees_replicas} ON *.* TO {account}"
 SEES_SOURCE = "GRANT {sees_source} ON *.* TO {account}"
 
+NO_HOST = "@''"
 WRITING = re.compile(r"\b(INSERT|UPDATE)\b")
 OWNING = re.compile(r"\b(ALL PRIVILEGES|CREATE)(?=,|$)")
 GRANT = re.compile(r"GRANT (?P<rights>.+?) ON (?:TABLE )?(?P<place>\S+) TO ", re.DOTALL)
+
+
+OTHERS = """
+SELECT DISTINCT grantee AS role, place FROM (
+    SELECT grantee, '*.*' AS place, privilege_type FROM information_schema.user_privileges
+    UNION SELECT grantee, CONCAT('`', table_schema, '`.*'), privilege_type FROM information_schema.schema_privileges
+    WHERE DATABASE() LIKE table_schema
+    UNION SELECT grantee, table_name, privilege_type FROM information_schema.table_privileges
+    WHERE table_schema = DATABASE() AND FIND_IN_SET(table_name, :names)
+    UNION SELECT grantee, table_name, privilege_type FROM information_schema.column_privileges
+    WHERE table_schema = DATABASE() AND FIND_IN_SET(table_name, :names)
+) AS granted WHERE privilege_type IN ('INSERT', 'UPDATE', 'DELETE', 'DROP', 'ALTER', 'TRIGGER') AND grantee <> :account
+  AND (grantee LIKE :nobody OR grantee LIKE :everybody OR grantee NOT IN (
+    SELECT grantee FROM information_schema.user_privileges WHERE privilege_type = 'CREATE'
+    UNION SELECT grantee FROM information_schema.schema_privileges
+    WHERE privilege_type = 'CREATE' AND DATABASE() LIKE table_schema))
+ORDER BY role, place
+"""
+"""Who may create the tables owns them, but for PUBLIC and users without a name. Most users see no rights of others."""
 
 
 def version(connection: Connection, facts: Facts) -> Mapping[str, Any]:
@@ -159,6 +181,18 @@ def rights(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     }
 
 
+def others(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    names = ",".join(table.name for table in metadata.sorted_tables)
+    known = {"account": facts["account"], "names": names, "nobody": "''@%", "everybody": "'PUBLIC'@%"}
+    found = rows(connection, OTHERS, **known)
+    return others_of((told(one.role), one.place, not one.role.endswith(NO_HOST)) for one in found)
+
+
+def told(grantee: str) -> str:
+    """A grantee as REVOKE takes it: PUBLIC and roles of MariaDB have no host."""
+    return grantee.removesuffix(NO_HOST).strip("'") if grantee.endswith(NO_HOST) else grantee
+
+
 def writing(table: str, granted: Sequence[str], database: str) -> bool:
     """Whether these grants can write a table, unless they are those of the user that creates the tables."""
     wide = {"*.*", f"{database}.*"}
@@ -183,6 +217,7 @@ QUESTIONS = (
     Question("the numbers without gaps", numbers, "GRANT SELECT ON allocator_number TO {account}", of_tables=True),
     Question("the server's clock", clock),
     Question("the user's rights", rights),
+    Question("the rights of others", others),
     Question("the identity of the server", by_row("SELECT CONCAT_WS('/', @@hostname, @@port, @@datadir) AS machine")),
 )
 

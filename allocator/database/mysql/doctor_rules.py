@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from allocator.rules.findings import DANGER, NOT_DURABLE, NOTE, NUMBERS_SHARDS, OUTAGE, Rule, makes_tokens
+from allocator.rules.findings import (
+    DANGER,
+    NOT_DURABLE,
+    NOTE,
+    NUMBERS_SHARDS,
+    OTHERS_MAY_WRITE,
+    OUTAGE,
+    Rule,
+    makes_tokens,
+)
 
 Known = Mapping[str, Any]
 
@@ -65,6 +74,7 @@ DANGERS = {
         "tags that differ only in case, accents or blanks share one row: {collations}",
         "{recollate}",
     ),
+    "others-may-write": OTHERS_MAY_WRITE,
     "role-may-number-shards": NUMBERS_SHARDS,
     "role-may-make-tokens": makes_tokens("use a user with the rights in docs/operating.md"),
 }

@@ -23,6 +23,7 @@ from allocator.database.doctor_queries.questions import (
     by_row,
     listed,
     losing,
+    others_of,
     rows,
 )
 from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
@@ -58,6 +59,24 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
 SEQUENCE = "allocator_node_id_seq"
 """After a failover it is drawn from, to skip node numbers."""
 TABLES = tuple(table.name for table in metadata.sorted_tables)
+OTHERS = f"""
+SELECT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(rolname) END AS role, rolcanlogin AS is_user,
+       string_agg(DISTINCT CAST(CAST(t.oid AS regclass) AS text), ', ') AS places
+FROM pg_class t CROSS JOIN LATERAL (
+    SELECT grantee, privilege_type FROM aclexplode(relacl)
+    UNION SELECT one.grantee, one.privilege_type FROM pg_attribute, aclexplode(attacl) AS one WHERE attrelid = t.oid
+) AS granted LEFT JOIN pg_roles ON pg_roles.oid = grantee
+WHERE t.oid IN (SELECT to_regclass(name) FROM {NAMES})
+  AND privilege_type IN ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER')
+  AND grantee <> relowner AND rolname IS DISTINCT FROM current_user AND rolsuper IS NOT TRUE
+  AND (pg_has_role(relowner, 'USAGE') OR NOT pg_has_role(grantee, 'USAGE'))
+  AND (NOT relrowsecurity OR rolbypassrls IS TRUE OR EXISTS (
+    SELECT FROM pg_policy, unnest(polroles) AS named WHERE polrelid = t.oid AND polcmd <> 'r'
+    AND (grantee = 0 OR named = 0 OR pg_has_role(grantee, named, 'USAGE'))))
+GROUP BY 1, 2 ORDER BY 1
+"""
+"""A role that is no owner may have its rights from groups that it is in; these are no others. Row level security with
+no policy for a role lets it write nothing (but for TRUNCATE, which no API has)."""
 
 
 def tables(connection: Connection, facts: Facts) -> Mapping[str, Any]:
@@ -74,6 +93,12 @@ def tables(connection: Connection, facts: Facts) -> Mapping[str, Any]:
         "writes_tokens": any(one.writes and not one.owned for one in found if one.relname == "allocator_token"),
         "numbers_shards": any(one.writes and not one.owned for one in found if one.relname == "allocator_shard"),
     }
+
+
+def others(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    sequences = [f"{name}_id_seq" for name in NUMBERED]
+    found = rows(connection, OTHERS, names=[*TABLES, *sequences])
+    return others_of((one.role, one.places, one.is_user) for one in found)
 
 
 def lacking(connection: Connection, facts: Facts) -> Mapping[str, Any]:
@@ -200,6 +225,7 @@ QUESTIONS = (
     Question("the server's settings", by_pairs(SETTINGS)),
     Question("the role", by_row(ROLE)),
     Question("the tables' owner and rights", tables, of_tables=True),
+    Question("the rights of others", others, of_tables=True),
     Question("the rights that are needed", lacking, of_tables=True),
     Question("what a crash loses", durability),
     Question("copies of the tables", copies),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from allocator.rules.findings import DANGER, NOT_DURABLE, NUMBERS_SHARDS, OUTAGE, Rule, makes_tokens
+from allocator.rules.findings import DANGER, NOT_DURABLE, NUMBERS_SHARDS, OTHERS_MAY_WRITE, OUTAGE, Rule, makes_tokens
 
 DANGERS = {
     "not-durable": NOT_DURABLE,
@@ -27,6 +27,7 @@ DANGERS = {
         "the counter is below a number it has issued: {behind}",
         "ALTER TABLE allocator_ticket (or allocator_node) ALTER COLUMN id RESTART WITH a number above every id in use",
     ),
+    "others-may-write": OTHERS_MAY_WRITE,
     "role-may-number-shards": NUMBERS_SHARDS,
     "role-may-make-tokens": makes_tokens("REVOKE INSERT, UPDATE ON allocator_token FROM {role}"),
 }
