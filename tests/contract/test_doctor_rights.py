@@ -362,6 +362,7 @@ def test_a_public_role_that_gets_rights_on_new_tables_is_found_and_closed_by_wha
                 connection.exec_driver_sql(statement)
         with Allocator(empty) as ids:
             assert ids.reserve("order", 5)[0] == first  # what the rights are a danger of
+        execute(empty, "GRANT INSERT ON allocator_token TO PUBLIC")
         found = named(examine(empty))[STRANGERS]
         execute(empty, *printed(found))
         healed = named(examine(empty))
@@ -370,7 +371,8 @@ def test_a_public_role_that_gets_rights_on_new_tables_is_found_and_closed_by_wha
                 connection.exec_driver_sql(statement)
 
     assert found.severity == DANGER
-    assert f"{anon} may write" in found.found
+    assert f"{anon} may write allocator_failover, allocator_lease" in found.found
+    assert "PUBLIC may write allocator_token" in found.found
     assert STRANGERS not in healed
 
 
@@ -381,7 +383,7 @@ OPEN = {
         ("GRANT UPDATE (max_value) ON allocator_segment TO {other}", "{other} may write allocator_segment"),
         ("GRANT DELETE ON allocator_lease TO {other}", "{other} may write allocator_lease"),
         ("GRANT UPDATE ON allocator_node_id_seq TO {other}", "{other} may write allocator_node_id_seq"),
-        ("GRANT INSERT ON allocator_number TO {other} WITH GRANT OPTION", "{other} may write allocator_number"),
+        ("GRANT INSERT ON allocator_worker TO {other} WITH GRANT OPTION", "{other} may write allocator_worker"),
     ],
     "mysql": [
         ("GRANT INSERT, UPDATE ON {database}.* TO {other}", "{other} may write `{database}`.*"),
@@ -394,6 +396,7 @@ CLOSED = {
     "postgres": [
         ("GRANT SELECT ON allocator_segment TO PUBLIC",),
         ("GRANT INSERT, UPDATE (revoked_at) ON allocator_token TO {other}",),
+        ("GRANT INSERT, UPDATE ON allocator_number, allocator_number_void TO {other}",),
         ("GRANT {other} TO {service}", "GRANT UPDATE ON allocator_segment TO {other}"),
         ("GRANT UPDATE ON allocator_schema_version TO {other}",),
     ],

@@ -111,9 +111,10 @@ def listed(names: Sequence[object]) -> str:
 def others_of(found: Iterable[tuple[str, str, bool]]) -> Facts:
     """The facts for the rule `others-may-write`, from roles, what they may write, and whether they log in themselves.
 
-    A user that may write tokens alone makes them, as docs/operating.md says.
+    docs/operating.md lets users other than the one that draws write tokens, and numbers without gaps.
     """
-    others = [(role, places) for role, places, is_user in found if not (is_user and places == "allocator_token")]
+    by_hand = {"allocator_token", "allocator_number", "allocator_number_void"}
+    others = [one[:2] for one in found if not (one[2] and by_hand.issuperset(one[1].split(", ")))]
     return {
         "others": ", ".join(f"{role} may write {places}" for role, places in others),
         "revoke": " ".join(f"REVOKE ALL ON {places} FROM {role};" for role, places in others),
