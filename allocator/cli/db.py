@@ -12,9 +12,10 @@ from allocator.cli.output import REFUSED, CommandGroup, pasteable, show
 from allocator.database.address import address_of
 from allocator.database.schema import inspection
 from allocator.database.schema import upgrade as migrations
-from allocator.database.verbs import servers
+from allocator.database.store import Database
+from allocator.database.verbs import servers, shard_row
 from allocator.errors import AllocatorError
-from allocator.fleet.bootstrap import Opening
+from allocator.rules.fleet_consistency import Shard, check_joined
 
 UPGRADE_TIMEOUT = 600.0
 """Seconds that an upgrade may wait for another upgrade, and that one statement may take."""
@@ -33,7 +34,7 @@ def upgrade(urls: tuple[str, ...], as_sql: bool) -> None:
 
     Safe to repeat, and to run on several machines at once. No other command changes the tables of a server.
 
-    With --url once per shard, it makes a fleet of these databases. This needs more rights than an application has.
+    With --url once per shard, it upgrades a fleet. It joins no databases: `allocator shards add` does.
     """
     if as_sql:
         found = migrations.statements(address_of(only_one(urls)))
@@ -41,13 +42,18 @@ def upgrade(urls: tuple[str, ...], as_sql: bool) -> None:
         return
     with ExitStack() as stack:
         databases = [stack.enter_context(open_database(url, UPGRADE_TIMEOUT, creates=True)) for url in urls]
+        if len(databases) > 1:
+            check_joined([(database.address.shown, row_in(database)) for database in databases])
         for database in databases:
             database.upgrade_schema()
-        if len(databases) > 1:
-            Opening(databases, None, None).open()
         revision = databases[0].run(lambda connection, _: inspection.current(connection))
     lines = [f"{database.address.shown} is at revision {revision}" for database in databases]
     show({"revision": revision}, "\n".join(lines))
+
+
+def row_in(database: Database) -> Shard | None:
+    """The row of a shard; None for a database without tables. Makes no file."""
+    return None if database.is_missing() else database.run(shard_row.fetch_if_made)
 
 
 @db.command()

@@ -148,6 +148,22 @@ def check_fleet(found: Sequence[tuple[str, Shard]], fleet: str | None = None) ->
         check_generations(serving)
 
 
+def check_joined(found: Sequence[tuple[str, Shard | None]]) -> None:
+    """Raise `ShardMisconfigured` unless these databases are one fleet already. A joining shard counts."""
+    rows = [(where, row) for where, row in found if row]
+    check_keys(rows)
+    named = {one.key for _, row in rows for one in listed(row) if len(listed(row)) > 1}
+    joined = [where for where, row in rows if row.key in named]
+    first = [*joined, *(where for where, _ in rows), found[0][0]][0]
+    for where, _ in found:
+        if where not in joined and where != first:
+            raise ShardMisconfigured(
+                f"{where} is in no fleet with {first}, so nothing was upgraded; upgrade each alone, then join them "
+                f"with: allocator shards add {where} --url {first}"
+            )
+    check_fleet(rows)
+
+
 def check_alone(where: str, shard: Shard, fleet: str | None) -> None:
     if shard.fleet != fleet:
         raise ShardMisconfigured(

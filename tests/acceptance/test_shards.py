@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from sqlalchemy import make_url
 
 from allocator.cli import main
+from allocator.database.address import address_of
 
 
 def run(*words: str, urls: list[str] | None = None) -> Result:
@@ -73,6 +74,38 @@ def test_a_fleet_grows_and_is_told_what_comes_next(files):
     assert {ticket % 3 for ticket in after} == {0, 1, 2}
     again = run("shards", "grow", urls=files[:1])
     assert (again.exit_code, "no growth is planned; add a database with" in again.stderr) == (1, True)
+
+
+def test_an_upgrade_joins_no_databases(files, tmp_path):
+    """Nothing is written unless they are one fleet already; the sentence names the command that joins."""
+    one, two, three = files
+    (tmp_path / "two.db").touch()
+
+    def refused(*urls: str) -> list[str]:
+        done = run("db", "upgrade", urls=[*urls])
+        assert (done.exit_code, len(done.stderr.splitlines())) == (1, 1), done.output
+        return done.stderr.partition("join them with: allocator ")[2].split()
+
+    assert refused(one, two) == ["shards", "add", address_of(two).shown, "--url", address_of(one).shown]
+    assert [path.name for path in tmp_path.iterdir() if path.stat().st_size] == []
+    assert (tmp_path / "one.db").exists() is False
+    tickets([two], 1)
+    assert refused(one, two) == ["shards", "add", address_of(one).shown, "--url", address_of(two).shown]
+    for url in one, two:
+        assert run("db", "upgrade", urls=[url]).exit_code == 0
+    before = [(tmp_path / name).read_bytes() for name in ("one.db", "two.db")]
+    join = refused(two, one)
+    assert [(tmp_path / name).read_bytes() for name in ("one.db", "two.db")] == before
+    assert run(*join).exit_code == 0
+    assert run("db", "upgrade", urls=[two, one]).exit_code == 0  # while it joins
+    assert run("shards", "grow", urls=[two]).exit_code == 0
+    done = run("db", "upgrade", urls=[one, two])
+    assert (done.exit_code, len(done.output.splitlines())) == (0, 2)
+    assert refused(one, two, three)[2] == address_of(three).shown
+    assert (tmp_path / "three.db").exists() is False
+    tickets(files[2:], 1)
+    assert refused(three, one, two)[2] == address_of(three).shown
+    assert "under two URLs" in run("db", "upgrade", urls=[three, three]).stderr
 
 
 def test_what_was_added_can_be_taken_back(files):

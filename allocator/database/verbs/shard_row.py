@@ -8,7 +8,7 @@ from dataclasses import asdict
 from secrets import token_hex
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, exists, insert, literal_column, select, update
+from sqlalchemy import ColumnElement, Connection, exists, insert, inspect, literal_column, select, update
 
 from allocator.database.dialect import NOWHERE, Dialect
 from allocator.database.driver_errors import FORBIDDEN, meaning
@@ -28,6 +28,12 @@ def fetch(connection: Connection, dialect: Dialect) -> Shard | None:
     both = shard.outerjoin(failover, failover.c.id == 1)
     rows = connection.execute(select(shard, failover.c.server_run).select_from(both)).all()
     return as_shard(rows[0], Failover(rows[0].server_run or "")) if rows else None
+
+
+def fetch_if_made(connection: Connection, dialect: Dialect) -> Shard | None:
+    """Fetch the row; None also where its tables are missing."""
+    is_made = inspect(connection).has_table
+    return fetch(connection, dialect) if is_made(shard.name) and is_made(failover.name) else None
 
 
 def fetch_member(connection: Connection, dialect: Dialect, alone: bool = False) -> Shard | None:
@@ -127,7 +133,7 @@ def check_writer(connection: Connection, dialect: Dialect) -> None:
     """Raise where this user could not write the shard's row."""
     refused = DatabaseRefused(
         "this user may not write allocator_shard, as making or growing a fleet does: use the user that "
-        "ran allocator db upgrade; run that again where it was left out, with --url once for each shard"
+        "ran allocator db upgrade; run that again where it was left out"
     )
     with meaning(refused, FORBIDDEN, dialect):
         connection.execute(update(shard).where(shard.c.id == 0).values(revision=0))
