@@ -30,11 +30,11 @@ from allocator.errors import (
     SchemaOutOfDate,
     ShardMisconfigured,
 )
-from allocator.rules.failover import NOTHING, Failover, Here, begin_of_lease, moved, skipped
+from allocator.rules.failover import NOTHING, Failover, Here, begin_of_lease, most_ahead, moved, skipped
 from allocator.rules.fleet_consistency import Shard
 from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.schemes.formats.bit_layout import Layout
-from allocator.schemes.snowflake import Lease, LeaseClaim, SnowflakeWorker, check_same, choose_worker
+from allocator.schemes.snowflake import Lease, LeaseClaim, SnowflakeWorker, check_same, check_time, choose_worker
 from allocator.schemes.worker_number_lease import (
     NumberClaim,
     NumberLease,
@@ -134,8 +134,8 @@ class Registry(Runner):
                 self.run(failover_row.add, Failover(here.run))
                 continue
             here = here._replace(same=here.same and not self._has_strangers(found, here))
-            now = max(here.at, time_ns() // 1_000_000)  # a clock that is behind must not shorten any wait
-            fresh = moved(found, here, now, 0 if here.same else self._leased_until(), not is_alone)
+            leased_until = 0 if here.same else self._leased_until()
+            fresh = moved(found, here, time_ns() // 1_000_000, leased_until, not is_alone)
             if fresh == found:
                 return found
             skip = NOTHING if here.same else skipped(here.at)
@@ -201,16 +201,17 @@ class Registry(Runner):
         """Lease a worker until a later moment, or renew `claim.lease`; raises `LeaseLost` if another process has it."""
         if claim.lease is not None:
             self.check_schema()
-            return self._renewed(claim.lease, claim.until)
+            return self._renewed(claim.lease, claim)
         for _ in range(ATTEMPTS):
             start = self.start(with_workers=True)
             self._check_numbers(start.shard)
             state = self.failover(start)
             self._check_not_before(state)
+            check_time(claim, start.here.at + most_ahead(state, claim.span))
             begin = begin_of_lease(state, claim.now, claim.until)
             chosen = choose_worker(start.workers, layout, epoch, claim.now, randbelow(1 << 16))
             number = chosen if isinstance(chosen, int) else chosen.number
-            until = begin + claim.until - claim.now
+            until = begin + claim.span
             fresh = SnowflakeWorker(number, str(layout), epoch, token_hex(16), until, *identity())
             if isinstance(chosen, int):
                 ours = self.run(node_and_snowflake_rows.add_worker, fresh)
@@ -223,13 +224,15 @@ class Registry(Runner):
                 return Lease(number, fresh.holder, begin, until)  # a worker is chosen only after its last lease ended
         raise DatabaseUnavailable("every worker that was free was leased by another process first; try again")
 
-    def _renewed(self, lease: Lease, until: int) -> Lease:
+    def _renewed(self, lease: Lease, claim: LeaseClaim) -> Lease:
         """Renew a lease. One from before a failover may be another process's: the failover may have forgotten that."""
-        if not self.run(node_and_snowflake_rows.renew_worker, lease.number, lease.holder, until):
+        if not self.run(node_and_snowflake_rows.renew_worker, lease, claim):
+            start = self.start()
+            check_time(claim, start.here.at + most_ahead(self.failover(start), claim.span))
             raise LeaseLost(f"worker {lease.number} was leased by another process meanwhile")
         if lease.since < self.failover().leases_from_ms:  # checked afterwards: a failover may happen during the renewal
             raise LeaseLost(f"worker {lease.number} may have been leased by another process before the database moved")
-        return replace(lease, until=until)
+        return replace(lease, until=claim.until)
 
     def lease_number(self, claim: NumberClaim) -> NumberLease:
         """Lease a free number of a space. Raises `NodeIdsExhausted`, and `InvalidSetting` by settings or clock."""

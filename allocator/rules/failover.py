@@ -260,10 +260,11 @@ def most_ahead(state: Failover, span_ms: int) -> int:
 
 
 def moved(
-    before: Failover, here: Here, now_ms: int, leased_until_ms: int = 0, one_of_several: bool = False
+    before: Failover, here: Here, wall_ms: int, leased_until_ms: int = 0, one_of_several: bool = False
 ) -> Failover:
     """The row for this run; unchanged on the same run.
 
+    wall_ms: the clock of this process.
     one_of_several: this is a shard, whose tickets stop until it is trusted.
     leased_until_ms: the end of the latest known lease. Processes that leased since the last move are ahead of the wall
         clock, and so may be a lost lease of theirs.
@@ -272,6 +273,8 @@ def moved(
     run = here.run + (UNTRUSTED if stops else "")
     if here.same:
         return before._replace(server_run=run)
+    # A server whose clock is behind must shorten no wait; one process whose clock is years ahead must not prolong all.
+    now_ms = max(here.at, min(wall_ms, here.at + LEASES_SKIPPED_MS))
     new = Tag("new", before.first_value, skipped=before.first_value)
     first_value = before.first_value + gap(new, reach_of(new), now_ms)
     latest = max(leased_until_ms, now_ms + before.leases_ahead_ms)

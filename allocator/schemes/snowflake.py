@@ -131,6 +131,10 @@ class LeaseClaim:
     now: int
     until: int
 
+    @property
+    def span(self) -> int:
+        return self.until - self.now
+
 
 class LeasedSnowflake:
     """The ids of one process under leases. Pure, and driven like `Segments`.
@@ -205,6 +209,20 @@ class LeasedSnowflake:
             self.pace.clear()
         elif isinstance(error, InvalidArgument) and self.lease is None:
             self._offset, self._last = 0.0, -1
+
+
+AHEAD_MS = 60_000
+"""How far a claim may be ahead of the database's clock, besides what a failover has set it ahead. What is written far
+ahead stays: a worker would be leased for years."""
+
+
+def check_time(claim: LeaseClaim, at: int) -> None:
+    """Raise `InvalidSetting` where a claim is too far ahead of `at`, the database's clock and what a failover added."""
+    if claim.now > at + AHEAD_MS:
+        raise InvalidSetting(
+            f"the clock of this machine is {(claim.now - at) / 1000:.0f} s ahead of the database's, and may be "
+            f"{AHEAD_MS // 1000} s ahead; set both clocks"
+        )
 
 
 CHOICE = 16

@@ -15,7 +15,7 @@ from allocator import Allocator, Layout, MeteorSettings, SnowflakeSettings, insp
 from allocator.database.store import Database
 from allocator.database.verbs import node_and_snowflake_rows
 from allocator.errors import DatabaseUnavailable, Exhausted, InvalidSetting, MaxValueWentBack, NodeIdsExhausted
-from allocator.schemes.snowflake import SNOWFLAKE, Lease, LeaseClaim
+from allocator.schemes.snowflake import AHEAD_MS, SNOWFLAKE, Lease, LeaseClaim
 
 of_the_rule = pytest.mark.parametrize("place", ["sqlite", "service"], indirect=True)
 """What is decided whatever the database."""
@@ -240,15 +240,45 @@ def test_a_lease_begins_after_the_one_that_it_follows(fresh):
 def test_a_worker_is_taken_over_by_one_only(fresh):
     """Two that see the same ended lease: the second finds it changed."""
     database = Database(fresh)
-    database.lease_worker(LeaseClaim(None, 1000, 2000), SNOWFLAKE, 0)
+    lease = database.lease_worker(LeaseClaim(None, 1000, 2000), SNOWFLAKE, 0)
     (row,) = database.run(node_and_snowflake_rows.fetch_workers)
     fresh_row = type(row)(row.number, row.layout, row.epoch, "other", 9000, "here", 1)
 
     assert database.run(node_and_snowflake_rows.take_worker, row, fresh_row)
     assert not database.run(node_and_snowflake_rows.take_worker, row, fresh_row)
     assert not database.run(node_and_snowflake_rows.add_worker, fresh_row)
-    assert not database.run(node_and_snowflake_rows.renew_worker, row.number, row.holder, 99_000)
+    assert not database.run(node_and_snowflake_rows.renew_worker, lease, LeaseClaim(lease, 2000, 99_000))
     database.close()
+
+
+@statements
+def test_a_worker_is_leased_and_renewed_by_no_clock_that_is_far_ahead(fresh):
+    """Each start of a process with such a clock would take one of 1024 workers for years."""
+    near, minute = AHEAD_MS - 30_000, 60_000
+    with closing(Database(fresh)) as database:
+
+        def lease(held: Lease | None, ahead: int) -> Lease:
+            at = int(time.time() * 1000) + ahead
+            return database.lease_worker(LeaseClaim(held, at, at + minute), SNOWFLAKE, 0)
+
+        def refuses(held: Lease | None, ahead: int) -> None:
+            before = database.run(node_and_snowflake_rows.fetch_workers)
+            with pytest.raises(
+                InvalidSetting, match=r"is \d+ s ahead of the database's, and may be 60 s ahead; set both"
+            ):
+                lease(held, ahead)
+            assert database.run(node_and_snowflake_rows.fetch_workers) == before
+
+        refuses(None, 10 * 365 * 86_400_000)
+        refuses(None, AHEAD_MS + 30_000)
+        held = lease(lease(None, near), near)
+        refuses(held, AHEAD_MS + 30_000)
+        execute(fresh, "UPDATE allocator_failover SET server_run = 'elsewhere'")
+        held = lease(None, 0)
+        moved = held.since - int(time.time() * 1000)  # the failover has set leases ahead by this
+        assert lease(held, moved + near).until > held.until
+        refuses(held, moved + AHEAD_MS + 30_000)
+        refuses(None, moved + AHEAD_MS + 30_000)
 
 
 @statements
@@ -258,7 +288,7 @@ def test_a_lease_that_was_renewed_is_not_taken_over_and_never_shortened(fresh):
     lease = database.lease_worker(LeaseClaim(None, 1000, 2000), SNOWFLAKE, 0)
     (seen,) = database.run(node_and_snowflake_rows.fetch_workers)
     for until in (5000, 4000):
-        assert database.run(node_and_snowflake_rows.renew_worker, lease.number, lease.holder, until)
+        assert database.run(node_and_snowflake_rows.renew_worker, lease, LeaseClaim(lease, 2000, until))
     (now,) = database.run(node_and_snowflake_rows.fetch_workers)
 
     assert not database.run(node_and_snowflake_rows.take_worker, seen, replace(seen, holder="other", until=9000))

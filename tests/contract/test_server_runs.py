@@ -333,6 +333,21 @@ def test_leases_that_may_be_forgotten_are_out_of_reach(sync, fresh):
 
 
 @pytest.mark.statements
+def test_a_clock_that_is_years_ahead_delays_no_lease_for_years(sync, fresh, monkeypatch):
+    """A process that only makes a tag may be the first to notice a failover."""
+    sync(fresh).next_id("before")
+    execute(fresh, MOVED)
+    monkeypatch.setattr("allocator.database.registry.time_ns", lambda: time_ns() + 10 * 365 * 86_400 * 10**9)
+    sync(fresh).next_id("order")
+    monkeypatch.undo()
+    ahead = (sync(fresh).snowflake() >> 22) + EPOCH - 1000 * time()
+
+    assert ahead < 2 * LEASES_SKIPPED_MS + 10_000
+    with pytest.raises(DatabaseUnavailable, match=r"numbers are leased again in [34]\d\d s"):
+        sync(fresh).worker("billing").__enter__()
+
+
+@pytest.mark.statements
 def test_a_lease_from_before_is_not_renewed_since_its_end_may_be_forgotten(fresh):
     with closing(Database(fresh)) as database:
 

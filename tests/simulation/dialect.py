@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from allocator.database.verbs.start import Start
-from allocator.rules.failover import NOTHING, Crossing, Failover, Here, Skipped, plain
+from allocator.rules.failover import NOTHING, Crossing, Failover, Here, Skipped, most_ahead, plain
 from allocator.rules.fleet_consistency import Shard
 from allocator.schemes.shared.residues import Residue
-from allocator.schemes.snowflake import SnowflakeWorker
+from allocator.schemes.snowflake import AHEAD_MS, Lease, LeaseClaim, SnowflakeWorker
 from allocator.schemes.tag import Tag
 from simulation.fates import Fate
 from simulation.network import Connection, Failure
@@ -171,19 +171,19 @@ class NodeVerbs:
         view.put(WORKER, fresh.number, fresh)
         return True
 
-    def node_and_snowflake_rows_renew_worker(
-        self, connection: Connection, number: int, holder: str, until: int
-    ) -> bool:
-        return connection.perform(lambda view: self._renew(view, number, holder, until))
+    def node_and_snowflake_rows_renew_worker(self, connection: Connection, held: Lease, claim: LeaseClaim) -> bool:
+        return connection.perform(lambda view: self._renew(view, held, claim))
 
     @staticmethod
-    def _renew(view: View, number: int, holder: str, until: int) -> bool:
-        if not view.lock(WORKER, number):
+    def _renew(view: View, held: Lease, claim: LeaseClaim) -> bool:
+        if not view.lock(WORKER, held.number):
             return False
-        row: SnowflakeWorker | None = view.get(WORKER, number)
-        if row is None or row.holder != holder:
+        row: SnowflakeWorker | None = view.get(WORKER, held.number)
+        state: Failover | None = view.get(FAILOVER, 1)
+        is_near = state is not None and claim.now <= view.at + most_ahead(state, claim.span) + AHEAD_MS
+        if row is None or row.holder != held.holder or not is_near:
             return False
-        view.put(WORKER, number, replace(row, until=max(row.until, until)))
+        view.put(WORKER, held.number, replace(row, until=max(row.until, claim.until)))
         return True
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, insert, literal, literal_column, select, text, update
+from sqlalchemy import ColumnElement, Connection, case, func, insert, literal, literal_column, select, text, update
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.tables import node, worker
+from allocator.database.schema.tables import failover, node, worker
 from allocator.database.verbs.readable_rows import Reader
+from allocator.database.verbs.worker_number_rows import clock
 from allocator.errors import MaxValueWentBack, SchemaDamaged
+from allocator.rules.failover import further
 from allocator.schemes.meteor import Node
-from allocator.schemes.snowflake import SnowflakeWorker
+from allocator.schemes.snowflake import AHEAD_MS, Lease, LeaseClaim, SnowflakeWorker
 
 
 def register(connection: Connection, dialect: Dialect, host: str, process: int, version: str, at: datetime) -> int:
@@ -60,11 +62,23 @@ def take_worker(connection: Connection, dialect: Dialect, old: SnowflakeWorker, 
     return connection.execute(statement.values(columns_of(fresh))).rowcount == 1
 
 
-def renew_worker(connection: Connection, dialect: Dialect, number: int, holder: str, until: int) -> bool:
-    """Extend a lease; False if another process holds the worker now."""
-    later = dialect.greatest(worker.c.until_ms, until)
-    ours = (worker.c.number == number, worker.c.holder == holder, text(dialect.lasting(connection)))
+def renew_worker(connection: Connection, dialect: Dialect, held: Lease, claim: LeaseClaim) -> bool:
+    """Extend a lease; False if another process holds the worker now, or the claim is too far ahead of our clock."""
+    later = dialect.greatest(worker.c.until_ms, claim.until)
+    ours = (
+        worker.c.number == held.number,
+        worker.c.holder == held.holder,
+        clock(dialect) + ahead(claim) >= claim.now - AHEAD_MS,
+        text(dialect.lasting(connection)),
+    )
     return connection.execute(update(worker).where(*ours).values(until_ms=later)).rowcount == 1
+
+
+def ahead(claim: LeaseClaim) -> ColumnElement[int]:
+    """What `most_ahead` says of the row as it is now."""
+    added = failover.c.leases_ahead_ms + further(claim.span)
+    kept = select(case((failover.c.leases_from_ms > 0, added), else_=0)).where(failover.c.id == 1)
+    return func.coalesce(kept.scalar_subquery(), 0)
 
 
 def lasting(connection: Connection, dialect: Dialect, value: str) -> ColumnElement[str]:

@@ -237,7 +237,7 @@ def test_repair_goes_above_what_is_said_or_skips_the_usual_gap():
 def test_another_server_sets_leases_off_and_the_beginning_of_new_tags():
     before = Failover("run")
     first = moved(before, plain("run", "run2"), 5)
-    second = moved(first, plain("run2", "run3"), PERIOD_MS // 2)
+    second = moved(first, plain("run2", "run3", PERIOD_MS // 2), PERIOD_MS // 2)
 
     assert moved(before, plain("run", "run"), 5) == before
     assert moved(before._replace(server_run=""), plain("", "run"), 5) == before
@@ -292,7 +292,7 @@ def test_leases_begin_behind_those_that_were_leased_since_the_move_before_and_ma
     first = moved(Failover("run"), plain("run", "run2"), 1_000)
     until = first.leases_from_ms + 60_000
     at_once = moved(first, plain("run2", "run3"), 1_001)
-    much_later = moved(first, plain("run2", "run3"), 10**9, leased_until_ms=10**9 + until)
+    much_later = moved(first, plain("run2", "run3", 10**9), 10**9, leased_until_ms=10**9 + until)
 
     assert at_once.leases_from_ms > until
     assert much_later.leases_from_ms == 10**9 + until + LEASES_SKIPPED_MS
@@ -304,7 +304,21 @@ def test_leases_begin_behind_those_of_processes_that_an_earlier_move_has_set_ahe
     day = 86_400_000
     forgotten = day + LEASES_SKIPPED_MS + 60_000
 
-    assert moved(first, plain("run2", "run3"), day).leases_from_ms > forgotten
+    assert moved(first, plain("run2", "run3", day), day).leases_from_ms > forgotten
+
+
+def test_the_time_of_a_move_is_the_later_of_two_clocks_and_the_server_bounds_that_of_a_process():
+    day = 86_400_000
+    for wall, counts in [
+        (0, day),
+        (day + 1, day + 1),
+        (day + LEASES_SKIPPED_MS, day + LEASES_SKIPPED_MS),
+        (day + LEASES_SKIPPED_MS + 1, day + LEASES_SKIPPED_MS),
+        (3650 * day, day + LEASES_SKIPPED_MS),
+    ]:
+        state = moved(Failover("run"), plain("run", "run2", day), wall)
+
+        assert (state.moved_at_ms, state.leases_from_ms) == (counts, counts + LEASES_SKIPPED_MS), wall
 
 
 def test_two_moves_from_one_row_leave_room_for_a_node_and_a_hundred_tickets_a_second():
