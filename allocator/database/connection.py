@@ -75,7 +75,7 @@ class Runner:
     def run(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function on a connection of our own.
 
-        A retry must burn what the first run claimed: a lost connection may hide a commit.
+        A lost connection may hide a commit, and the verb is run again: `allocator.database.verbs` says why each may be.
         """
         # A signal handler that raises in the pool's own code would leave its lock taken, or a connection lost.
         here = partial(self._run, verb, *args, **kwargs)

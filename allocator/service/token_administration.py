@@ -55,9 +55,7 @@ class Tokens:
                 f"{len(valid)} valid tokens are named {name!r}, the maximum is {MAX_VALID}; revoke the oldest with: "
                 f"allocator tokens revoke {oldest}"
             )
-        self._run(token_rows.add, fresh)
-        number = next(token.number for token in self.list() if token.digest == digest)
-        return secret, replace(fresh, number=number)
+        return secret, replace(fresh, number=self._run(token_rows.add, fresh))
 
     def state(self) -> tuple[list[Token], bool]:
         """The tokens, and whether any was ever created."""

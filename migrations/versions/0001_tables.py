@@ -92,6 +92,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.Column("expires_at", sa.DateTime(), nullable=True),
         sa.Column("revoked_at", sa.DateTime(), nullable=True),
+        sa.UniqueConstraint("digest"),
         sqlite_autoincrement=True,
     )
     create(

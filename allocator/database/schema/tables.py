@@ -185,7 +185,7 @@ token = Stored(
     metadata,
     Column("id", number_type, Identity(always=True), primary_key=True),
     Column("name", tag_type, nullable=False),
-    Column("digest", String(64), nullable=False),
+    Column("digest", String(64), nullable=False, unique=True),
     Column("verbs", String(64), nullable=False),
     Column("tags", String(1000), nullable=False),
     Column("created_at", DateTime, nullable=False),

@@ -1,1 +1,27 @@
-"""What is done to the rows, a file for each kind of row: plain functions on a connection."""
+"""What is done to the rows, a file for each kind of row: plain functions on a connection.
+
+`Runner.run` repeats a verb whose connection was lost, and the first run may have committed. So a verb that is passed to
+it is one of these, which a test holds complete:
+
+Changes no row:
+    column_types.read examination.rows examination.server_runs examination.shape failover_row.fetch_first_value
+    inspection.check_sound inspection.current inspection.problems node_and_snowflake_rows.fetch_newest
+    node_and_snowflake_rows.fetch_workers number_columns.fetch_counters questions.ask segments.count segments.fetch
+    segments.fetch_all segments.fetch_page segments.fetch_runs servers.fetch_blind servers.fetch_identity
+    servers.fetch_place servers.fetch_run shard_row.check_owner shard_row.check_writer shard_row.fetch
+    shard_row.fetch_if_made shard_row.fetch_member shard_row.has_ids start.fetch table_shape.of_schema tag_columns.read
+    tickets.count_types tickets.fetch_last tickets.has_any token_rows.any_made token_rows.fetch_all
+    token_rows.names_with_rates worker_number_rows.fetch worker_number_rows.fetch_all
+Takes something else; what the first run took stays unused, a lease until its end:
+    claims.claim node_and_snowflake_rows.add_worker node_and_snowflake_rows.register
+    node_and_snowflake_rows.take_worker tickets.draw worker_number_rows.take
+Finds what the first run wrote, and answers the same:
+    failover_row.add failover_row.end_run node_and_snowflake_rows.renew_worker number_commands.raise_counter
+    segments.begin_run segments.change segments.remove segments.repair shard_row.add shard_row.begin
+    shard_row.begin_alone shard_row.end_run token_rows.add upgrade.upgrade worker_number_rows.renew
+Decides again from the row, which the caller reads or gets:
+    failover_row.move shard_row.change
+Tells of its own change as of another's, which the caller may see: the tag exists, the token is revoked, the number is
+given back:
+    segments.create token_rows.revoke worker_number_rows.release
+"""

@@ -136,9 +136,10 @@ def repair(connection: Connection, dialect: Dialect, name: str, above: int, run:
 
 
 def remove(connection: Connection, dialect: Dialect, tag: Tag) -> bool:
-    """Delete a row, if no claim has raised it since it was read."""
+    """Delete a row; False if a claim has raised it since it was read."""
     unchanged = (segment.c.tag == tag.name, segment.c.max_value == tag.max_value)
-    return connection.execute(delete(segment).where(*unchanged)).rowcount == 1
+    is_gone = connection.execute(delete(segment).where(*unchanged)).rowcount == 1
+    return is_gone or fetch(connection, dialect, tag.name) is None
 
 
 def raise_all(connection: Connection, dialect: Dialect, tags: Sequence[Tag], residue: Residue) -> None:

@@ -17,8 +17,12 @@ from allocator.schemes.shared.argument_checks import check_tag
 DIGEST_BYTES = 32
 
 
-def add(connection: Connection, dialect: Dialect, fresh: Token) -> None:
-    connection.execute(insert(token).values(columns_of(fresh)))
+def add(connection: Connection, dialect: Dialect, fresh: Token) -> int:
+    """Write a token, and return its number. A retry finds the row that it wrote."""
+    ours = select(token.c.id).where(token.c.digest == fresh.digest)
+    if connection.scalar(ours) is None:
+        connection.execute(insert(token).values(columns_of(fresh)))
+    return int(connection.execute(ours).scalar_one())
 
 
 def fetch_all(connection: Connection, dialect: Dialect) -> list[Token]:
