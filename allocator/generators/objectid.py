@@ -11,7 +11,7 @@ from os import urandom
 from time import sleep, time
 
 from allocator.errors import InvalidId
-from allocator.runtime.forks import catch_up, exhaust, in_child
+from allocator.runtime.forks import catch_up, exhaust, register
 from allocator.runtime.iterators import first_and_rest
 from allocator.runtime.thread_pool import is_held_here
 from allocator.schemes.objectid import ObjectIdBlocks, build, parse, seconds_of, time_of, timestamp
@@ -21,9 +21,7 @@ from allocator.schemes.shared.retry_pace import Wait, found_by
 class Generator:
     """The generator of this process. `values` may be used until `end`, in seconds since 1970."""
 
-    __slots__ = ("_blocks", "_clock", "_lock", "_sleep", "end", "values")
-
-    values: Iterator[bytes]
+    __slots__ = ("__weakref__", "_blocks", "_clock", "_lock", "_sleep", "end", "values")
 
     def __init__(
         self,
@@ -33,16 +31,25 @@ class Generator:
         sleep: Callable[[float], None] = sleep,
     ) -> None:
         self._clock, self._sleep = clock, sleep
-        self.values = iter(())
-        self.renew(process, counter)
+        self.values: Iterator[bytes] = iter(())
+        self._forget()
+        self._begin(process, counter)
 
-    def renew(self, process: bytes, counter: int) -> None:
-        """Start over in a forked child, where a call that the fork interrupted still holds this object."""
+    def _begin(self, process: bytes, counter: int) -> None:
         self._lock = threading.RLock()
         self._blocks = ObjectIdBlocks(process, counter)
+
+    def _supplies(self) -> list[Generator]:
+        return [self]
+
+    def _forget(self) -> None:
+        """Serve nothing in a forked child, where a call that the fork interrupted still holds this object."""
         self.end = -1.0
         exhaust(self.values)
         self.values = iter(())
+
+    def after_fork(self) -> None:
+        self._begin(*fresh())
 
     def refill(self) -> bytes:
         if catch_up():
@@ -76,14 +83,7 @@ def fresh() -> tuple[bytes, int]:
 
 
 generator = Generator(*fresh())
-
-
-def renew() -> None:
-    """Give a forked child its own random bytes and counter."""
-    generator.renew(*fresh())
-
-
-in_child(renew)
+register(generator)
 
 
 @total_ordering

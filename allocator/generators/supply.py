@@ -97,7 +97,6 @@ class Supply(Uncopyable):
         self._lock = threading.RLock()
         self._failing = False
         self._under_way = self._background.idle
-        self._serve(())
 
     def _serve(self, values: Iterable[int]) -> int | None:
         """Return the first of `values` to the caller, and serve the rest to all threads."""
@@ -286,9 +285,14 @@ class Supply(Uncopyable):
         """Switch to another backend, and drop the ids in memory."""
         with self._lock:
             self._backend = backend
+            self._serve(())
             self._reset()
 
-    def _renew(self) -> None:
-        """Reset in a forked child: the ids in memory belong to the parent."""
+    def _forget(self) -> None:
+        """Serve nothing in a forked child: the ids in memory belong to the parent."""
         self._forked_unseen = self._forked_unseen or (forks.unseen and self._serves)
+        self._serve(())
+
+    def _renew(self) -> None:
+        """Reset in a forked child, after `_forget`."""
         self._reset()

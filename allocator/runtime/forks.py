@@ -3,6 +3,7 @@
 Python runs our hook in the child of `os.fork()`, which is how multiprocessing, gunicorn and Celery fork. A fork by C
 code runs no hook; uWSGI has one of its own. So `catch_up` compares process ids before each decision and each query.
 Ids that were being served during a fork without hooks may have been issued twice: their owner raises `ForkedUnseen`.
+A child of which one part could not be renewed is not renewed: `catch_up` begins again, and raises until all are.
 """
 
 from __future__ import annotations
@@ -10,16 +11,25 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, ClassVar, Protocol
 from weakref import WeakSet
 
 from allocator.errors import AllocatorError, ForkedUnseen, NotCopyable, Uncopyable
+from allocator.runtime.held_signals import hold_in_children
 from allocator.runtime.iterators import LockedIterator, first_and_rest
 
 
+class Served(Protocol):
+    def _forget(self) -> None:
+        """Serve none of the parent's ids."""
+
+
 class Forkable(Protocol):
+    def _supplies(self) -> Sequence[Served]:
+        """What serves ids; it forgets them before anything is renewed."""
+
     def after_fork(self) -> None: ...
 
 
@@ -35,7 +45,7 @@ RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
 
 
 def register(thing: Forkable) -> None:
-    """Call `thing.after_fork()` in every forked child while `thing` is alive."""
+    """In every forked child, while `thing` is alive: empty its supplies, and then call `thing.after_fork()`."""
     catch_up()  # first: else a late reset would take the new object for one of the parent's
     alive.add(thing)
 
@@ -47,23 +57,14 @@ def in_child(callback: Callable[[], None]) -> None:
 
 def renew_all() -> None:
     """Reset everything that is registered; runs in a forked child before other code."""
-    global process, _catching_up
+    global _catching_up
     # A thread of the parent may have held the old one during the fork.
     _catching_up = threading.Lock()
-    failures = []
-    for renew in [*callbacks, *(thing.after_fork for thing in list(alive))]:
-        try:
-            renew()
-        except Exception as error:  # reset the others too: they still hold ids of the parent
-            failures.append(error)
-    # Last: until then `catch_up` tells no other thread that the reset is done.
-    process = os.getpid()
-    if failures:
-        raise failures[0]
+    _renew()
 
 
 def catch_up() -> bool:
-    """Reset everything if this process was forked without hooks; return whether it was."""
+    """Reset everything if this process was forked without hooks, or not renewed whole; return whether it was."""
     if os.getpid() == process:
         return False
     with _catching_up:
@@ -76,9 +77,33 @@ def _renew_late() -> None:
     global unseen
     unseen = True
     try:
-        renew_all()
+        _renew()
+    except Exception as error:
+        raise ForkedUnseen(
+            f"this process was forked, and gives no ids, since it cannot be renewed: {type(error).__name__}: {error}"
+        ) from error
     finally:
         unseen = False
+
+
+def _renew() -> None:
+    global process
+    things = list(alive)
+    supplies = [supply for thing in things for supply in thing._supplies()]
+    failures = []
+    for step in [
+        *(supply._forget for supply in supplies),  # first of all: then nothing below can leave ids of the parent
+        *callbacks,
+        *(thing.after_fork for thing in things),
+    ]:
+        try:
+            step()
+        except BaseException as error:  # the others too: they are still the parent's
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    # Last: until then `catch_up` tells no other thread that the reset is done.
+    process = os.getpid()
 
 
 def exhaust(values: Iterator[Any]) -> None:
@@ -114,11 +139,16 @@ class Unforkable(Uncopyable):
         first, self._values = first_and_rest(values)
         return first
 
-    def after_fork(self) -> None:
-        self._lock = threading.RLock()
+    def _supplies(self) -> Sequence[Served]:
+        return [self]
+
+    def _forget(self) -> None:
         self._forked = True
         exhaust(self._values)
         self._values = iter(())
+
+    def after_fork(self) -> None:
+        self._lock = threading.RLock()
 
 
 def forked_unseen(name: str) -> AllocatorError:
@@ -148,6 +178,6 @@ def hook_into_uwsgi(uwsgi: Any) -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=renew_all)
+    hold_in_children(renew_all)
 if "uwsgi" in sys.modules:  # true only inside uWSGI
     hook_into_uwsgi(sys.modules["uwsgi"])

@@ -22,8 +22,9 @@ from support.servers.databases import with_schema
 from allocator import Allocator, ObjectId
 from allocator.database.schema import upgrade
 from allocator.database.sqlite.fork_gate import Gate
-from allocator.errors import NotCopyable
+from allocator.errors import ForkedUnseen, NotCopyable
 from allocator.generators.objectid import generator
+from allocator.runtime.thread_pool import Background
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 """`test_children_and_their_children` has the drivers of all databases."""
@@ -102,6 +103,29 @@ def test_a_database_in_memory_is_refused_in_a_child(tmp_path):
     opened = create_engine("sqlite://", creator=lambda: sqlite3.connect(tmp_path / "ids.db", check_same_thread=False))
     with Allocator(opened) as ids:
         assert found_in_child(lambda: refused(ids)) == []
+
+
+@SQLITE
+@pytest.mark.parametrize("error", [RuntimeError("not well"), KeyboardInterrupt("not well")])
+def test_a_child_of_which_a_part_is_not_renewed_gives_nothing_until_it_is(drawn_before, tag, monkeypatch, error):
+    renew, parent, is_well = Background.renew, os.getpid(), threading.Event()
+
+    def fail(background: Background) -> None:
+        if not is_well.is_set() and os.getpid() != parent:
+            raise error
+        renew(background)
+
+    def family() -> list:
+        for call in (lambda: draw(tag, 1), inherited.meteor, inherited.snowflake, ObjectId):
+            with pytest.raises((ForkedUnseen, KeyboardInterrupt), match="not well"):
+                call()
+        is_well.set()
+        return draw(tag, 1500)[1]
+
+    monkeypatch.setattr(Background, "renew", fail)
+    theirs = found_in_child(family)
+
+    assert distinct([*theirs, *drawn_before, *draw(tag, 1500)[1]])
 
 
 LOCKS = {

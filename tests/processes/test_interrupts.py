@@ -138,6 +138,58 @@ def test_an_object_id_can_be_made_at_any_step_of_another():
     assert distinct(drawn)
 
 
+IN_A_CHILD = """
+import _thread, json, os, signal, sys
+from functools import partial
+os.register_at_fork(after_in_child=partial(_thread.interrupt_main, signal.SIGUSR1))  # its handler is due
+from allocator import Allocator, Meteor, ObjectId
+from allocator.runtime import forks
+
+class Raised(Exception):
+    pass
+
+class Killing:
+    def send(self):
+        os.kill(os.getpid(), signal.SIGUSR2)
+
+    _forget = after_fork = send
+
+    def _supplies(self):
+        return [self]
+
+def handler(number, _):
+    told.append([signal.Signals(number).name, forks.process == os.getpid()])
+    raise Raised
+
+def draw():
+    return [ids.next_id("order"), ids.meteor(), ids.snowflake(), str(ObjectId())]
+
+told, killing, ids = [], Killing(), Allocator("sqlite:///" + sys.argv[1])
+forks.register(killing)
+drawn = draw()
+for number in signal.SIGUSR1, signal.SIGUSR2:
+    signal.signal(number, handler)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+if (child := os.fork()) == 0:
+    print(json.dumps([told, draw(), *map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))]), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print(json.dumps([told, drawn + draw(), *map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))]))
+"""
+
+
+def test_no_handler_raises_in_the_middle_of_the_renewal_of_a_child(tmp_path: Path):
+    """One that is due before it, and signals at each of its stages, which are handled after it."""
+    command = [sys.executable, "-c", IN_A_CHILD, str(tmp_path / "ids.db")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    (in_child, theirs, *held), (in_parent, ours, *held_here) = map(json.loads, done.stdout.splitlines())
+
+    assert in_child == [["SIGUSR1", False], ["SIGUSR2", True]]
+    assert in_parent == []
+    assert held == held_here == [signal.SIGALRM]
+    assert distinct([*theirs, *ours]) == 12
+
+
 STORM = """
 import json, signal, sys, time
 from allocator import Allocator

@@ -81,9 +81,11 @@ def fork(world: World, process: Process, step: Step) -> None:
     child.stopped = {}
     world.add(child)
     if world.variant.fork_hooks:
-        child.ids.after_fork()
-        if child.alone is not None:
-            child.alone.after_fork()
+        things = [child.ids] if child.alone is None else [child.ids, child.alone]
+        for supply in [supply for thing in things for supply in thing._supplies()]:
+            supply._forget()
+        for thing in things:
+            thing.after_fork()
     child.start()
     world.count("processes forked")
 

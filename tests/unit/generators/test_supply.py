@@ -429,6 +429,7 @@ def test_a_forked_child_owns_nothing():
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
         ids._background.renew()
+        ids._forget()
         ids._renew()
         os.write(writer, f"{ids.next_id()}".encode())
         os._exit(0)
@@ -641,6 +642,7 @@ def test_a_child_keeps_the_watermark_and_nothing_else():
     ids.next_id()
     lock = ids._lock
     lock.acquire()  # another thread of the parent held it when it forked
+    ids._forget()
     ids._renew()
 
     assert ids._core.seen == {ALL: 1000}
@@ -762,6 +764,6 @@ def test_what_a_call_holds_that_a_fork_interrupted_is_empty(kind: Any, monkeypat
     made = kind(1)
     made.next_id()
     values = made._values
-    made.after_fork()
+    made._forget()
 
     assert list(values) == []

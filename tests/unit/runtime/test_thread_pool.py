@@ -12,13 +12,12 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from threading import Event
-from weakref import WeakSet
 
 import pytest
 from support.processes.patience import error_of
 
 from allocator.errors import AllocatorClosed
-from allocator.runtime import forks, thread_pool
+from allocator.runtime import thread_pool
 from allocator.runtime.thread_pool import THREADS, Background, Work, result_of
 from allocator.runtime.waiting import wait_for, wait_for_async
 
@@ -208,22 +207,6 @@ def test_the_threads_of_an_allocator_that_was_forgotten_end():
         threading.Event().wait(0.001)
 
     assert not set(ours()) - before
-
-
-def test_after_a_fork_everything_is_renewed_even_where_one_thing_fails(monkeypatch):
-    class Thing:
-        renewed = False
-
-        def after_fork(self) -> None:
-            self.renewed = True
-            raise RuntimeError("not well")
-
-    things = [Thing(), Thing()]
-    monkeypatch.setattr(forks, "alive", WeakSet(things))  # without what other tests left
-    with pytest.raises(RuntimeError, match="not well"):
-        forks.renew_all()
-
-    assert all(thing.renewed for thing in things)
 
 
 def test_work_runs_with_the_context_variables_of_its_caller_and_keeps_none():

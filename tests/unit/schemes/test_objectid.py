@@ -16,7 +16,7 @@ from support.processes.threads import draw_on_threads
 
 from allocator import ObjectId
 from allocator.errors import InvalidId
-from allocator.generators.objectid import Generator, renew
+from allocator.generators.objectid import Generator, generator
 from allocator.runtime.iterators import LockedIterator
 from allocator.schemes.objectid import ObjectIdBlocks
 from allocator.schemes.shared.retry_pace import Wait
@@ -181,7 +181,7 @@ def test_a_call_in_which_a_signal_handler_forked_draws_the_childs_ids(monkeypatc
     parents = bytes(ObjectId())[4:9]
 
     def time() -> float:
-        renew()  # what the hook does in the child
+        generator._forget(), generator.after_fork()  # what the hook does in the child
         return clock()
 
     monkeypatch.setattr("allocator.generators.objectid.time", time)
@@ -194,7 +194,7 @@ def test_what_a_call_holds_that_a_fork_interrupted_is_empty(monkeypatch):
     made = Generator(bytes(5), 0)
     made.refill()
     values = made.values
-    made.renew(b"child", 0)
+    made._forget()
 
     assert list(values) == []
 

@@ -135,7 +135,7 @@ def test_the_end_of_the_timestamps_is_an_error():
 def test_a_child_refuses_the_parents_worker():
     ids = alone(Clock())
     ids.next_id()
-    ids.after_fork()
+    ids._forget()
 
     with pytest.raises(NotCopyable, match="a Snowflake cannot be used after a fork"):
         ids.next_id()
