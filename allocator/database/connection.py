@@ -5,6 +5,7 @@ A claim must never share the user's transaction: a ROLLBACK there would undo a r
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +29,8 @@ from allocator.runtime.thread_pool import beside, takes_signals
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+log = logging.getLogger("allocator")
 
 CONTENDED_PAUSE = 0.005
 """Seconds before the first retry after a deadlock; the pause doubles, since many may be retrying."""
@@ -82,21 +85,25 @@ class Runner:
         return beside(here) if takes_signals() else here()
 
     def _run(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        self._check_there()
+        is_new = self._check_there()
         began, pause, was_asked = monotonic(), CONTENDED_PAUSE, False
-        for attempt in count():
-            try:
-                return self._run_once(began + self.timeout, verb, *args, **kwargs)
-            except SQLAlchemyError as error:
-                passed = monotonic() - began
-                if is_contended(error, self.dialect) and passed + pause < self.timeout:
-                    sleep(pause)
-                    pause = min(2 * pause, self.dialect.max_pause)
-                elif not was_asked and self._identity_was_refused(error):
-                    was_asked = True
-                # A connection lost at once was stale in the pool. One lost later means that the server is in trouble.
-                elif attempt or not is_stale(error) or passed > self.timeout / 2:
-                    raise translate(error, self.dialect, self.address.shown, passed) from error
+        try:
+            for attempt in count():
+                try:
+                    return self._run_once(began + self.timeout, verb, *args, **kwargs)
+                except SQLAlchemyError as error:
+                    passed = monotonic() - began
+                    if is_contended(error, self.dialect) and passed + pause < self.timeout:
+                        sleep(pause)
+                        pause = min(2 * pause, self.dialect.max_pause)
+                    elif not was_asked and self._identity_was_refused(error):
+                        was_asked = True
+                    # A connection lost at once was stale in the pool. One lost later: the server is in trouble.
+                    elif attempt or not is_stale(error) or passed > self.timeout / 2:
+                        raise translate(error, self.dialect, self.address.shown, passed) from error
+        finally:
+            if is_new:  # also where the verb failed
+                self._tell_made()
         raise AssertionError("unreachable")
 
     def _run_once(
@@ -155,12 +162,25 @@ class Runner:
             return self.dialect.find_identity(connection)
         return False
 
-    def _check_there(self) -> None:
+    def _check_there(self) -> bool:
+        """Raise if the database cannot be there. Returns whether its file is missing and may be made."""
         catch_up()
         if self._closed:
             raise AllocatorClosed
-        if not self.may_create and self.is_missing():
-            raise DatabaseUnavailable(f"there is no file {self.address.file}: it was moved or deleted; put it back")
+        if self.is_missing():
+            if not self.may_create:
+                raise DatabaseUnavailable(f"there is no file {self.address.file}: it was moved or deleted; put it back")
+            return True
+        return False
+
+    def _tell_made(self) -> None:
+        if not self.is_missing():
+            with suppress(Exception):  # a failing handler of the user's must not cost what the verb returns
+                log.warning(
+                    "made a new SQLite database at %s: its ids begin at 1; if there was one before, stop and put it "
+                    "back",
+                    os.path.realpath(str(self.address.file)),
+                )
 
     def is_missing(self) -> bool:
         try:

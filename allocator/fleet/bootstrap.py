@@ -112,16 +112,22 @@ class Opening:
             self._warn_alone(found)
             return self._all
         self._look()
+        self._raise_first()
         begun = next((one.row for one in self._all if one.row), None)
         raise DatabaseUnavailable(
             f"the fleet of {described(begun.members) if begun else 'these'} is being made by another process; if that "
             "process ended, open it once with exactly these shards"
         )
 
+    def _raise_first(self) -> None:
+        for one in self._all:
+            if one.error:
+                raise one.error
+
     def _look(self) -> None:
-        """Look at all databases. A missing file is made only if no other database has a row."""
+        """Look at all databases. Files are made only if all are missing and new: else one that is missing is away."""
         self._look_at(create=False)
-        if not any(one.row for one in self._all) and any(one.database.is_missing() for one in self._all):
+        if not any(one.row for one in self._all) and all(is_new(one.database) for one in self._all):
             self._look_at(create=True)
         errors = [one.error for one in self._all if one.error]
         if len(errors) == len(self._all):
@@ -131,7 +137,7 @@ class Opening:
         for one in self._all:
             one.row = one.error = None
             try:
-                one.database.may_create = create and not one.database.was_used  # a file that is gone is not new
+                one.database.may_create = create
                 start = one.database.start()
                 one.server, one.server_numbering = server_of(one.database, start), start.numbering
                 one.row = self._row_of(one, start.shard)
@@ -196,9 +202,9 @@ class Opening:
 
     def _make(self) -> bool:
         """Write the rows; True when all exist."""
-        for one in self._all:
-            if one.error:
-                raise one.error
+        if any(one.database.is_missing() for one in self._all):
+            return False  # another process may be making the files
+        self._raise_first()
         self._check_new()
         begun = [one for one in self._all if one.row and one.row.revision == 0]
         decider = begun[0] if begun else min(self._all, key=self._identity)
@@ -266,6 +272,11 @@ class Opening:
         numbering = ShardNumbering(ours.offset, len(members))
         fresh = Shard(fleet, ours.key, "", statement, 1, numbering, revision, members)
         one.database.run(shard_row.add, fresh, one.where)
+
+
+def is_new(database: Database) -> bool:
+    """Whether it is a file that is not there, and that this process has not used."""
+    return database.is_missing() and not database.was_used
 
 
 def server_of(database: Database, start: Start) -> str:

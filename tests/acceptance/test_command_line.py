@@ -75,6 +75,16 @@ def test_what_only_reads_makes_no_file_and_says_so(here):
         )
 
 
+def test_an_id_of_a_file_that_was_not_there_says_where_it_was_made(here):
+    said = [typed("next order", here).stderr for _ in range(2)]
+
+    assert said[0] == (
+        f"made a new SQLite database at {here}/allocator.db: its ids begin at 1; if there was one before, stop and "
+        "put it back\n"
+    )
+    assert said[1] == ""
+
+
 def test_what_looks_at_a_missing_file_answers_without_making_it(here):
     for words in ("doctor", "shards list"):
         done = run(*words.split(), url="sqlite:///ids.db")
@@ -119,6 +129,7 @@ def test_an_output_that_is_closed_has_nothing_drawn_for_it(here):
 
 def test_a_reader_that_has_gone_is_no_error_to_tell(here):
     os.mkfifo(here / "reader")
+    assert "made a new SQLite database" in typed("next order", here).stderr
     for count in (1, 100_000):
         typed(f"next order -n {count} 2> words > reader & : < reader; wait $!; echo $? > code", here)
 

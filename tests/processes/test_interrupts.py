@@ -139,9 +139,10 @@ def test_an_object_id_can_be_made_at_any_step_of_another():
 
 
 IN_A_CHILD = """
-import _thread, json, os, signal, sys
+import _thread, concurrent.futures.thread, json, logging, os, random, signal, sys
 from functools import partial
-os.register_at_fork(after_in_child=partial(_thread.interrupt_main, signal.SIGUSR1))  # its handler is due
+# After the hooks of these modules and before ours: the handler is due.
+os.register_at_fork(after_in_child=partial(_thread.interrupt_main, signal.SIGUSR1))
 from allocator import Allocator, Meteor, ObjectId
 from allocator.runtime import forks
 
