@@ -90,6 +90,7 @@ class Supply(Uncopyable):
         self._owner = owner
         self._values = iter(())
         self._serves = self._forked_unseen = False
+        self._serve(())
         self._reset()
 
     def _reset(self) -> None:
