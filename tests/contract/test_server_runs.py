@@ -10,6 +10,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from struct import pack_into
 from time import sleep, time, time_ns
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from support.servers.administrator import execute, values
 from allocator import Allocator
 from allocator.database.connection import GUARD_RESTARTS
 from allocator.database.postgresql.dialect import PostgreSQL
+from allocator.database.sqlite import file as sqlite_file
 from allocator.database.sqlite.fork_gate import GATE
 from allocator.database.store import Database
 from allocator.database.verbs import claims, failover_row, node_and_snowflake_rows, servers, tickets
@@ -714,6 +716,64 @@ def test_a_file_that_stays_skips_nothing(before, after, fresh, tag, monkeypatch)
     on_volume(monkeypatch, after)
 
     assert drawn_by_another(fresh, tag, 1)[0] - drawn[-1] < 1000
+
+
+def born(monkeypatch: pytest.MonkeyPatch, moment: float | None, inode: int = 7) -> None:
+    """Let every file have this inode, and a birth in this second; with None the file system tells no birth."""
+    stat = os.stat
+
+    def told(folder: int, path: bytes, flags: int, mask: int, answer) -> int:
+        pack_into("I", answer, 0, 0 if moment is None else 0x800)
+        pack_into("qI", answer, 80, *(0, 0) if moment is None else (int(moment), 5))
+        return 0
+
+    def numbered(path, **said):
+        found = stat(path, **said)
+        is_file = str(path).endswith(".db")
+        return SimpleNamespace(st_ino=inode, st_nlink=1, st_mode=found.st_mode) if is_file else found
+
+    monkeypatch.setattr(sqlite_file, "STATX", told)
+    monkeypatch.setattr(os, "stat", numbered)
+
+
+@ON_LINUX
+@ONLY_SQLITE
+def test_a_copy_that_got_the_inode_of_a_file_that_was_removed_is_noticed(fresh, file, tag, monkeypatch):
+    born(monkeypatch, 1000)
+    drawn = drawn_by_another(fresh, tag, 100)
+    shutil.copyfile(file, f"{file}.old")
+    drawn += drawn_by_another(fresh, tag, 100)
+    Path(f"{file}.old").replace(file)
+    born(monkeypatch, 1001)
+    drawn += drawn_by_another(fresh, tag, 100)
+    drawn += drawn_by_another(fresh, tag, 100)
+
+    assert distinct(drawn)
+    assert drawn[-1] - drawn[-200] < 1000
+
+
+@ON_LINUX
+@ONLY_SQLITE
+def test_processes_that_learn_the_birth_of_a_file_take_turns_with_those_that_cannot(fresh, tag, monkeypatch):
+    """As in a container with an older C library."""
+    born(monkeypatch, 1000)
+    drawn = drawn_by_another(fresh, tag, 100)
+    for moment in (None, 1000, None):
+        born(monkeypatch, moment)
+        drawn += drawn_by_another(fresh, tag, 100)
+
+    assert distinct(drawn) == 400
+    assert drawn[-1] - drawn[0] < 1000
+
+
+@ON_LINUX
+def test_the_birth_of_a_file_is_what_the_system_tells(tmp_path):
+    file = tmp_path / "ids.db"
+    file.touch()
+    told = subprocess.check_output(["stat", "--format=%W", file], text=True).strip()
+    nanoseconds = sqlite_file.run_of_file(str(file)).partition("+")[2]
+
+    assert int(nanoseconds or "0", 16) // 10**9 == int(told)
 
 
 @pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)

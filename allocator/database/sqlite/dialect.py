@@ -12,7 +12,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import CLAIMED
-from allocator.database.sqlite.file import alone, check_name, is_alone, path_of, run_of_file
+from allocator.database.sqlite.file import alone, check_name, is_alone, is_perhaps, path_of, run_of_file
 from allocator.database.sqlite.fork_gate import GATE
 from allocator.database.verbs.claims import only_row, returned
 from allocator.database.verbs.tickets import COUNT, FENCE, drawn
@@ -20,6 +20,7 @@ from allocator.errors import DatabaseUnavailable, InvalidDatabase
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
+    from allocator.rules.failover import Here
 
 
 NEXT_TICKET = "max(:floor, 1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'), 0))"
@@ -155,6 +156,10 @@ class SQLite(Dialect):
 
     def server(self, connection: Connection) -> str:
         return "''"  # no identity of a file survives a move or another mount
+
+    def here(self, connection: Connection, facts: Any, was: str) -> Here:
+        here = super().here(connection, facts, was)
+        return here._replace(same=here.same or is_perhaps(was, here.run))
 
     def insert_missing(self, table: Table) -> Insert:
         return insert(table).on_conflict_do_nothing()

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from struct import unpack_from
 from time import monotonic, sleep
 from typing import Any
 
@@ -25,6 +26,16 @@ try:
     import fcntl
 except ImportError:  # on Windows a lock belongs to the handle, so SQLite's own are enough
     fcntl = None  # type: ignore[assignment]
+
+try:
+    from ctypes import CDLL, c_char
+
+    STATX: Any = CDLL(None).statx
+    ANSWER = c_char * 256
+except (ImportError, OSError, TypeError, AttributeError):  # not Linux, or musl before 1.2.5
+    STATX = None
+AT_FDCWD, BIRTH, BIRTH_AT = -100, 0x800, 80
+"""Of statx(): a path as of the working folder; the bit for a birth, and the place of the birth in the answer."""
 
 PAUSE = 0.002
 """Seconds between tries to get the lock. They do not grow: who waits longest would come last."""
@@ -46,21 +57,33 @@ def path_of(connection: Any) -> str:
 
 
 def run_of_file(path: str) -> str:
-    """The identity of a file: its inode and, where that lasts, its volume, since each new volume repeats the inodes."""
-    volume = volume_of(path)
-    return f"{os.stat(path).st_ino:x}" + (f"@{volume:x}" if volume else "")  # noqa: PTH116
+    """The identity of a file, `inode@volume+birth`: each new volume repeats inodes, and a new file may get an old one.
 
+    The volume is the part of the file system's UUID that statvfs() tells; left out where it is the number of a device,
+    which may change at a reboot: macOS has nothing else, nor have some file systems of Linux, such as xfs.
 
-def volume_of(path: str) -> int:
-    """The part of the file system's UUID that statvfs() tells; 0 if it tells none.
-
-    Never the number of a device, which may change at a reboot: macOS has nothing else, nor have some file systems of
-    Linux, such as xfs.
+    The birth, in nanoseconds, is left out where nothing tells it. Asking for the inode's generation would open the
+    file, and closing it again would drop SQLite's locks. Elsewhere than on Linux files rarely get an inode again.
     """
+    run = f"{os.stat(path).st_ino:x}"  # noqa: PTH116
     if sys.platform != "linux":
-        return 0
+        return run
     volume = os.statvfs(path).f_fsid & 0xFFFFFFFF  # musl tells no more, and the same file is the same in each container
-    return volume if volume >> DEVICE_BITS else 0
+    if volume >> DEVICE_BITS:
+        run += f"@{volume:x}"
+    if STATX is not None:
+        told = ANSWER()
+        if STATX(AT_FDCWD, os.fsencode(path), 0, BIRTH, told) == 0 and unpack_from("I", told)[0] & BIRTH:
+            seconds, nanoseconds = unpack_from("qI", told, BIRTH_AT)
+            run += f"+{10**9 * seconds + nanoseconds:x}"
+    return run
+
+
+def is_perhaps(was: str, run: str) -> bool:
+    """Whether two runs are of one file as far as they tell: one process may learn its birth, and another may not."""
+    file, plus, _ = was.partition("+")
+    other, its_plus, _ = run.partition("+")
+    return file == other and plus != its_plus
 
 
 def check_name(path: str) -> None:
