@@ -139,7 +139,8 @@ class Registry(Runner):
             if fresh == found:
                 return found
             skip = NOTHING if here.same else skipped(here.at)
-            self.run(failover_row.move, found, fresh, skip if is_alone else skip._replace(tickets=0))
+            skip = skip if is_alone else skip._replace(tickets=0)
+            self.run(failover_row.move, found, fresh, skip, here.is_failover)
         raise DatabaseUnavailable("the database keeps failing over, or several servers answer in turn; retry")
 
     def has_moved(self) -> bool:
@@ -159,11 +160,14 @@ class Registry(Runner):
         self._rows_are_ours = bool(runs) and not is_strange  # a dump may yet be loaded into empty tables
         return is_strange
 
-    def note_strangers(self, start: Start) -> None:
-        """Write a failover that only the row of a tag shows, before a claim or repair of this row hides it."""
+    def noted(self, name: str) -> Start:
+        """The current rows. A failover that they show is written first: a claim or repair of the tag would hide it."""
+        start = self.start(name)
+        if start.here_of_tag.same:
+            return start
         if start.here.same:
             self._rows_are_ours = False
-            self.failover(start)
+        return start if self.failover(start) == start.failover else self.start(name)
 
     def begin_above(self, value: int) -> None:
         """Let tags that are made on first use begin above `value`, as on the other shards of the fleet."""

@@ -14,7 +14,7 @@ from allocator.database.registry import Registry
 from allocator.database.verbs import claims, failover_row, segments, servers, shard_row
 from allocator.database.verbs.start import Start
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
-from allocator.rules.failover import Crossing, Here, beginning, cross, repaired
+from allocator.rules.failover import Crossing, beginning, cross, repaired
 from allocator.rules.fleet_consistency import Shard
 from allocator.rules.hosts import Hosts, is_named
 from allocator.schemes.shared.residues import ALL, Residue, Seen, is_outgrown, mark
@@ -89,12 +89,10 @@ class Database(Registry):
                     tell(name, crossing, found[0])
                 self._log_claim(name, found)
                 return found
-            start = self.start(name)
+            start = self.noted(name)
             tag, here = start.tag, start.here_of_tag
             if tag is not None:
                 self._residues[name] = tag.residue  # it changes when the fleet grows
-                if not here.same:
-                    self.note_strangers(start)
                 crossing = None if tag.server_run == here.run else cross(tag, here)
                 if crossing:
                     tag = replace(tag, max_value=tag.max_value + crossing.skip)
@@ -103,16 +101,9 @@ class Database(Registry):
 
     def repair_segment(self, tag: Tag, above: int | None) -> None:
         """Raise a tag, and mark its row as written on the current server run."""
-        here = self._leave(tag)
+        here = self.noted(tag.name).here_of_tag
         if not self.run(segments.repair, tag.name, repaired(tag, above, here), here.run):
             raise InvalidSetting(f"tag {tag.name!r} was changed meanwhile; look at it and try again")
-
-    def _leave(self, tag: Tag) -> Here:
-        """The server run, compared with that of a row that is about to be overwritten or deleted."""
-        here = self.run(servers.fetch_run, tag.server_run)
-        if not here.same:
-            self.note_strangers(self.start())
-        return here
 
     def forget_run(self) -> None:
         """Let every scheme skip ids on its next use, as after a failover."""
@@ -156,7 +147,7 @@ class Database(Registry):
         return self.run(segments.change, name, changes)
 
     def remove_tag(self, tag: Tag) -> bool:
-        self._leave(tag)
+        self.noted(tag.name)
         return self.run(segments.remove, tag)
 
     def read_column(self, table: str, column: str) -> tuple[object, str, int]:

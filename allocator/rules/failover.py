@@ -16,7 +16,11 @@ gap, or fails, as the tag's `failover_gap` says.
 4. A claim fails if the gap would be smaller than the tag's greatest claim, or if a fixed gap exceeds the limit.
 
 In a cluster, where several servers commit together, the row keeps the runs of all of them, separated by commas. They
-may write in turn without a gap; only a new one causes a gap.
+may write in turn without a gap; only a new one causes a gap. Each run begins with the name of the cluster: a server of
+another cluster is a failover.
+
+A server may come back: an old primary that was copied anew, or a file that got the inode of one that was removed. So
+the move to a new run marks the rows of all other runs, and no row is taken for one of a server that came back.
 
 A new server may lack nodes, leases, tickets and new tags too. One row, `Failover`, holds the last server run for all of
 them: a new run skips node numbers and tickets, starts leases after any lease that may be lost, and starts new tags
@@ -47,6 +51,9 @@ PERIOD_MS = 1000 * SECONDS
 MAX_RUNS = 8
 """The most runs that a row keeps. In a larger cluster the oldest is dropped, and its server skips ids again."""
 
+ONCE = "once "
+"""Begins the run of a row that a failover left behind. No server has such a run, so the row's next claim crosses."""
+
 
 class Here(NamedTuple):
     """The server run that would write a row now, compared with `was`, the run that wrote it last.
@@ -56,7 +63,7 @@ class Here(NamedTuple):
     same: the row was written on this run, or never.
     at: the clock of the server, in milliseconds since 1970.
     akin: if it is another run, then another server of the same cluster, or another start of a server that tells too
-        little to know a start from a failover. Tags skip a gap; the tickets of a fleet continue.
+        little to know a start from a failover. Tags skip a gap; the tickets of a fleet continue, and no row is left.
     """
 
     was: str
@@ -65,6 +72,11 @@ class Here(NamedTuple):
     same: bool
     at: int = 0
     akin: bool = False
+
+    @property
+    def is_failover(self) -> bool:
+        """Whether all other runs end here: see `ONCE`."""
+        return not (self.same or self.akin)
 
 
 class Crossing(NamedTuple):
@@ -79,25 +91,28 @@ def plain(was: str, run: str, at: int = 0) -> Here:
     return Here(was, run, run, was in {"", run}, at)
 
 
-def one_of_several(was: str, run: str, since: int, several: bool, at: int = 0) -> Here:
+def one_of_several(was: str, run: str, since: int, at: int = 0) -> Here:
     """Compare the run of a server of a cluster, or of one that may not be durable.
 
-    A run names the server, `A1B2C3D4`, and if it is not durable its start in seconds, `A1B2C3D4-1763750000`.
+    A run names the server, `A1B2C3D4`, in a cluster after the cluster's name, `E5F6A7B8.A1B2C3D4`: there servers commit
+    together, and the row keeps all their runs. If the server is not durable its start follows, in seconds:
+    `A1B2C3D4-1763750000`.
 
     since: the true start. The start in a run drifts upwards: it may be later, never earlier.
-    several: servers commit together, and the row keeps all their runs.
     """
-    server = run.partition("-")[0]
+    member = run.partition("-")[0]
+    cluster, several, server = member.rpartition(".")
     before = [other for other in was.split(",") if other]
     if several and run in before:
         return Here(was, server, was, same=True, at=at, akin=True)
-    same = not was or any(other == run or began_between(other, server, since, start_of(run)) for other in before)
-    others = [other for other in before if several and other.partition("-")[0] != server]
-    return Here(was, server, ",".join([*others, run][-MAX_RUNS:]), same, at, akin=several)
+    same = not was or any(other == run or began_between(other, member, since, start_of(run)) for other in before)
+    kin = [other for other in before if other.startswith(f"{cluster}.")]
+    others = [other for other in kin if other.partition("-")[0] != member]
+    return Here(was, server, ",".join([*others, run][-MAX_RUNS:]), same, at, akin=bool(kin))
 
 
-def began_between(run: str, server: str, since: int, latest: int) -> bool:
-    return run.startswith(f"{server}-") and since <= start_of(run) <= latest
+def began_between(run: str, member: str, since: int, latest: int) -> bool:
+    return run.startswith(f"{member}-") and since <= start_of(run) <= latest
 
 
 def start_of(run: str) -> int:

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
+from zlib import crc32
 
 import pytest
 from sqlalchemy import create_engine, make_url
@@ -15,6 +16,7 @@ from support.servers.administrator import execute, values
 from support.servers.available import own
 from support.servers.throwaway import postgres_binaries
 
+from allocator import Allocator
 from allocator.database.store import Database
 from allocator.database.verbs import servers
 from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, Severity, examine
@@ -291,6 +293,24 @@ def test_a_replica_that_can_be_written_to(kind, patient):
     assert found["replica-written"].severity == DANGER
     assert "replica-written" not in quiet
     assert quiet["server-read-only"].severity == OUTAGE
+
+
+@ON_MARIADB
+@pytest.mark.nightly
+def test_a_run_names_the_cluster_of_its_server_and_another_cluster_is_a_failover(patient):
+    alone = server_run(patient.url)
+    with changed(patient.url, "SET GLOBAL wsrep_on = ON", "SET GLOBAL wsrep_on = OFF"), Allocator(patient.url) as ids:
+        first = ids.next_id("member")
+        run = ids.tags.get("member").server_run
+        database = ids._backend.databases()[0]
+        session = database.run(lambda connection, _: connection.exec_driver_sql("SELECT @allocator_run").scalar())
+        execute(patient.url, "UPDATE allocator_segment SET server_run = 'F00.A' WHERE tag = 'member'")
+        execute(patient.url, "UPDATE allocator_failover SET server_run = 'F00.A'")
+        after = ids.reserve("member", 1)[0]
+
+        assert run == session == f"{crc32(b'my_wsrep_cluster'):X}.{alone}"
+        assert ids.tags.get("member").server_run == run
+        assert after > first + 2**22
 
 
 @ON_MARIADB

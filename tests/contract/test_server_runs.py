@@ -198,7 +198,7 @@ def test_a_tag_that_refuses_waits_to_be_repaired(sync, fresh, tag):
     ids = sync(fresh, failover_gap="refuse")
     ids.reserve(tag, 100)
     execute(fresh, FORGET.format(50, tag))
-    with pytest.raises(ServerReplaced, match=f"server changed .elsewhere.*allocator tags repair {tag}"):
+    with pytest.raises(ServerReplaced, match=f"server changed .once elsewhere.*allocator tags repair {tag}"):
         ids.next_id(tag)
     with other(fresh) as another:
         with pytest.raises(ServerReplaced):
@@ -776,6 +776,85 @@ def test_the_birth_of_a_file_is_what_the_system_tells(tmp_path):
     assert int(nanoseconds or "0", 16) // 10**9 == int(told)
 
 
+def serve(file: Path, other: Path) -> None:
+    """Another server goes on: its file takes this place, and keeps its inode and its birth."""
+    file.rename(f"{file}.then")
+    other.rename(file)
+    Path(f"{file}.then").rename(other)
+
+
+NOTED = {
+    "claim": lambda database, tag: database.claim_segment(tag.name, 10, {}),
+    "repair": lambda database, tag: database.repair_segment(tag, None),
+    "delete": lambda database, tag: database.remove_tag(tag),
+    "node": lambda database, tag: database.register_node(),
+}
+
+
+@ONLY_SQLITE
+@pytest.mark.parametrize("verb", NOTED)
+def test_a_server_that_comes_back_gives_nothing_of_what_was_forgotten(verb, fresh, file, tag):
+    """Tags that were quiet while another one served are not taken for rows that it wrote."""
+    quiet, strict, busy = tags = [f"{tag}-{name}" for name in ("quiet", "strict", "busy")]
+    standby = Path(f"{file}.standby")
+    with other(fresh) as ids:
+        ids.tags.create(strict, failover_gap="refuse")
+        before = [one for name in tags for one in ids.next_ids(name, 100)]
+    shutil.copyfile(file, standby)
+    before += [one for name in tags for one in drawn_by_another(fresh, name, 100)]
+    serve(file, standby)
+    with closing(Database(fresh)) as database:
+        NOTED[verb](database, database.fetch_tag(busy))
+    shutil.copyfile(file, standby)  # the old primary is copied anew
+    serve(file, standby)
+
+    assert drawn_by_another(fresh, quiet, 100)[0] > max(before) + LEAST
+    with other(fresh) as ids, pytest.raises(ServerReplaced):
+        ids.next_id(strict)
+
+
+@pytest.mark.statements
+def test_a_failover_marks_the_row_of_every_tag_that_another_run_wrote_or_nobody(sync, fresh, tag):
+    """By its comma no server of a list finds itself there again, and no mark outgrows its column."""
+    ids = sync(fresh)
+    runs = {"alone": "elsewhere", "cluster": "C.A,C.B", "nobody": "", "marked": "once X", "long": "x" * 255}
+    for name in ("busy", "ours", *runs):
+        ids.next_id(f"{tag}-{name}")
+    for name, run in runs.items():
+        execute(fresh, f"UPDATE allocator_segment SET server_run = '{run}' WHERE tag = '{tag}-{name}'")
+    execute(fresh, FORGET.format(0, f"{tag}-busy"), MOVED)
+    ids.reserve(f"{tag}-busy", 10)
+
+    here = ids.tags.get(f"{tag}-busy").server_run
+    left = {"alone": "once elsewhere", "cluster": "once C.A C.B", "nobody": "once ", "marked": "once X"}
+    left |= {"long": "once " + "x" * 240, "ours": here}
+    assert {name: ids.tags.get(f"{tag}-{name}").server_run for name in left} == left
+    for name in ("alone", "cluster", "nobody", "marked", "long"):
+        assert sync(fresh).next_id(f"{tag}-{name}") > LEAST, name
+    assert sync(fresh).next_id(f"{tag}-ours") < LEAST
+
+
+@pytest.mark.statements
+def test_a_move_that_is_cut_off_leaves_nothing(sync, fresh, tag, monkeypatch):
+    ids = sync(fresh)
+    ids.next_id(tag)
+    execute(fresh, FORGET.format(0, tag), MOVED)
+    leave = failover_row.leave
+    with monkeypatch.context() as patched, closing(Database(fresh)) as database:
+
+        def cut_off(connection, run: str) -> None:
+            leave(connection, run)
+            raise KeyboardInterrupt
+
+        patched.setattr(failover_row, "leave", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            database.failover()
+
+    for rows in ("segment", "failover"):
+        assert values(fresh, f"SELECT server_run FROM allocator_{rows}") == ["elsewhere"], rows
+    assert sync(fresh).next_id(tag) > LEAST
+
+
 @pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
 def test_an_older_copy_of_a_shard_gives_no_tickets_until_it_is_trusted(shards):
     urls = shards(2)
@@ -905,7 +984,10 @@ def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag, monk
     with other(fresh) as ids:
         ids.reserve(tag, 1)
     assert values(fresh, "SELECT setting FROM at_commit") == ["on"]
-    execute(fresh, FORGET.format(0, tag), "DELETE FROM at_commit")
+    execute(fresh, FORGET.format(0, tag))
+    with closing(Database(fresh)) as database:
+        database.noted(tag)
+    execute(fresh, "DELETE FROM at_commit")
     with other(fresh) as ids:
         assert ids.reserve(tag, 1)[0] > LEAST
 

@@ -168,12 +168,8 @@ def restart(
     kept = forget(world, server, lost, is_disk=True)
     if is_told and world.variant.operators_tell:
         kept = [*kept, restored(kept)]
-    name = next_name(server) if moves else server.name
+    name = place.next_name() if moves else server.name
     world.scheduler.after(seconds, partial(place.replace, name, kept, is_restart=is_restart))
-
-
-def next_name(server: Server) -> str:
-    return server.name[:-1] + chr(ord(server.name[-1]) + 1)
 
 
 def promote(world: World, place: Place, step: Step) -> None:
@@ -182,7 +178,7 @@ def promote(world: World, place: Place, step: Step) -> None:
     if not old.is_up:
         return
     kept = forget(world, old, int(step.size), is_disk=False)
-    place.replace(old.name if world.variant.promotions_unseen else next_name(old), kept)
+    place.replace(old.name if world.variant.promotions_unseen else place.next_name(), kept)
     place.behind = {process.number: old for process in world.processes if (process.number + step.who) % 2}
     world.count("standbys promoted")
     # What crosses to the old run now would be forgotten with its failover_gap: see `Server.kept`.

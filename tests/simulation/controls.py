@@ -167,6 +167,9 @@ CONTROLS: dict[str, Control] = {
     "a gap of nothing": Control(
         f"{TWICE}|nothing was forgotten", patches={(failover, "gap"): lambda tag, reach, at: 0}, seed=3
     ),
+    "a server that comes back is known": Control(
+        f"{TWICE}|nothing was forgotten", patches={(Dialect, "_leave"): lambda *_: True}, seed=136
+    ),
     "a restart that counts as another server": Control(
         "no server was replaced|a server was replaced, and none was", lambda: Variant(restarts_count=True), seed=7
     ),

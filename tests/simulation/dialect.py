@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from allocator.database.verbs.start import Start
-from allocator.rules.failover import NOTHING, Crossing, Failover, Here, Skipped, most_ahead, plain
+from allocator.rules.failover import NOTHING, ONCE, Crossing, Failover, Here, Skipped, most_ahead, plain
 from allocator.rules.fleet_consistency import Shard
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.snowflake import AHEAD_MS, Lease, LeaseClaim, SnowflakeWorker
@@ -126,9 +126,25 @@ class FailoverVerbs:
         connection.perform(lambda view: self._change(view, None, fresh))
 
     def failover_row_move(
-        self, connection: Connection, before: Failover, fresh: Failover, skip: Skipped = NOTHING
+        self,
+        connection: Connection,
+        before: Failover,
+        fresh: Failover,
+        skip: Skipped = NOTHING,
+        is_failover: bool = False,
     ) -> bool:
-        return connection.perform(lambda view: self._change(view, before, fresh, skip.nodes))
+        return connection.perform(
+            lambda view: self._change(view, before, fresh, skip.nodes) and (not is_failover or self._leave(view, fresh))
+        )
+
+    def _leave(self, view: View, fresh: Failover) -> bool:
+        """Mark the rows of all other runs."""
+        for (table, name), row in view.rows.items():
+            if table == SEGMENT and row.server_run != fresh.run and not row.server_run.startswith(ONCE):
+                if not view.lock(SEGMENT, name):
+                    return False
+                view.put(SEGMENT, name, row._replace(server_run=ONCE + row.server_run))
+        return True
 
     @staticmethod
     def _change(view: View, before: Failover | None, fresh: Failover, nodes: int = 0) -> bool:

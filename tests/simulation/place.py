@@ -39,7 +39,9 @@ class Place:
         self.behind: dict[int, Server] = {}
         """The processes that still reach a server which was replaced."""
         self._starts: set[int] = set()
-        self.server = self._server(f"{self.name}a", [])
+        self.names = [f"{self.name}a"]
+        """Of the servers, the newest last."""
+        self.server = self._server(self.names[0], [])
         self.server.commit_first(self._first(Residue(offset, shards)))
 
     def _first(self, residue: Residue) -> Rows:
@@ -80,6 +82,15 @@ class Place:
     def server_for(self, process: Process) -> Server:
         old = self.behind.get(process.number)
         return old if old is not None and old.is_up else self.server
+
+    def next_name(self) -> str:
+        """The name of the server before, which is copied anew; a new one where nobody noted that this one serves."""
+        if len(self.names) > 1 and self.server.rows[FAILOVER, 1].run == self.server.run:
+            self.names.append(self.names.pop(-2))
+            self.world.count("servers that came back")
+        else:
+            self.names.append(f"{self.name}{chr(ord('a') + len(self.names))}")
+        return self.names[-1]
 
     def _server(self, name: str, log: list[Entry]) -> Server:
         tells_starts = self.world.variant.restarts_count or not self.world.plan.durable

@@ -23,6 +23,7 @@ from allocator.database.mysql.identity import (
     cluster_of,
     in_session,
     is_merely_like_it,
+    prefix_in,
     run_in,
     settings_in,
     version_of,
@@ -54,6 +55,8 @@ IN_TRANSACTION = 1
 
 UNSAID = frozenset({"1064", "1142", "1143", "1146", "1193", "1227", "1235", "1305", "1370"})
 """A server or proxy refuses a variable, function or table, or lacks it: connect without the identity of the server."""
+TOO_BIG = "1104"
+"""A server's `max_join_size` forbids to look for the cluster's name, until the session allows it."""
 NO_COUNTER = "1467"
 """MariaDB cannot read the counter while another session has locked a row; MySQL also says so after the last number."""
 
@@ -110,10 +113,12 @@ class MySQL(Dialect):
             try:
                 cursor.execute(", ".join([session, *([in_session(info)] if knows else [])]))
             except Exception as error:
-                if not knows or self.code(error) not in UNSAID:
+                if not knows or self.code(error) not in {TOO_BIG, *UNSAID}:
                     raise
-                knows = False
                 cursor.execute(session)
+                knows = self.code(error) == TOO_BIG
+                if knows:
+                    cursor.execute(f"SET {in_session(info)}")
         if knows:
             info["run"] = "@allocator_run"
 
@@ -158,10 +163,11 @@ class MySQL(Dialect):
     def here(self, connection: Connection, facts: Any, was: str) -> Here:
         if run_of(connection) == NOWHERE:
             return plain(was, "")
-        if facts.run != facts.session_run:  # a proxy may have changed the server, or it is no longer durable
+        run = prefix_in(settings_in(facts.cluster)) + facts.run
+        if run != facts.session_run:  # a proxy may have changed the server, or it is no longer durable
             connection.exec_driver_sql(f"SET {in_session(connection.info)}")
-        at, several = int(facts.at), cluster_in(settings_in(facts.cluster)) is not None
-        return one_of_several(was, facts.run, at // 1000 - int(facts.uptime), several, at)
+        at = int(facts.at)
+        return one_of_several(was, run, at // 1000 - int(facts.uptime), at)
 
     def identity(self, connection: Connection, facts: Any) -> str | None:
         if facts.server is None:

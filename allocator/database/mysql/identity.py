@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NoReturn
+from zlib import crc32
 
 from sqlalchemy import Connection
 
@@ -25,12 +26,19 @@ RUN = f"CONCAT({SERVER}, IF({IS_DURABLE}, '', CONCAT('-', {START})))"
 RUN_OF_EACH_START = f"CONCAT({SERVER}, '-', {START})"
 IS_KNOWN = "/*!50700 @allocator_known = (SELECT 1 FROM performance_schema.global_status LIMIT 0), */"
 """Fails, without reading a row, on an engine that only looks like MySQL and lacks what `FACTS` asks, as OceanBase."""
-IN_SESSION = f"{IS_KNOWN} @allocator_server = {SERVER}, @allocator_run = {{run}}"
-"""Session variables end with the server's process. A statement-based binary log holds their values."""
 KEPT = "/*!50700 performance_schema *//*M!100000 information_schema */"
 """Comments that only MySQL, and only MariaDB, executes: a proxy's greeting may hide which server is behind it."""
-IDENTITY = "CONCAT(/*!50700 @@server_uuid *//*M!100000 @@server_id */, '/', DATABASE())"
 CLUSTER_SETTINGS = "('wsrep_on', 'wsrep_cluster_name', 'group_replication_group_name')"
+PREFIX = (
+    "(SELECT CONCAT(HEX(CRC32(NULLIF(IF(MAX(variable_name = 'wsrep_on' AND variable_value = 'ON'), "
+    "MAX(IF(variable_name = 'wsrep_cluster_name', variable_value, '')), "
+    "MAX(IF(variable_name = 'group_replication_group_name', variable_value, ''))), ''))), '.') "
+    f"FROM {KEPT}.global_variables WHERE variable_name IN {CLUSTER_SETTINGS})"
+)
+"""Of the server's cluster, as `prefix_in` finds it; NULL for a server alone."""
+IN_SESSION = f"{IS_KNOWN} @allocator_server = {SERVER}, @allocator_run = CONCAT(COALESCE({PREFIX}, ''), {{run}})"
+"""Session variables end with the server's process. A statement-based binary log holds their values."""
+IDENTITY = "CONCAT(/*!50700 @@server_uuid *//*M!100000 @@server_id */, '/', DATABASE())"
 CLUSTERS = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {CLUSTER_SETTINGS}"
 TABLES = f"({', '.join(repr(table.name) for table in FOR_IDS)})"
 OURS = "table_schema = DATABASE() AND table_name"
@@ -79,6 +87,12 @@ def cluster_in(settings: Mapping[str, str]) -> str | None:
     if settings.get("wsrep_on") == "ON":
         return "wsrep_cluster_name"
     return "group_replication_group_name" if settings.get("group_replication_group_name") else None
+
+
+def prefix_in(settings: Mapping[str, str]) -> str:
+    """What each run of a member of this server's cluster begins with; empty for a server alone."""
+    name = cluster_in(settings)
+    return f"{crc32(settings[name].encode()):X}." if name else ""
 
 
 def cluster_of(connection: Connection) -> str | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, func, literal, select, update
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import counter, failover, segment
-from allocator.rules.failover import NOTHING, UNTRUSTED, Failover, Skipped
+from allocator.rules.failover import NOTHING, ONCE, UNTRUSTED, Failover, Skipped
+
+MOST = 240
+"""Characters of a run that a mark leaves room for in its column."""
 
 RESTORED = "restored"
 """Written as the server run after a restore; no server has it."""
@@ -22,7 +25,14 @@ def add(connection: Connection, dialect: Dialect, fresh: Failover) -> None:
     connection.execute(dialect.insert_missing(failover), {"id": 1, **fresh._asdict()})
 
 
-def move(connection: Connection, dialect: Dialect, before: Failover, fresh: Failover, skip: Skipped = NOTHING) -> bool:
+def move(
+    connection: Connection,
+    dialect: Dialect,
+    before: Failover,
+    fresh: Failover,
+    skip: Skipped = NOTHING,
+    is_failover: bool = False,
+) -> bool:
     """Replace the row and skip numbers; False, and no change, if the row has changed since `before` was read.
 
     One transaction: of several processes that notice a failover, only one skips. The size of the skip depends on the
@@ -31,12 +41,23 @@ def move(connection: Connection, dialect: Dialect, before: Failover, fresh: Fail
     with dialect.transaction(connection):
         as_it_was = (failover.c[name] == value for name, value in before._asdict().items())
         moved = connection.execute(update(failover).where(*as_it_was).values(fresh._asdict())).rowcount
+        if moved and is_failover:
+            leave(connection, fresh.run)
         if moved and skip.nodes:
             dialect.skip_nodes(connection, skip.nodes)
         if moved and skip.tickets:
             connection.execute(update(counter).values(id=counter.c.id + skip.tickets))
             dialect.skip_tickets(connection, skip.tickets)
     return bool(moved)
+
+
+def leave(connection: Connection, run: str) -> None:
+    """Mark the rows of tags that other runs have written, or nobody: ids of them may be forgotten, see `ONCE`."""
+    was = segment.c.server_run
+    others = (was != run, func.substr(was, 1, len(ONCE)) != ONCE)
+    # Without commas, since a run after one is that of a server which may write the row.
+    left = literal(ONCE).concat(func.replace(func.substr(was, 1, MOST), ",", " "))
+    connection.execute(update(segment).where(*others).values(server_run=left))
 
 
 def trust(connection: Connection, dialect: Dialect) -> None:

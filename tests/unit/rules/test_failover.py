@@ -145,63 +145,84 @@ def test_a_tag_that_refuses_says_what_to_do():
 
 
 def of_cluster(was: str, run: str, since: int = 100) -> Here:
-    return one_of_several(was, run, since, several=True)
+    return one_of_several(was, run, since)
 
 
 def test_servers_of_a_cluster_take_turns_without_a_gap():
-    first = of_cluster("", "A-100")
-    second = of_cluster(first.run, "B-100")
-    again = of_cluster(second.run, "A-100")
+    first = of_cluster("", "X.A-100")
+    second = of_cluster(first.run, "X.B-100")
+    again = of_cluster(second.run, "X.A-100")
 
     assert (first.same, second.same, again.same) == (True, False, True)
-    assert set(again.run.split(",")) == {"A-100", "B-100"}
+    assert set(again.run.split(",")) == {"X.A-100", "X.B-100"}
 
 
 def test_a_durable_server_of_a_cluster_is_the_same_after_a_restart():
-    both = of_cluster("A", "B")
+    both = of_cluster("X.A", "X.B")
 
     assert not both.same
-    assert both.run == "A,B"
-    assert of_cluster(both.run, "A", since=200) == Here("A,B", "A", "A,B", same=True, akin=True)
-    assert not of_cluster("A-100,B", "A", since=200).same
-    assert not of_cluster("A,B", "A-200", since=200).same
+    assert both.run == "X.A,X.B"
+    assert of_cluster(both.run, "X.A", since=200) == Here("X.A,X.B", "A", "X.A,X.B", same=True, akin=True)
+    assert not of_cluster("X.A-100,X.B", "X.A", since=200).same
+    assert not of_cluster("X.A,X.B", "X.A-200", since=200).same
 
 
 def test_a_server_of_a_cluster_that_is_not_durable_is_new_after_a_restart():
-    both = of_cluster("A-100", "B-100").run
-    back = of_cluster(both, "A-200", since=200)
+    both = of_cluster("X.A-100", "X.B-100").run
+    back = of_cluster(both, "X.A-200", since=200)
 
     assert not back.same
-    assert back.run == "B-100,A-200"
+    assert back.run == "X.B-100,X.A-200"
 
 
 def test_a_cluster_keeps_the_newest_runs():
     run = ""
     for number in range(20):
-        run = of_cluster(run, f"{number}-100").run
+        run = of_cluster(run, f"X.{number}-100").run
 
-    assert run.split(",") == [f"{number}-100" for number in range(12, 20)]
+    assert run.split(",") == [f"X.{number}-100" for number in range(12, 20)]
 
 
 def test_a_row_is_not_written_for_servers_of_a_cluster_that_take_turns():
-    assert of_cluster("A-100,B-100", "A-100").run == "A-100,B-100"
+    assert of_cluster("X.A-100,X.B-100", "X.A-100").run == "X.A-100,X.B-100"
 
 
 def test_a_server_alone_forgets_the_others():
-    assert one_of_several("A-100,B-100", "B-100", 100, several=False) == Here("A-100,B-100", "B", "B-100", same=True)
-    assert not one_of_several("A-100", "B-100", 100, several=False).same
+    assert one_of_several("A-100,B-100", "B-100", 100) == Here("A-100,B-100", "B", "B-100", same=True)
+    assert not one_of_several("A-100", "B-100", 100).same
+
+
+def test_a_server_of_another_cluster_is_a_failover_and_so_is_the_way_back():
+    there = one_of_several("X.A,X.B", "Y.C", 100)
+    back = one_of_several(there.run, "X.A", 100)
+    restored = one_of_several("restored", "X.A", 100)
+    alone = one_of_several("A,B", "X.A", 100)
+
+    for here, run in ((there, "Y.C"), (back, "X.A"), (restored, "X.A"), (alone, "X.A")):
+        assert (here.run, here.same, here.is_failover) == (run, False, True), here
+    assert one_of_several("X.A,Y.C", "X.B", 100).run == "X.A,X.B"
+    assert not one_of_several("X.A", "X.B", 100).is_failover
+
+
+def test_a_row_that_was_left_is_of_no_server_that_comes_back():
+    for was in ("once X.A", "once X.A X.B", "once A-100", "once "):
+        for run in ("X.A", "X.B", "A-100", "A"):
+            here = one_of_several(was, run, 0)
+            assert (here.run, here.same, here.akin) == (run, False, False), (was, run)
+        assert not plain(was, "A").same
+    assert cross(row(server_run="once run"), plain("once run", "run", NOW)).skip == FLOOR
 
 
 def test_a_start_that_is_told_too_late_is_still_this_run():
     """It is told by a counter that carries into it, and never goes back; the true start decides."""
-    assert one_of_several("A-100", "A-103", 100, several=False).same
-    assert not one_of_several("A-104", "A-103", 100, several=False).same
-    assert not one_of_several("A-99", "A-103", 100, several=False).same
+    assert one_of_several("A-100", "A-103", 100).same
+    assert not one_of_several("A-104", "A-103", 100).same
+    assert not one_of_several("A-99", "A-103", 100).same
 
 
 def test_a_run_that_was_written_by_hand_is_another_one():
     for was in ["a", "A-", "A-x", "-", ",", "A-1-2"]:
-        assert not one_of_several(was, "A-100", 100, several=False).same or was == ",", was
+        assert not one_of_several(was, "A-100", 100).same or was == ",", was
 
 
 # -- settings, repair
