@@ -11,7 +11,7 @@ Changes no row:
     servers.fetch_place servers.fetch_run shard_row.check_owner shard_row.check_writer shard_row.fetch
     shard_row.fetch_if_made shard_row.fetch_member shard_row.has_ids start.fetch table_shape.of_schema tag_columns.read
     tickets.count_types tickets.fetch_last tickets.has_any token_rows.any_made token_rows.fetch_all
-    token_rows.names_with_rates worker_number_rows.fetch worker_number_rows.fetch_all
+    worker_number_rows.fetch worker_number_rows.fetch_all
 Takes something else; what the first run took stays unused, a lease until its end:
     claims.claim node_and_snowflake_rows.add_worker node_and_snowflake_rows.register
     node_and_snowflake_rows.take_worker tickets.draw worker_number_rows.take
