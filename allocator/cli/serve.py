@@ -20,7 +20,6 @@ from allocator.errors import InvalidSetting
 from allocator.schemes.shared.argument_checks import check_seconds
 from allocator.service.settings import COMPATIBLE, ServeSettings
 
-MAX_WORKERS = 256
 PORT_VARIABLE = "ALLOCATOR_PORT"
 FROM_FILES = (URL_VARIABLE, TOKEN_VARIABLE, KEY_VARIABLE)
 KNOWN = frozenset((GUARD_RESTARTS, *FROM_FILES, *(f"{name}_FILE" for name in FROM_FILES)))
@@ -67,13 +66,6 @@ setting = partial(option, show_envvar=True)
     show_default=False,
     metavar="PATH",
     help="Listen on a Unix socket, for this machine only, in place of --host and --port.",
-)
-@setting(
-    "--workers",
-    envvar="ALLOCATOR_WORKERS",
-    type=click.IntRange(1, MAX_WORKERS),
-    default=1,
-    help="Number of processes; each claims its own segments.",
 )
 @setting("--no-create", envvar="ALLOCATOR_NO_CREATE", is_flag=True, help="Do not create tags on first use.")
 @setting(
@@ -145,7 +137,7 @@ def serve(
     Examples:
         allocator serve --open
         allocator tokens create billing --may draw --tags 'coupon*'
-        allocator serve --host 0.0.0.0 --workers 4 --url postgresql+psycopg://…
+        allocator serve --host 0.0.0.0 --url postgresql+psycopg://…
     """
     from allocator.service.server import serve as run
 

@@ -1,4 +1,4 @@
-"""The parts of one worker, its start and its shutdown."""
+"""The parts of the service, its start and its shutdown."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from pathlib import Path
 from time import monotonic
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp
 
 import allocator
 from allocator.backend import fleet_of
@@ -26,19 +24,16 @@ from allocator.service.handlers import IdHandlers
 from allocator.service.hot_path import HotPath
 from allocator.service.id_sources import Sources
 from allocator.service.metric_updates import MetricsUpdater
-from allocator.service.metrics import Metrics, end_worker
+from allocator.service.metrics import Metrics
 from allocator.service.served_tags import CreationLimit, ServedTags
-from allocator.service.settings import LEAF, SERVED, TINYID, ServeSettings
+from allocator.service.settings import LEAF, TINYID, ServeSettings
 from allocator.service.token_administration import Tokens
 from allocator.service_allocator import ServiceAllocator
 from allocator.telemetry.observed import timed
 
-MAX_START_DELAY = 60.0
-"""Seconds that a replacement worker waits for the database before it accepts connections."""
 
-
-def application(settings: ServeSettings) -> ASGIApp:
-    """The ASGI application of one worker."""
+def application(settings: ServeSettings) -> HotPath:
+    """The ASGI application."""
     metrics = Metrics()
     observe = partial(timed, report=metrics.claimed)
     ids = ServiceAllocator(settings.urls, settings.shard_hosts, settings.timeout, observe)
@@ -66,9 +61,10 @@ def application(settings: ServeSettings) -> ASGIApp:
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
-        # Before the wait for the database, which ends once `keep_fresh` has read the tokens.
+        # Before the first request, which may wait in a socket that another process has handed over.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(token_cache.refresh(), settings.timeout)
         tasks = [asyncio.create_task(one) for one in (token_cache.keep_fresh(), updater.run())]
-        await wait_for_database(token_cache, settings.folder)
         yield
         for task in tasks:
             task.cancel()
@@ -76,7 +72,6 @@ def application(settings: ServeSettings) -> ASGIApp:
             console.close()
         with suppress(Exception):
             updater.update()  # counts the ids issued since the last second
-        end_worker()
         await ids.close()
         apart.close(0.0)
         tokens_at.close()
@@ -99,19 +94,6 @@ def application(settings: ServeSettings) -> ASGIApp:
     framework.state.dispatch = dispatch
     framework.router.redirect_slashes = False  # a client may send a redirected POST twice
     return HotPath(framework, token_cache, error_reporter)
-
-
-async def wait_for_database(token_cache: TokenCache, folder: str) -> None:
-    """Wait for the database in a replacement worker, before it takes connections from workers with ids in memory.
-
-    The first workers of a service start at once, so that /readyz answers.
-    """
-    if not folder:  # on another server
-        return
-    end, served = monotonic() + MAX_START_DELAY, Path(folder, SERVED)
-    while served.exists() and not token_cache.loaded and monotonic() < end:
-        await asyncio.sleep(0.05)
-    served.touch()
 
 
 def other_routes(

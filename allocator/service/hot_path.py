@@ -36,13 +36,15 @@ class HotPath:
         self._framework = framework
         self._token_cache = token_cache
         self._error_reporter = error_reporter
+        self.is_ending = False
+        """The process will end: each answer ends its connection, so that the next request goes to another process."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._framework(scope, receive, send)
         pairs = scope["headers"]
         headers = dict(pairs)
-        if b"transfer-encoding" in headers:
+        if self.is_ending or b"transfer-encoding" in headers:
             send = closing(send)
         try:
             check_headers(scope["http_version"], pairs, headers)
@@ -88,8 +90,8 @@ class HotPath:
 def closing(send: Send) -> Send:
     """Send answers that end their connection.
 
-    Servers differ about where an odd chunked body ends, and so about which request comes next: that one's answer could
-    go to another, where a proxy passes on the requests of many.
+    After a chunked body, since servers differ about where an odd one ends, and so about which request comes next: that
+    one's answer could go to another, where a proxy passes on the requests of many.
     """
 
     async def sent(message: Message) -> None:

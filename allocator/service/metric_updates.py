@@ -1,4 +1,4 @@
-"""Updates the metrics of a worker every second, every minute and every hour."""
+"""Updates the metrics every second, every minute and every hour."""
 
 from __future__ import annotations
 
@@ -56,9 +56,10 @@ class DaysLeft:
         for name in self._horizons.keys() - days:
             del self._horizons[name]
         fewest = set(nsmallest(MAX_TAGS, days, key=lambda name: (days[name], name)))
-        # Of workers, prometheus-client removes no series: one that is not reported any more never ends.
-        for name in fewest | self._reported:
-            self._gauge.labels(f"{self._kind}{name}").set(days[name] if name in fewest else inf)
+        for name in self._reported - fewest:
+            self._gauge.remove(f"{self._kind}{name}")
+        for name in fewest:
+            self._gauge.labels(f"{self._kind}{name}").set(days[name])
         self.days, self._reported = days, fewest
         return len(days) - len(fewest)
 
@@ -78,8 +79,6 @@ class MetricsUpdater:
             DaysLeft(kind, metrics.days) for kind in (OF_TAG, OF_KEY, "meteor ")
         )
         self._measured_at = monotonic()
-        self._leased = ""
-        """The number of the last lease."""
         self._background = Background()
         """An own thread for the keys: a large catalogue takes long, and claims must not wait for it."""
 
@@ -95,7 +94,7 @@ class MetricsUpdater:
         while True:
             with logged():
                 self.update()
-            await asyncio.sleep(SECOND - time() % SECOND)  # all workers at the same time, so that their totals match
+            await asyncio.sleep(SECOND)
 
     def update(self) -> None:
         metrics, handlers = self._metrics, self._handlers
@@ -113,12 +112,10 @@ class MetricsUpdater:
     def _update_lease(self) -> None:
         """Set the time until the lease ends if its last renewal failed, else infinity: without draws it just ends."""
         lease, gauge = self._ids.lease, self._metrics.lease
-        if self._leased:
-            gauge.labels(self._leased).set(inf)
+        gauge.clear()
         if lease:
-            self._leased = str(lease.number)
             left = max(0.0, lease.until / 1000 - time())
-            gauge.labels(self._leased).set(left if self._ids.is_lease_in_danger else inf)
+            gauge.labels(str(lease.number)).set(left if self._ids.is_lease_in_danger else inf)
 
     def unready_reason(self) -> str | None:
         return unready_reason(self._handlers.sources.tags.values(), self._token_cache)

@@ -60,7 +60,7 @@ def values_of(name: str, value: int) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowded]:
-    made = Crowded(str(tmp_path_factory.mktemp("console")), "--workers", "2", admin="operations")
+    made = Crowded(str(tmp_path_factory.mktemp("console")), admin="operations")
     yield made
     made.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import signal
@@ -23,6 +22,7 @@ from support.distinct import distinct
 from support.faults.tcp_proxy import Wire
 from support.processes.patience import until
 from support.servers.throwaway import free_port
+from support.service.kept_connection import Connection, post
 from support.service.served import Served
 
 from allocator import Allocator
@@ -35,20 +35,6 @@ SERVERS = ("postgres", pytest.param("mysql", marks=pytest.mark.nightly))
 """One of each driver."""
 
 
-def workers_of(service: Served) -> list[int]:
-    """The processes that answer; the other child is the one that watches over shared resources."""
-    listed = Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read_text().split()
-    return [int(one) for one in listed if (command := command_of(one)) and "resource_tracker" not in command]
-
-
-def command_of(process: str) -> str:
-    """Empty where it ended since it was listed."""
-    try:
-        return Path(f"/proc/{process}/cmdline").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-
-
 class Load(threading.Thread):
     """Draws ids until it is told to stop."""
 
@@ -58,15 +44,15 @@ class Load(threading.Thread):
         self.ids: list[str] = []
         self.statuses: set[int] = set()
         self.refusal = b""
-        self.broken = 0
+        self.broken: list[str] = []
         self.stopped = threading.Event()
 
     def run(self) -> None:
         while not self.stopped.is_set():
             try:
                 answer = self.service.post(self.path, **self.headers)
-            except Exception:
-                self.broken += 1
+            except Exception as error:
+                self.broken.append(repr(error))
                 continue
             self.statuses.add(answer.status)
             if answer.status == 200:
@@ -85,85 +71,32 @@ class Load(threading.Thread):
 
 
 @pytest.mark.parametrize("kind", SERVERS)
-def test_several_workers_before_a_real_database_never_repeat_an_id(shared_database, kind, tag):
-    with Served(shared_database(kind), options=("--workers", "2")) as service:
-        loads = [Load(service, f"/v1/sequences/{tag}/ids?count={count}") for count in (1, 7, 50, 1)]
+def test_replicas_before_a_real_database_never_repeat_an_id(shared_database, kind, tag):
+    """One is killed, and a new one starts."""
+    with ExitStack() as started:
+        replicas = [started.enter_context(Served(shared_database(kind))) for _ in range(2)]
+        loads = [Load(replica, f"/v1/sequences/{tag}/ids?count={count}") for replica in replicas for count in (1, 50)]
         for load in loads:
             load.start()
         for load in loads:
+            load.draw(300)
+        replicas[0].process.kill()
+        loads.append(Load(started.enter_context(Served(shared_database(kind))), f"/v1/sequences/{tag}/ids?count=7"))
+        loads[-1].start()
+        for load in loads[2:]:
             load.draw(300)
         for load in loads:
             load.end()
         drawn = [number for load in loads for number in load.ids]
 
-        assert len(workers_of(service)) == 2
-        assert distinct(drawn) > 500
+        assert distinct(drawn) > 2000
         assert {status for load in loads for status in load.statuses} == {200}
 
 
-def test_a_killed_worker_is_replaced_and_repeats_nothing(shared_database, tag):
-    with Served(shared_database("postgres"), options=("--workers", "2")) as service:
-        loads = [Load(service, f"/v1/sequences/{tag}/ids?count=3") for _ in range(4)]
-        for load in loads:
-            load.start()
-        for _ in range(3):
-            loads[0].draw(300)
-            os.kill(workers_of(service)[0], signal.SIGKILL)
-        loads[0].draw(300)
-        assert until(lambda: len(workers_of(service)) == 2, 60)
-        for load in loads:
-            load.end()
-        drawn = [number for load in loads for number in load.ids]
-
-        assert distinct(drawn)
-        assert {status for load in loads for status in load.statuses} == {200}
-        assert len(workers_of(service)) == 2
-
-
-def test_a_worker_that_begins_without_the_database_leaves_the_requests_to_the_others(shared_database, tag):
-    """It has nothing in memory, and would refuse what they can serve; and it can be stopped meanwhile."""
-    with Wire(shared_database("postgres")) as wire:
-        service = Served(wire.url, options=("--workers", "2"))
-        step = 100_000
-        service.put(f"/v1/sequences/{tag}", json={"step": step, "max_step": step})  # until it is there
-        # Four at once and a connection for each request, so that neither worker answers them all.
-        loads = [Load(service, f"/v1/sequences/{tag}/ids", Connection="close") for _ in range(4)]
-        for load in loads:
-            load.start()
-        assert until(lambda: len({int(one) // step for load in loads for one in load.ids}) >= 2, 60), "one had it all"
-        for load in loads:
-            load.draw(2)  # the first requests of a worker, which look for the tag, are answered
-        wire.refuse()
-        before = workers_of(service)
-        os.kill(before[0], signal.SIGKILL)
-        assert until(lambda: {*workers_of(service)} - {*before}, 60)
-        for load in loads:
-            load.draw(100)
-        for load in loads:
-            load.end()
-        code = service.stop()
-        service.close()
-
-    drawn = [number for load in loads for number in load.ids]
-    assert {status for load in loads for status in load.statuses} == {200}, [load.refusal for load in loads]
-    assert distinct(drawn)
-    assert code == 0
-
-
-def test_workers_end_with_a_main_process_that_was_killed(tmp_path):
-    """Else they would hold the port, and nobody would replace or stop them."""
-    with Served(f"sqlite:///{tmp_path}/ids.db", options=("--workers", "2")) as service:
-        workers = workers_of(service)
-        service.process.kill()
-
-        assert len(workers) == 2
-        assert until(lambda: not any(map(command_of, map(str, workers))), 60)
-
-
-@pytest.mark.parametrize(("workers", "number"), [("1", signal.SIGINT), ("2", signal.SIGTERM)])
-def test_a_stop_cuts_no_answer(tmp_path, workers, number):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stop_cuts_no_answer(tmp_path, number):
     """What was under way is answered whole; no id of a 200 is lost or cut."""
-    service = Served(f"sqlite:///{tmp_path}/ids.db", options=("--workers", workers))
+    service = Served(f"sqlite:///{tmp_path}/ids.db")
     load = Load(service, "/v1/sequences/order/ids?count=2000")
     load.start()
     load.draw(2000)
@@ -178,6 +111,65 @@ def test_a_stop_cuts_no_answer(tmp_path, workers, number):
     assert "Traceback" not in log
     with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
         assert ids.next_id("order") > max(map(int, load.ids))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stop_tells_each_busy_connection_and_cuts_none(tmp_path, number):
+    """Each of them would send one more request. SIGHUP comes when a terminal is closed."""
+    busy, last = set[Connection](), []
+    request = post("order").replace(b"Host: x", b"Host: localhost")
+
+    def ask_until_told(connection: Connection) -> None:
+        status, headers, _ = connection.ask(request)
+        while status == 200 and "connection" not in headers:
+            busy.add(connection)
+            status, headers, _ = connection.ask(request)
+        last.append((status, headers.get("connection")))
+
+    with Served(f"sqlite:///{tmp_path}/ids.db") as service:
+        connections = [Connection(service) for _ in range(16)]
+        asking = [threading.Thread(target=ask_until_told, args=(one,), daemon=True) for one in connections]
+        for one in asking:
+            one.start()
+        assert until(lambda: len(busy) == 16)
+        code = service.stop(number)
+        for one in asking:
+            one.join(30)
+        for connection in connections:
+            connection.close()
+        log = service.log()
+
+    assert (code, last) == (0, [(200, "close")] * 16), log
+    assert "Traceback" not in log
+
+
+def test_one_host_restarts_without_a_refused_connection_or_a_failed_request(tmp_path):
+    """The next process starts before the one before it ends, and after it; half of the load connects anew each time."""
+    url = f"sqlite:///{tmp_path}/ids.db"
+    with ExitStack() as started:
+        kept = started.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1024))
+        running = started.enter_context(Served(url, listener=kept))
+        path = "/v1/sequences/order/ids?count=3"
+        loads = [Load(running, path, **headers) for headers in ({}, {"Connection": "close"}) for _ in range(2)]
+        for load in loads:
+            load.start()
+        for is_first in (True, False, True):
+            for load in loads:
+                load.draw(300)
+            ended = running
+            if not is_first:
+                assert ended.stop() == 0
+            running = started.enter_context(Served(url, listener=kept))
+            if is_first:
+                assert ended.stop() == 0
+            for load in loads:
+                load.draw(300)
+        for load in loads:
+            load.end()
+
+    assert [load.broken for load in loads] == [[]] * 4
+    assert {status for load in loads for status in load.statuses} == {200}
+    assert distinct([number for load in loads for number in load.ids]) > 3000
 
 
 @pytest.mark.parametrize("kind", SERVERS)
@@ -226,7 +218,6 @@ def test_a_service_that_starts_without_its_database_gets_ready_when_it_is_there(
 REFUSED = {
     "--url postgresql+psycopg://u:s3cret@127.0.0.1:1/x --certificate c --key nowhere.pem": "there is no file",
     "--port 99999": "99999",
-    "--workers 0": "0 is not in the range",
     "--compat twitter": "--compat must be leaf or tinyid, got 'twitter'",
     "--compat-token x": "--compat-token needs --compat",
     "--certificate x": "--certificate and --key need each other",
@@ -276,12 +267,11 @@ def test_a_port_that_is_taken_is_said(tmp_path):
 def test_settings_come_from_the_environment_and_secrets_from_files(tmp_path):
     secret = tmp_path / "url"
     secret.write_text(f"sqlite:///{tmp_path}/secret.db\n")
-    known = {"ALLOCATOR_WORKERS": "2", "ALLOCATOR_COMPAT": "leaf", "ALLOCATOR_GUARD_RESTARTS": "0"}
+    known = {"ALLOCATOR_COMPAT": "leaf", "ALLOCATOR_GUARD_RESTARTS": "0"}
     unknown = {"ALLOCATOR_DB": "", "ALLOCATOR_PROT": "1", "ALLOCATOR_PORT": "tcp://10.96.12.7:8000"}
     with Served(ALLOCATOR_DATABASE_URL_FILE=str(secret), **unknown, **known) as service:
         assert service.post("/v1/sequences/order/ids").ids == ["1"]
         assert service.get("/api/segment/get/order").status == 200
-        assert len(workers_of(service)) == 2
         said = [line["message"] for line in service.lines() if "unknown" in line["message"]]
         listed = "ALLOCATOR_DB, ALLOCATOR_PORT=tcp://10.96.12.7:8000, ALLOCATOR_PROT"
         assert said == [f"these environment variables are unknown and ignored: {listed}"]
@@ -290,7 +280,7 @@ def test_settings_come_from_the_environment_and_secrets_from_files(tmp_path):
 
 
 def test_every_line_of_the_log_is_json(tmp_path):
-    with Served(f"sqlite:///{tmp_path}/ids.db", options=("--workers", "2")) as service:
+    with Served(f"sqlite:///{tmp_path}/ids.db") as service:
         service.post("/v1/sequences/a%0ab/ids")
         service.post("/v1/sequences/order/ids")
         lines = service.lines()
@@ -396,8 +386,7 @@ def test_unfinished_requests_take_little_memory_before_their_token_is_known(tmp_
     ):
         service.post("/v1/sequences/order/ids")
         service.get("/console/sign-in")  # its templates are loaded by the first page
-        (worker,) = workers_of(service)
-        before, connections = greatest_memory_of(worker), []
+        before, connections = greatest_memory_of(service.process.pid), []
         for _ in range(400):
             made = socket.create_connection(("127.0.0.1", service.port), 20)
             connections.append(open_ones.enter_context(made))
@@ -410,7 +399,7 @@ def test_unfinished_requests_take_little_memory_before_their_token_is_known(tmp_
             connections[-1].shutdown(socket.SHUT_WR)
         until_closed(connections[-1])
         assert service.post("/v1/sequences/order/ids").status == 200
-        taken = greatest_memory_of(worker) - before
+        taken = greatest_memory_of(service.process.pid) - before
 
     assert taken / 400 < 100_000  # 147,000 to 1,200,000 where nothing bounds what is read before the token
 

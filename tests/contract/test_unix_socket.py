@@ -35,7 +35,7 @@ def served(fresh: str, tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[
     path = tmp_path / FILE
     command = [sys.executable, "-m", "allocator", "serve", "--open", "--url", fresh, "--unix", f"unix://{path}"]
     in_image = {**os.environ, "ALLOCATOR_HOST": "0.0.0.0"}
-    with subprocess.Popen([*command, "--workers", "2"], cwd=tmp_path, env=in_image) as process:
+    with subprocess.Popen(command, cwd=tmp_path, env=in_image) as process:
         assert until(lambda: answers(path), START_SECONDS, hopeless=lambda: process.poll() is not None)
         yield path, process
         process.terminate()
@@ -72,7 +72,7 @@ def test_only_the_socket_of_a_service_that_was_killed_is_replaced(served, fresh,
     assert refused.returncode == 1
     assert f"cannot listen on {path}: Address already in use" in refused.stderr
     process.kill()
-    assert until(lambda: not answers(path), START_SECONDS)  # the workers end by themselves
+    assert until(lambda: not answers(path), START_SECONDS)
     assert path.is_socket()
 
     with subprocess.Popen([sys.executable, "-m", "allocator", *again], cwd=tmp_path) as second:

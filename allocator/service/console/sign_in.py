@@ -2,7 +2,7 @@
 
 The sign-in page exchanges a token for a session cookie, since browsers send no bearer tokens. The cookie, signed by
 `itsdangerous`, holds the digest of the token, a timestamp and the HMAC-SHA256 of both. Each start of the
-service makes a new key for its workers, so all of them accept the cookie, and no other service does.
+service makes a new key, so no other service accepts the cookie.
 
 A stolen cookie is a session of this console for at most `LIFETIME` seconds. It draws no ids, since the API accepts
 only bearer tokens, and it ends when the token is revoked. docs/service.md lists what an attacker can do.

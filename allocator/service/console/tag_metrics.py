@@ -1,4 +1,4 @@
-"""Totals of all workers from the metrics, and the rates between two readings. Pure."""
+"""Totals from the metrics, and the rates between two readings. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Reading(NamedTuple):
         return self.rates.get(name, 0.0)
 
     def of_tags(self) -> dict[str, TagMetrics]:
-        """The figures of every tag in the memory of a worker."""
+        """The figures of every tag in memory."""
         _, held, lasting, refill = self.totals
         return {
             tag: TagMetrics(self.rate(tag), int(held[tag]), lasting.get(tag, inf), refill.get(tag, 0.0)) for tag in held

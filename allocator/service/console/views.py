@@ -43,7 +43,7 @@ FLEET_SECONDS, FINDINGS_SECONDS = 10.0, 60.0
 
 
 class Console:
-    """The console of one worker."""
+    """The console of one process."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Console:
         error_reporter: ErrorReporter,
     ) -> None:
         self._pages = Pages(token_cache, error_reporter)
-        self._sign_in = SignIn(token_cache, Sessions(settings.console_key or token_bytes(32)), self._pages)
+        self._sign_in = SignIn(token_cache, Sessions(token_bytes(32)), self._pages)
         self._tags = TagData(sequences, metrics, updater)
         self._background = Background()
         """Own threads, so that claims need not wait and the process can end."""

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,15 @@ from support.processes.patience import until
 
 START_SECONDS = 120.0
 """It is ready before, or has ended, on any machine that runs the tests."""
-LISTENING = re.compile(r"Listening at: (https?)://([^ ]+):(\d+)")
+LISTENING = re.compile(r"listening on (https?)://([^ \"]+):(\d+)")
+
+HANDED_OVER = """
+import os
+os.dup2(int(os.environ["HANDED_OVER"]), 3)
+os.environ["LISTEN_PID"] = str(os.getpid())
+from allocator.cli import main
+main()
+"""
 
 
 def of_an_operator() -> dict[str, str]:
@@ -45,7 +54,10 @@ class Reply:
 
 
 class Served:
-    """`allocator serve` with these options, from its first readiness to its end; `is_open` until a token is made."""
+    """`allocator serve` with these options, from its first readiness to its end; `is_open` until a token is made.
+
+    listener: handed over to it, as by systemd.
+    """
 
     def __init__(
         self,
@@ -56,10 +68,15 @@ class Served:
         ca: str | None = None,
         cwd: Path | None = None,
         program: tuple[str, str] = ("-m", "allocator"),
+        listener: socket.socket | None = None,
         **environment: str,
     ) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self._log = Path(self.folder.name) / "log"
+        handed: tuple[int, ...] = ()
+        if listener:
+            program, handed = ("-c", HANDED_OVER), (listener.fileno(),)
+            environment |= {"HANDED_OVER": str(listener.fileno()), "LISTEN_FDS": "1"}
         command = [sys.executable, *program, "serve", "--port", "0", *options]
         if is_open and "--host" not in options:
             command.append("--open")
@@ -67,7 +84,12 @@ class Served:
             command += ["--url", url]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, cwd=cwd or self.folder.name, env=of_an_operator() | environment
+                command,
+                stdout=log,
+                stderr=log,
+                cwd=cwd or self.folder.name,
+                env=of_an_operator() | environment,
+                pass_fds=handed,
             )
         self.pool = urllib3.PoolManager(maxsize=16, ca_certs=ca)
         self.address = ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from math import inf
 
 from allocator.service.console.rows import TagMetrics
@@ -45,27 +43,3 @@ def test_totals_are_of_tags_and_of_every_kind():
     metrics.claimed("segment", "ok", 0.5, ["order"])
 
     assert totals_of(metrics.collect()) == ({ALL: 11115, "order": 15}, {"order": 7}, {"order": inf}, {"order": 0.5})
-
-
-WORKER = """
-import sys
-from allocator.service.metrics import Metrics
-metrics = Metrics()
-metrics.count("segment", "order", int(sys.argv[1]))
-metrics.in_memory.labels("order").set(50)
-metrics.claimed("segment", "ok", float(sys.argv[2]), ["order"])
-"""
-
-
-def test_the_totals_of_all_workers_are_added_up(tmp_path, monkeypatch):
-    for given, seconds in ((5, 0.5), (10, 0.25)):
-        command = [sys.executable, "-c", WORKER, str(given), str(seconds)]
-        subprocess.run(command, check=True, env={"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)})
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
-    monkeypatch.setattr("allocator.service.metrics.is_alive", lambda process: True)
-    found = totals_of(Metrics().collect())
-
-    assert (found.ids["order"], found.held["order"], found.refill["order"]) == (15, 100, 0.25)
-    monkeypatch.setattr("allocator.service.metrics.is_alive", lambda process: False)
-    gone = totals_of(Metrics().collect())
-    assert (gone.ids["order"], gone.held) == (15, {})
