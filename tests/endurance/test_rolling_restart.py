@@ -1,0 +1,91 @@
+"""Two replicas behind nginx, as docs/service.md configures it, restarted in turn under load: no request fails."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from support.distinct import none_twice
+from support.documents.pages import ROOT, blocks
+from support.processes.patience import until
+from support.servers.throwaway import free_port
+from support.service.load import Load
+from support.service.served import Served
+
+from allocator.database.store import Database
+from allocator.service.token_administration import Tokens
+
+CLIENTS, ROUNDS = 32, 3
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+
+
+@contextmanager
+def nginx(folder: Path, replicas: list[int], token: str) -> Iterator[int]:
+    """The port of one with the configuration of the page, before services on these ports. It sends the token."""
+    assert NGINX
+    (page,) = [block.text for block in blocks(ROOT / "docs" / "service.md") if "upstream ids" in block.text]
+    first, second = re.findall(r"127\.0\.0\.1:\d+", page)
+    port = free_port()
+    page = page.replace(first, f"127.0.0.1:{replicas[0]}").replace(second, f"127.0.0.1:{replicas[1]}")
+    page = page.replace("server {\n", f"server {{\n    listen 127.0.0.1:{port};\n", 1)
+    places = "".join(
+        f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (folder / "nginx.conf").write_text(
+        f"daemon off; pid {folder}/pid; error_log {folder}/error.log; user {os.environ.get('USER', 'root')};\n"
+        f"events {{}}\nhttp {{ access_log off; {places}\n{page}}}\n"
+    )
+    with subprocess.Popen([NGINX, "-p", str(folder), "-c", str(folder / "nginx.conf")]) as process:
+        yield port
+        process.terminate()
+
+
+@pytest.mark.skipif(NGINX is None, reason="there is no nginx")
+def test_replicas_behind_nginx_restart_in_turn_and_fail_no_request(tmp_path, report):
+    url = f"sqlite:///{tmp_path}/ids.db"
+    ports = [free_port(), free_port()]
+    with closing(Database(url)) as database:
+        database.upgrade_schema()
+        token, _ = Tokens(lambda: database).create("proxy", verbs=("draw", "administer"), tags=("*",))
+
+    def start(port: int) -> Served:
+        return Served(url, options=("--port", str(port)), is_open=False)
+
+    async def restarts(load: Load) -> int:
+        restarted = 0
+        async with asyncio.TaskGroup() as group:
+            group.create_task(load.run())
+            for place in [0, 1] * ROUNDS:
+                seen = load.requests
+                while load.requests < seen + 20 * CLIENTS:  # the connections to the one that has started are kept
+                    await asyncio.sleep(0.1)
+                assert await asyncio.to_thread(replicas[place].stop) == 0
+                replicas[place].close()
+                replicas[place] = await asyncio.to_thread(start, ports[place])
+                restarted += 1
+            load.over = True
+        return restarted
+
+    replicas = [start(port) for port in ports]
+    try:
+        with nginx(tmp_path, ports, token) as port:
+            assert until(lambda: replicas[0].pool.request("GET", f"http://127.0.0.1:{port}/readyz").status == 200)
+            load = Load(port, CLIENTS, ("order", "invoice"))
+            restarted = asyncio.run(restarts(load))
+    finally:
+        for replica in replicas:
+            replica.close()
+
+    report(
+        f"{restarted} restarts of one of two replicas behind nginx: {load.requests} requests of {CLIENTS} clients, "
+        f"{len(load.wrong)} failed, {load.duplicates()} duplicates, the longest took {load.longest:.3f} s"
+    )
+    none_twice(load.duplicates())
+    assert not load.wrong, load.wrong[:5]
