@@ -1,10 +1,11 @@
-"""The service under load while its workers are killed and its database is stopped."""
+"""The service under load while its replicas are killed and its database is stopped."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,12 +24,12 @@ from support.service.load import Load, Readiness
 from support.service.served import Served
 from tqdm import tqdm
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="workers are found in /proc")
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="connections are found in /proc")
 
-SECONDS, CLIENTS, WORKERS, EVERY = 60, 64, 3, 5
+SECONDS, CLIENTS, REPLICAS, EVERY = 60, 64, 3, 5
 STOPPED = range(30, 40)
-SPARED = (40,)
-"""No worker is killed in the very second in which the database returns, since nobody can be ready at once then."""
+SPARED = range(STOPPED.start - EVERY + 1, STOPPED.stop + 1)
+"""No replica is killed in these: one that starts without the database has nothing in memory."""
 WITHOUT_SEGMENTS = range(STOPPED.start - 1, STOPPED.stop + 2)
 """Each is a claim, which no memory can serve; afterwards the service has its second to notice."""
 TAGS = ("order", "invoice", "parcel", "message")
@@ -56,24 +57,29 @@ def postgres(new_database) -> Iterator[Stoppable]:
             yield Stoppable(wire.url, wire.refuse, wire.accept)
 
 
-def test_killed_workers_and_a_stopped_database_fail_no_request(postgres, report):
-    """But for those on a connection that the killed worker had accepted or was to accept, which are asked anew.
+def test_killed_replicas_and_a_stopped_database_fail_no_request(postgres, report):
+    """But for those on a connection that the killed replica had accepted, which are asked anew.
 
-    Two things are not asked of it: to lose a worker as the database returns (see `SPARED`), and to claim a segment
-    while it is away (see `WITHOUT_SEGMENTS`). The seconds are those of a machine that has nothing else to do.
+    The replicas share a socket, as a supervisor hands it over: what waits in it is another one's. Two things are not
+    asked of them: to lose one while the database is away (see `SPARED`), and to claim a segment then (see
+    `WITHOUT_SEGMENTS`). The seconds are those of a machine that has nothing else to do.
     """
     wait_for(postgres.url)
     with_schema(postgres.url)
-    with Served(postgres.url, options=("--workers", str(WORKERS))) as service:
-        run = Run(service, postgres)
-        asyncio.run(run.all())
-        log = service.log()
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as kept:
+        run = Run(postgres, kept)
+        try:
+            asyncio.run(run.all())
+        finally:
+            log = "".join(replica.log() for replica in run.replicas)
+            for replica in run.replicas:
+                replica.close()
 
     load, gaps = run.load, run.readiness.gaps(AT_ONCE)
     longest_gap = max((end - begin for begin, end in gaps), default=0.0)
     report(
         f"{load.requests} requests of {CLIENTS} clients, {sum(map(len, load.ids.values()))} ids, "
-        f"{len(run.kills)} kills of one of {WORKERS} workers, PostgreSQL away for {run.back - run.away:.1f} s: "
+        f"{len(run.kills)} kills of one of {REPLICAS} replicas, PostgreSQL away for {run.back - run.away:.1f} s: "
         f"{load.duplicates()} duplicates, {load.cut} requests cut by a kill and asked anew, {len(load.wrong)} failed, "
         f"the longest took {load.longest:.3f} s; not ready {len(gaps)} times, for {longest_gap:.3f} s at most"
     )
@@ -90,15 +96,19 @@ def test_killed_workers_and_a_stopped_database_fail_no_request(postgres, report)
 class Run:
     """The minute, second by second."""
 
-    service: Served
     database: Stoppable
+    kept: socket.socket
     kills: list[float] = field(default_factory=list)
     away: float = 0.0
     back: float = 0.0
 
     def __post_init__(self) -> None:
-        self.load = Load(self.service.port, CLIENTS, TAGS)
-        self.readiness = Readiness(self.service.port)
+        self.replicas = [self.start() for _ in range(REPLICAS)]
+        port = self.kept.getsockname()[1]
+        self.load, self.readiness = Load(port, CLIENTS, TAGS), Readiness(port)
+
+    def start(self) -> Served:
+        return Served(self.database.url, listener=self.kept)
 
     async def all(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -126,33 +136,26 @@ class Run:
         self.back = time.monotonic()
 
     async def kill_one(self) -> None:
-        """The eldest, once two answer: while the database is away, one that is new does not.
+        """The eldest; a new one starts.
 
         It is stopped first, so that what it holds at its end is known exactly.
         """
-        parent, port = self.service.process.pid, self.service.port
-        while sum(bool(clients_of(worker, port)) for worker in workers_of(parent)) < 2:
-            await asyncio.sleep(0.1)
-        victim = min(workers_of(parent))
-        os.kill(victim, signal.SIGSTOP)
-        while state_of(victim) != "T":
+        victim = self.replicas.pop(0)
+        process, port = victim.process.pid, self.load.port
+        os.kill(process, signal.SIGSTOP)
+        while state_of(process) != "T":
             time.sleep(0.0001)
-        self.load.doomed |= clients_of(victim, port)
-        os.kill(victim, signal.SIGKILL)
-        self.load.killed = time.monotonic()
-        self.kills.append(self.load.killed)
+        self.load.doomed |= clients_of(process, port)
+        os.kill(process, signal.SIGKILL)
+        self.kills.append(time.monotonic())
+        victim.close()
+        self.replicas.append(await asyncio.to_thread(self.start))
 
     def kill_after(self, moment: float) -> float:
         return min((kill for kill in self.kills if kill > moment), default=float("inf"))
 
 
 # -- processes
-
-
-def workers_of(parent: int) -> list[int]:
-    """The processes that answer; the other child is the one that watches over shared resources."""
-    children = map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split())
-    return [child for child in children if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
 
 
 def state_of(process: int) -> str:

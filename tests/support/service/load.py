@@ -21,13 +21,11 @@ PATIENCE = 15.0
 PAUSE = 0.025
 """Seconds from an answer to the next request, on average."""
 VISIT = range(20, 120)
-"""Requests on one connection; then another one is opened, so that a new worker gets its share of the clients."""
+"""Requests on one connection; then another one is opened, so that a new replica gets its share of the clients."""
 WISHES = ("ids",) * 90 + ("ids?count=20",) * 7 + ("ids?count=500",) * 2 + ("segments?size=300",)
 ALIVE = 0.1
-DYING = 1.0
-"""Seconds after a kill in which the kernel may still lead new connections to that worker's socket, and reset them."""
 APART = 0.5
-"""Polls that fail within this of each other are one gap: another worker may have answered in between."""
+"""Polls that fail within this of each other are one gap: another replica may have answered in between."""
 
 
 class Connection:
@@ -36,7 +34,6 @@ class Connection:
     def __init__(self, port: int) -> None:
         self._service = port
         self.port: int | None = None
-        self.is_new = True
 
     async def open(self, doomed: set[int]) -> None:
         """Its port leaves `doomed` as it connects, which no kill can come between."""
@@ -49,21 +46,18 @@ class Connection:
         self._writer.write(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n".encode())
         async with asyncio.timeout(PATIENCE):
             head = await self._reader.readuntil(b"\r\n\r\n")
-            self.is_new = False
             return int(head[9:12]), await self._reader.readexactly(int(LENGTH.search(head)[1]))
 
     def close(self) -> None:
         if self.port is not None:
             self._writer.close()
-            self.port, self.is_new = None, True
+            self.port = None
 
 
 class Load:
     """Draws ids, batches and segments of some tags until it is `over`.
 
-    doomed: the ports of the connections that a killed worker held. Only there may a request fail, or as the first of a
-        connection that was made as a worker died, and it is asked anew.
-    killed: when that was.
+    doomed: the ports of the connections that a killed replica held. Only there a request may fail, to be asked anew.
     segments: whether any are asked for.
     """
 
@@ -71,7 +65,6 @@ class Load:
         self.port, self.clients = port, clients
         self.ids = {tag: array.array("q") for tag in tags}
         self.doomed: set[int] = set()
-        self.killed = float("-inf")
         self.over, self.segments = False, True
         self.requests = self.cut = 0
         self.longest = 0.0
@@ -109,14 +102,13 @@ class Load:
             self.wrong.append(f"{wish} at {began:.3f}, {monotonic() - began:.3f} s: {status} {body.decode()[:300]}")
 
     async def answer(self, connection: Connection, path: str) -> tuple[int, bytes] | None:
-        """None where a killed worker can no longer answer; anything else that breaks is a status of 0."""
+        """None where a killed replica can no longer answer; anything else that breaks is a status of 0."""
         try:
             if connection.port is None:
                 await connection.open(self.doomed)
             return await connection.ask("POST", path)
         except (OSError, EOFError) as error:
-            is_for_the_dying = connection.is_new and monotonic() - self.killed < DYING
-            allowed = connection.port in self.doomed or (is_for_the_dying and isinstance(error, ConnectionResetError))
+            allowed = connection.port in self.doomed
             connection.close()
             return None if allowed else (0, repr(error).encode())
 

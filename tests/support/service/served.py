@@ -10,7 +10,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -36,6 +37,16 @@ main()
 def of_an_operator() -> dict[str, str]:
     """The environment without the settings of the tests, which the service would call unknown."""
     return {name: value for name, value in os.environ.items() if not name.startswith("ALLOCATOR_TEST_")}
+
+
+@contextmanager
+def heeded(number: int) -> Iterator[None]:
+    """What starts meanwhile does not ignore a signal that we ignore, as under nohup."""
+    before = signal.getsignal(number)
+    if before is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    signal.signal(number, before)
 
 
 @dataclass
@@ -82,7 +93,7 @@ class Served:
             command.append("--open")
         for url in urls:
             command += ["--url", url]
-        with self._log.open("wb") as log:
+        with self._log.open("wb") as log, heeded(signal.SIGINT), heeded(signal.SIGHUP):
             self.process = subprocess.Popen(
                 command,
                 stdout=log,
@@ -136,7 +147,7 @@ class Served:
             sent["Authorization"] = f"Bearer {token}"
         options = {"json": json} if json is not None else {"body": body}
         answer = self.pool.request(
-            method, self.address + path, headers=sent, timeout=15.0, retries=False, redirect=False, **options
+            method, self.address + path, headers=sent, timeout=60.0, retries=False, redirect=False, **options
         )
         return Reply(answer.status, answer.headers, answer.data)
 
