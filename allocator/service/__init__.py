@@ -1,7 +1,8 @@
 """Ids over HTTP, for programs in other languages or without access to the database. Needs the extra `server`.
 
-Start reading here: `server` starts processes, `app` wires one of them, `hot_path` answers the hot routes, `routes` is
-the table of all routes, `dispatch` calls their `handlers`, and `error_responses` maps errors to HTTP statuses.
+Start reading here: `server` starts it on the socket of `listener`, `http_server` embeds granian, `app` wires the parts,
+`hot_path` answers the hot routes, `routes` is the table of all routes, `dispatch` calls their `handlers`, and
+`error_responses` maps errors to HTTP statuses.
 """
 
 from __future__ import annotations

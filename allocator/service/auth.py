@@ -1,6 +1,6 @@
 """Authentication and authorization: from the Authorization header to the rights of its token.
 
-A worker reads the tokens every few seconds, on a connection of their own, which no flood of requests delays. While the
+A process reads the tokens every few seconds, on a connection of their own, which no flood of requests delays. While the
 database is away, the last ones stay valid and ids are served. While it answers, but the tokens cannot be read, they
 stay valid for `TRUSTED` seconds.
 A new token works at once, because an unknown token triggers a read. A revoked token works for a few more seconds.
@@ -173,7 +173,7 @@ class TokenCache:
         return principal if not principal.expires or principal.token.is_valid(datetime.now(UTC)) else None
 
     async def find_by_digest(self, digest: bytes) -> Principal | None:
-        """Find a valid token; read the tokens again if it is unknown, since another worker may know it already."""
+        """Find a valid token; read the tokens again if it is unknown, since another replica may know it already."""
         if digest not in self._principals:
             await self._read_since(monotonic())
         return self._with_digest(digest)

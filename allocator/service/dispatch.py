@@ -82,7 +82,7 @@ class Dispatch:
             principal.authorize(right.verb, next(iter(request.path_params.values()), None), right.scheme)
         request.state.principal = principal
         check_query(request, route)
-        # The body last: a caller without rights must not make this worker hold 64 KB for each connection.
+        # The body last: a caller without rights must not make this process hold 64 KB for each connection.
         raw = await body_within(request)
         if route.body_field is None and raw.strip() not in {b"", b"{}"}:
             raise HttpRefusal(400, "this route takes no body; send parameters in the query")

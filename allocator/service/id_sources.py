@@ -118,7 +118,7 @@ class TagSource(Source):
 
 
 class Sources:
-    """All sources of one worker: one per scheme, and one per tag in use."""
+    """All sources of this process: one per scheme, and one per tag in use."""
 
     def __init__(self, ids: ServiceAllocator) -> None:
         self.meteor = Source(METEOR, ids.meteors.several, ids.meteors.next)

@@ -1,4 +1,4 @@
-"""The rate limit of one worker, and a queue for expensive work."""
+"""The rate limit of one process, and a queue for expensive work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a worker can serve ids for the next seconds, for /readyz and the metrics."""
+"""Whether the service can serve ids for the next seconds, for /readyz and the metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENOUGH = 3.0
 
 
 def unready_reason(tags: Iterable[TagSource], token_cache: TokenCache) -> str | None:
-    """The reason why the worker cannot serve ids for the next seconds, or None.
+    """The reason why the service cannot serve ids for the next seconds, or None.
 
     The reason names no tag, since /readyz needs no token. The metrics do."""
     if token_cache.failure is STARTING:

@@ -140,7 +140,7 @@ class CreationLimit:
     """Creates tags and ticket types until the database holds `most` of them.
 
     Creates one at a time, so that concurrent requests cannot exceed the limit between the count and the use. Workers do
-    not wait for each other: W workers may exceed the limit by W - 1.
+    not wait for each other: R replicas may exceed the limit by R - 1.
     """
 
     def __init__(self, most: int, seconds: float) -> None:
