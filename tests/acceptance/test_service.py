@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -33,6 +34,17 @@ from allocator.service.token_administration import Tokens
 
 SERVERS = ("postgres", pytest.param("mysql", marks=pytest.mark.nightly))
 """One of each driver."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def heeded() -> Iterator[None]:
+    """What these tests ignore, as under nohup, the services would ignore too."""
+    ignored = [number for number in (signal.SIGINT, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, lambda *_: None)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 class Load(threading.Thread):

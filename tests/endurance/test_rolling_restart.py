@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -35,16 +36,24 @@ def nginx(folder: Path, replicas: list[int], token: str) -> Iterator[int]:
     port = free_port()
     page = page.replace(first, f"127.0.0.1:{replicas[0]}").replace(second, f"127.0.0.1:{replicas[1]}")
     page = page.replace("server {\n", f"server {{\n    listen 127.0.0.1:{port};\n", 1)
-    places = "".join(
-        f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
+    page = page.replace("proxy_pass", f'proxy_set_header Authorization "Bearer {token}"; proxy_pass')
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    places = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in kinds)
     (folder / "nginx.conf").write_text(
         f"daemon off; pid {folder}/pid; error_log {folder}/error.log; user {os.environ.get('USER', 'root')};\n"
         f"events {{}}\nhttp {{ access_log off; {places}\n{page}}}\n"
     )
     with subprocess.Popen([NGINX, "-p", str(folder), "-c", str(folder / "nginx.conf")]) as process:
-        yield port
-        process.terminate()
+        try:
+            assert until(lambda: is_open(port))
+            yield port
+        finally:
+            process.terminate()
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as attempt:
+        return attempt.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.mark.skipif(NGINX is None, reason="there is no nginx")
@@ -76,7 +85,6 @@ def test_replicas_behind_nginx_restart_in_turn_and_fail_no_request(tmp_path, rep
     replicas = [start(port) for port in ports]
     try:
         with nginx(tmp_path, ports, token) as port:
-            assert until(lambda: replicas[0].pool.request("GET", f"http://127.0.0.1:{port}/readyz").status == 200)
             load = Load(port, CLIENTS, ("order", "invoice"))
             restarted = asyncio.run(restarts(load))
     finally:

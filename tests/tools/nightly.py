@@ -39,7 +39,7 @@ SOAKS = {
     "workers": ("worker_run",),
     "rows": ("key_columns", "numbers"),
     "waiting": ("waiting_numbers",),
-    "service": ("service", "shards"),
+    "service": ("service", "rolling_restart", "shards"),
 }
 PARTS: dict[str, tuple[str, ...]] = {
     "contract": (*FULL, "tests/contract"),

@@ -10,8 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -37,16 +36,6 @@ main()
 def of_an_operator() -> dict[str, str]:
     """The environment without the settings of the tests, which the service would call unknown."""
     return {name: value for name, value in os.environ.items() if not name.startswith("ALLOCATOR_TEST_")}
-
-
-@contextmanager
-def heeded(number: int) -> Iterator[None]:
-    """What starts meanwhile does not ignore a signal that we ignore, as under nohup."""
-    before = signal.getsignal(number)
-    if before is signal.SIG_IGN:
-        signal.signal(number, signal.SIG_DFL)
-    yield
-    signal.signal(number, before)
 
 
 @dataclass
@@ -93,7 +82,7 @@ class Served:
             command.append("--open")
         for url in urls:
             command += ["--url", url]
-        with self._log.open("wb") as log, heeded(signal.SIGINT), heeded(signal.SIGHUP):
+        with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 command,
                 stdout=log,
