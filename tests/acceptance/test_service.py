@@ -265,15 +265,19 @@ def test_tables_that_are_missing_are_said_at_the_start(new_database):
     assert "run: allocator db upgrade" in done.stderr
 
 
-def test_a_port_that_is_taken_is_said(tmp_path):
+def test_a_port_that_is_taken_and_a_certificate_that_is_none_are_said(tmp_path):
+    (tmp_path / "none.pem").write_text("none")
     other = f"sqlite:///{tmp_path}/other.db"
     with Served(f"sqlite:///{tmp_path}/ids.db") as service:
-        command = [sys.executable, "-m", "allocator", "serve", "--open", "--port", str(service.port), "--url", other]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        for options, sentence in (
+            (["--port", str(service.port)], f"cannot listen on 127.0.0.1:{service.port}: Address already in use"),
+            (["--port", "0", "--certificate", "none.pem", "--key", "none.pem"], "cannot use --certificate and --key: "),
+        ):
+            command = [sys.executable, "-m", "allocator", "serve", "--open", "--url", other, *options]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
 
-    assert done.returncode == 1
-    assert "address already in use" in done.stderr.lower()
-    assert "Traceback" not in done.stderr
+            assert (done.returncode, sentence in done.stderr) == (1, True), done.stderr
+            assert "Traceback" not in done.stderr
 
 
 def test_settings_come_from_the_environment_and_secrets_from_files(tmp_path):
