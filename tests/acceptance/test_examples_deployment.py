@@ -41,7 +41,7 @@ def test_kubernetes_probes_what_is_served_and_waits_for_what_is_running(tmp_path
     assert {probe["port"] for probe in probes} | {service["spec"]["ports"][0]["targetPort"]} == {port["name"]}
     assert port["containerPort"] == options_of(container["args"], monkeypatch)["port"]
     assert f"EXPOSE {port['containerPort']}\n" in (ROOT / "Dockerfile").read_text()
-    assert not unknown_variables(one["name"] for one in container["env"])
+    assert not unknown_variables({one["name"]: "" for one in container["env"]})
     assert deployment["spec"]["selector"]["matchLabels"] == service["spec"]["selector"]
     assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
     _, pause = container["lifecycle"]["preStop"]["exec"]["command"]
@@ -53,7 +53,7 @@ def test_the_units_of_systemd_start_our_command_and_wait_for_what_is_running(tmp
     program, *command = re.search("^ExecStart=(.*)$", unit, re.MULTILINE)[1].split()
 
     assert options_of(command, monkeypatch)["unix"] == ""
-    assert not unknown_variables(re.findall("^Environment=([A-Z_]+)=", unit, re.MULTILINE))
+    assert not unknown_variables(dict(re.findall("^Environment=([A-Z_]+)=(.*)$", unit, re.MULTILINE)))
     assert float(re.search("^TimeoutStopSec=(.*)$", unit, re.MULTILINE)[1]) > DRAIN + GRACE
     if not shutil.which("systemd-analyze"):
         return
