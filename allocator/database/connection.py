@@ -210,6 +210,10 @@ class Runner:
             self._listen(self.engine)
 
 
+def guards_restarts() -> bool:
+    return os.environ.get(GUARD_RESTARTS, "0") not in {"", "0"}
+
+
 def check_committed(connection: Connection, dialect: Dialect) -> None:
     """Raise where the commit is not proven: what the verb claimed is burnt."""
     if dialect.leaves_open(connection.connection.dbapi_connection):
@@ -263,7 +267,7 @@ def listen(engine: Engine, address: Address, timeout: float) -> None:
     def prepare(connection: Any, record: Any) -> None:
         if opened:
             record.info["path"] = os.path.realpath(opened)
-        record.info["guards_restarts"] = os.environ.get(GUARD_RESTARTS, "0") not in {"", "0"}
+        record.info["guards_restarts"] = guards_restarts()
         dialect.on_connect(connection, record.info, timeout)
 
     @event.listens_for(engine, "checkout")

@@ -215,13 +215,17 @@ class Dialect:
         """The auto-increment offset and step of a server that is configured as one of several without a cluster."""
         return None
 
-    def is_here(self, connection: Connection) -> str:
-        """An SQL condition: the row was written on this server run."""
-        return f"server_run = {run_of(connection)}"
+    def is_here(self, connection: Connection, written: str = "server_run") -> str:
+        """An SQL condition: the row, whose run is `written`, was written on this server run."""
+        return f"{written} = {run_of(connection)}"
 
     def may_claim(self, connection: Connection) -> str:
         """An SQL condition: the row was written on this server run, and the commit is durable."""
         return f"{self.is_here(connection)} AND {self.lasting(connection)}"
+
+    def runs(self, connection: Connection, guards_restarts: bool) -> Iterator[str]:
+        """Expressions for the server run on a connection that somebody else opened; the first that works is ours."""
+        yield NOWHERE
 
     def server_here(self, connection: Connection) -> str:
         """An SQL expression that the claim compares with the known server when a row crosses to it."""

@@ -48,6 +48,7 @@ from allocator.schemes.worker_number_lease import (
 
 ATTEMPTS = 20
 """Tries before the call fails: each one lost a race with another process, or met a failover."""
+UNSTEADY = "the database keeps failing over, or several servers answer in turn; retry"
 
 
 def identity() -> tuple[str, int]:
@@ -141,7 +142,7 @@ class Registry(Runner):
             skip = NOTHING if here.same else skipped(here.at)
             skip = skip if is_alone else skip._replace(tickets=0)
             self.run(failover_row.move, found, fresh, skip, here.is_failover)
-        raise DatabaseUnavailable("the database keeps failing over, or several servers answer in turn; retry")
+        raise DatabaseUnavailable(UNSTEADY)
 
     def has_moved(self) -> bool:
         """Whether there was a failover that was not noted; it is, from here on."""

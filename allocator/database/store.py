@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from allocator.database.address import host_of, place_of
 from allocator.database.columns import column_types
-from allocator.database.registry import Registry
+from allocator.database.registry import ATTEMPTS, UNSTEADY, Registry
 from allocator.database.verbs import claims, failover_row, segments, servers, shard_row
 from allocator.database.verbs.start import Start
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
@@ -56,18 +56,30 @@ class Database(Registry):
         self._residues[tag.name] = tag.residue
         return tag
 
-    def _made(self, template: Tag, start: Start | None) -> tuple[bool, Tag | None]:
-        """Make a tag above ids that a failover may have forgotten. Returns whether it is new, and the tag."""
-        start = start or self.start(template.name)
-        state = self.failover(start)
-        is_new = self.run(segments.create, beginning(template, state.first_value, start.is_alone))
-        # A failover meanwhile may have forgotten ids of an earlier row: then the tag begins above those too.
-        after = self.start(template.name)
-        if (later := self.failover(after)) == state:
-            return is_new, after.tag
-        begun = beginning(template, later.first_value, after.is_alone)
-        self.run(segments.change, template.name, {"max_value": begun.max_value})
-        return is_new, self.run(segments.fetch, template.name)
+    def _made(self, template: Tag, start: Start | None, *, has_start: bool = False) -> tuple[bool, Tag]:
+        """Make a tag, unless `has_start` above ids that a failover may have forgotten. Returns whether it is new.
+
+        A start that somebody chose is refused after a failover meanwhile: they knew another database.
+        """
+        first, state, begun = None, None, template
+        for _ in range(ATTEMPTS):
+            start = start or self.start(template.name)
+            if start.tag:
+                return False, start.tag
+            state = self.failover(start)
+            first = first or state
+            if has_start and state != first:
+                raise DatabaseUnavailable(
+                    f"the database moved to another server, and tag {template.name!r} was not made; it may have given "
+                    "ids that are forgotten: look where they ended, and try again"
+                )
+            begun = template if has_start else beginning(template, state.first_value, start.is_alone)
+            if self.run(segments.create, begun, state):
+                return True, replace(begun, residue=start.shard.residue if start.shard else ALL)
+            start = None
+        if state != first:
+            raise DatabaseUnavailable(UNSTEADY)
+        raise damaged(template.name, f"no row can be made with max_value {begun.max_value} and limit {begun.limit}")
 
     def has_opened(self, name: str) -> bool:
         return name in self._residues
@@ -135,7 +147,7 @@ class Database(Registry):
 
     def create_tag(self, tag: Tag, *, has_start: bool) -> bool:
         """Make a tag; without a start of its own, above ids that it may have given. False if there is one."""
-        return self.run(segments.create, tag) if has_start else self._made(tag, None)[0]
+        return self._made(tag, None, has_start=has_start)[0]
 
     def last_given(self, tag: Tag) -> int:
         """The greatest id that a tag may have given, whatever a failover has forgotten. Raises `ServerReplaced`."""

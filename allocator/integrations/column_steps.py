@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from allocator.database.connection import guards_restarts
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import translate
 from allocator.database.store import Database
-from allocator.database.verbs import failover_row, segments
-from allocator.errors import InvalidSetting, SchemaOutOfDate, TagExists
+from allocator.database.verbs import failover_row, segments, servers
+from allocator.errors import AllocatorError, InvalidSetting, SchemaOutOfDate, ServerReplaced, TagExists
 from allocator.fleet.tag_administration import Tags, whole
-from allocator.rules.failover import beginning
+from allocator.rules.failover import Failover, beginning
 from allocator.schemes.shared.argument_checks import split_column
 from allocator.schemes.tag import Tag
 
@@ -46,9 +47,37 @@ class MigrationDatabase(Database):
             raise translate(error, self.dialect, self.address.shown, self.timeout) from error
 
     def create_tag(self, tag: Tag, *, has_start: bool) -> bool:
-        """As of any database, but for a failover that nobody has noted yet: that takes connections of our own."""
-        begun = tag if has_start else beginning(tag, self.run(failover_row.fetch_first_value), is_alone=True)
-        return self.run(segments.create, begun)
+        """As of any database, but after a failover that nobody has noted it is refused: to note one takes connections
+        of our own."""
+        with self._identified() as run:
+            state = self.run(failover_row.fetch)
+            if state is None:
+                state = Failover(run)
+                self.run(failover_row.add, state)
+            begun = tag if has_start else beginning(tag, state.first_value, is_alone=True)
+            if self.run(segments.create, begun, state):
+                return True
+        if self.fetch_tag(tag.name):
+            return False
+        raise ServerReplaced(
+            f"tag {tag.name!r} was not made: {self.address.shown} moved to another server, and ids of the tag may be "
+            "forgotten there; run: allocator db upgrade"
+        )
+
+    @contextmanager
+    def _identified(self) -> Iterator[str]:
+        """Let statements compare the server run, as on connections of our own; what the owner keeps there stays."""
+        info = self._connection.info
+        kept = {name: info[name] for name in ("run",) if name in info}
+        for info["run"] in self.dialect.runs(self._connection, guards_restarts()):
+            with suppress(AllocatorError):
+                run = self.run(servers.fetch_own_run, info["run"])
+                break
+        try:
+            yield run
+        finally:
+            del info["run"]
+            info.update(kept)
 
     def upgrade_schema(self) -> None:
         raise SchemaOutOfDate(f"{self.address.shown} lacks tables of the allocator; run: allocator db upgrade")

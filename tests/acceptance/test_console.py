@@ -36,7 +36,7 @@ class Crowded(Guarded):
         self.drawer = self.make("drawer", "draw")
         fill(self.url)
         for name in ("seen-1", "seen-2", "hidden-1"):
-            self.database.run(segments.create, Tag(name))
+            self.database.create_tag(Tag(name), has_start=True)
         self.database.lease_number(NumberClaim("pods", 2, 600_000, time_ns() // 1_000_000, "a", f"{EVIL}.example", 7))
         self.database.run(
             node_and_snowflake_rows.register, f"{EVIL}.example", 7, "1<b>", datetime(2026, 1, 2, tzinfo=UTC)

@@ -137,10 +137,10 @@ def test_a_fleet_that_grows_while_it_is_said_where_a_tag_begins_is_noticed(face,
     ids = face(urls[0])
     grown = []
 
-    def grow_first(connection, dialect, tag):
+    def grow_first(connection, dialect, *given):
         if not grown:
             grown.append(grow(urls[:1], urls[1]))
-        return original(connection, dialect, tag)
+        return original(connection, dialect, *given)
 
     original = segments.create
     monkeypatch.setattr(segments, "create", grow_first)

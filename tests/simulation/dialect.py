@@ -59,11 +59,13 @@ class SegmentVerbs:
         row = connection.perform(lambda view: view.get(SEGMENT, name))
         return row and row.tag(name)
 
-    def segments_create(self, connection: Connection, tag: Tag) -> bool:
-        return connection.perform(lambda view: self._create(view, tag))
+    def segments_create(self, connection: Connection, tag: Tag, state: Failover) -> bool:
+        return connection.perform(lambda view: self._create(view, tag, state))
 
-    def _create(self, view: View, tag: Tag) -> bool:
+    def _create(self, view: View, tag: Tag, state: Failover) -> bool:
         if not view.lock(SEGMENT, tag.name) or view.get(SEGMENT, tag.name) is not None:
+            return False
+        if view.get(FAILOVER, 1) != state or state.run != view.here:
             return False
         shard: Shard | None = view.get(SHARD, 1)
         residue = Residue(shard.numbering.offset, shard.numbering.step) if shard else Residue()

@@ -146,11 +146,16 @@ class MySQL(Dialect):
             raise
         connection.execute(text("DO RELEASE_LOCK(:name)"), {"name": SCHEMA_LOCK})
 
-    def is_here(self, connection: Connection) -> str:
+    def is_here(self, connection: Connection, written: str = "server_run") -> str:
         run = run_of(connection)
         if run == NOWHERE:
-            return super().is_here(connection)
-        return f"FIND_IN_SET(CAST({run} AS BINARY), server_run)"
+            return super().is_here(connection, written)
+        return f"FIND_IN_SET(CAST({run} AS BINARY), {written})"
+
+    def runs(self, connection: Connection, guards_restarts: bool) -> Iterator[str]:
+        if not is_merely_like_it(str(connection.exec_driver_sql("SELECT VERSION()").scalar())):
+            yield run_in({"guards_restarts": guards_restarts})
+        yield NOWHERE
 
     def server_here(self, connection: Connection) -> str:
         return NOWHERE if run_of(connection) == NOWHERE else "@allocator_server"

@@ -26,6 +26,7 @@ from allocator.database.postgresql.identity import (
     NOT_READY,
     NOTHING,
     REFUSALS,
+    RUNGS,
     START,
     find,
     is_merely_like_it,
@@ -158,6 +159,10 @@ class PostgreSQL(Dialect):
         return sqlstate(error) in REFUSALS
 
     find_identity = staticmethod(find)
+
+    def runs(self, connection: Connection, guards_restarts: bool) -> Iterator[str]:
+        for rung in (NOTHING,) if is_merely_like_it(connection.connection.dbapi_connection) else RUNGS:
+            yield rung.each_start if guards_restarts else rung.run
 
     def blind(self, connection: Connection) -> Blind | None:
         connection.exec_driver_sql(f"SELECT {run_of(connection)}")  # if this fails, `run` finds the rung

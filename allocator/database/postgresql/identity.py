@@ -84,10 +84,10 @@ FIRST, *_, NOTHING = RUNGS = (
 
 
 def rung_of(connection: Connection) -> Rung:
-    """The rung of this connection's engine."""
+    """The rung of this connection's engine; the last where somebody else opened it."""
     if connection.info.get("is_merely_like_it"):
         return NOTHING
-    found: Rung = connection.dialect.allocator_rung  # type: ignore[attr-defined]
+    found: Rung = getattr(connection.dialect, "allocator_rung", NOTHING)
     return found
 
 

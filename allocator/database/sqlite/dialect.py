@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, Connection, Insert, Table, TextClause, func, text
 from sqlalchemy.dialects.sqlite import insert
 
-from allocator.database.dialect import Dialect
+from allocator.database.dialect import NOWHERE, Dialect
 from allocator.database.schema.tables import CLAIMED
 from allocator.database.sqlite.file import alone, check_name, is_alone, is_perhaps, path_of, run_of_file
 from allocator.database.sqlite.fork_gate import GATE
@@ -160,6 +161,10 @@ class SQLite(Dialect):
     def here(self, connection: Connection, facts: Any, was: str) -> Here:
         here = super().here(connection, facts, was)
         return here._replace(same=here.same or is_perhaps(was, here.run))
+
+    def runs(self, connection: Connection, guards_restarts: bool) -> Iterator[str]:
+        files = {name: path for _, name, path in connection.exec_driver_sql("PRAGMA database_list")}
+        yield f"'{run_of_file(os.path.realpath(files['main']))}'" if files["main"] else NOWHERE
 
     def insert_missing(self, table: Table) -> Insert:
         return insert(table).on_conflict_do_nothing()

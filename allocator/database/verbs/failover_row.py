@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, func, literal, select, update
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, TextClause, func, literal, select, text, update
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import counter, failover, segment
@@ -15,9 +17,19 @@ RESTORED = "restored"
 """Written as the server run after a restore; no server has it."""
 
 
-def fetch_first_value(connection: Connection, dialect: Dialect) -> int:
-    """Fetch the value above which new tags begin."""
-    return connection.scalar(select(failover.c.first_value)) or 0
+RUN = f"REPLACE(server_run, '{UNTRUSTED}', '')"
+"""The run in the row: a shard that is not trusted, whose tickets stop, still makes tags and leases numbers."""
+
+
+def fetch(connection: Connection, dialect: Dialect) -> Failover | None:
+    row = connection.execute(select(*(failover.c[name] for name in Failover._fields))).first()
+    return Failover(*row) if row else None
+
+
+def unmoved(connection: Connection, dialect: Dialect, state: Failover) -> list[ColumnElement[Any] | TextClause]:
+    """The fence of a statement: it finds the row as `state` has it, on the server run that wrote it, which lasts."""
+    known = (failover.c[name] == value for name, value in state._asdict().items())
+    return [failover.c.id == 1, *known, text(dialect.is_here(connection, RUN)), text(dialect.lasting(connection))]
 
 
 def add(connection: Connection, dialect: Dialect, fresh: Failover) -> None:
@@ -67,5 +79,6 @@ def trust(connection: Connection, dialect: Dialect) -> None:
 
 def end_run(connection: Connection, dialect: Dialect) -> None:
     """Mark every row as written on another server run: an operator knows of forgotten ids that nothing else shows."""
-    for rows in (segment, failover):
-        connection.execute(update(rows).values(server_run=RESTORED))
+    with dialect.transaction(connection):
+        for rows in (segment, failover):
+            connection.execute(update(rows).values(server_run=RESTORED))

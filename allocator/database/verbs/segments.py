@@ -21,8 +21,10 @@ from sqlalchemy import (
 )
 
 from allocator.database.dialect import Dialect, run_of
-from allocator.database.schema.tables import segment, shard
+from allocator.database.schema.tables import failover, segment, shard
+from allocator.database.verbs import failover_row
 from allocator.database.verbs.readable_rows import Reader
+from allocator.rules.failover import Failover
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import AUTO, REFUSE, FailoverGap, Tag, damaged
@@ -35,8 +37,8 @@ READ_SOME = READ_ALL.where(segment.c.tag > bindparam("after"))
 GAPS: dict[int, FailoverGap] = {-2: AUTO, -1: REFUSE}
 """What the column `failover_gap` holds for them; any other number is one of ids."""
 RESIDUE = (
-    func.coalesce(func.max(shard.c.shard_offset), 1),
-    func.coalesce(func.max(case((shard.c.ceiling.is_not(None), 0), else_=shard.c.shard_step)), 1),
+    func.coalesce(shard.c.shard_offset, 1),
+    case((shard.c.ceiling.is_not(None), 0), else_=func.coalesce(shard.c.shard_step, 1)),
 )
 """The residue of a new row: all ids, a shard's residue, or none while the fleet grows."""
 
@@ -75,21 +77,19 @@ def count(connection: Connection, dialect: Dialect) -> int:
     return connection.scalar(select(func.count()).select_from(segment)) or 0
 
 
-def create(connection: Connection, dialect: Dialect, tag: Tag) -> bool:
-    """Make the row; False if there is one."""
+def create(connection: Connection, dialect: Dialect, tag: Tag, state: Failover) -> bool:
+    """Make the row; False if there is one, or if the database has moved since `state`, which says where it begins."""
     row = row_of(tag)
     values = [literal(value, segment.c[name].type) for name, value in row.items()]
-    source = select(*values, literal_column(run_of(connection)).label("server_run"), *RESIDUE).where(shard.c.id == 1)
+    rows = failover.outerjoin(shard, shard.c.id == 1)
+    source = select(*values, literal_column(run_of(connection)).label("server_run"), *RESIDUE).select_from(rows)
+    source = source.where(*failover_row.unmoved(connection, dialect, state))
     if dialect.locks_what_it_reads:
         source = source.with_for_update(read=dialect.shared_lock(connection) != "FOR UPDATE")
     if dialect.checks_tag_first:
         source = select(source.subquery()).where(~exists().where(segment.c.tag == tag.name))
     made = dialect.insert_missing(segment).from_select([*row, "server_run", "shard_offset", "shard_step"], source)
-    if connection.execute(made.execution_options(preserve_rowcount=True)).rowcount == 1:
-        return True
-    if fetch(connection, dialect, tag.name) is None:
-        raise damaged(tag.name, f"no row can be made with max_value {tag.max_value} and limit {tag.limit}")
-    return False
+    return connection.execute(made.execution_options(preserve_rowcount=True)).rowcount == 1
 
 
 def change(connection: Connection, dialect: Dialect, name: str, changes: Mapping[str, FailoverGap]) -> bool:
@@ -144,8 +144,10 @@ def remove(connection: Connection, dialect: Dialect, tag: Tag) -> bool:
 
 def raise_all(connection: Connection, dialect: Dialect, tags: Sequence[Tag], residue: Residue) -> None:
     """Make missing rows, raise each to the given tag, and set the residue of all rows."""
+    state = failover_row.fetch(connection, dialect)
     for tag in tags:
-        create(connection, dialect, tag)
+        if not (state and create(connection, dialect, tag, state)) and not fetch(connection, dialect, tag.name):
+            raise damaged(tag.name, "no row can be made, or the database has moved to another server")
         limit = dialect.greatest(segment.c.id_limit, tag.limit)
         values = (*raising(dialect, tag.max_value), (segment.c.id_limit, limit))
         connection.execute(update(segment).where(segment.c.tag == tag.name).ordered_values(*values))

@@ -27,6 +27,11 @@ def fetch_run(connection: Connection, dialect: Dialect, was: str) -> Here:
     return dialect.here(connection, connection.exec_driver_sql(f"SELECT {asked}").one(), was)
 
 
+def fetch_own_run(connection: Connection, dialect: Dialect, words: str) -> str:
+    """The server run by one of `Dialect.runs`."""
+    return str(connection.exec_driver_sql(f"SELECT {words}").scalar())
+
+
 def fetch_blind(connection: Connection, dialect: Dialect) -> Blind | None:
     """What the failover guard cannot see here."""
     return dialect.blind(connection)

@@ -11,7 +11,6 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    TextClause,
     Update,
     case,
     literal,
@@ -23,6 +22,7 @@ from sqlalchemy import (
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import failover, lease
+from allocator.database.verbs import failover_row
 from allocator.database.verbs.readable_rows import Reader
 from allocator.errors import SchemaDamaged
 from allocator.rules.failover import Failover
@@ -58,24 +58,18 @@ def take(
     connection: Connection, dialect: Dialect, chosen: NumberRow | int, claim: NumberClaim, state: Failover
 ) -> bool:
     """Lease a number; False if its row has changed since `chosen`, or the database has failed over since `state`."""
-    on_this_server = fence(connection, dialect, state)
+    is_unmoved = failover_row.unmoved(connection, dialect, state)
     values = columns_of(claim, dialect)
     if isinstance(chosen, int):
         values |= {"space": typed("space", claim.space), "number": typed("number", chosen)}
-        row = select(*values.values()).where(failover.c.id == 1, *on_this_server)
+        row = select(*values.values()).select_from(failover).where(*is_unmoved)
         statement: Any = dialect.insert_missing(lease).from_select(list(values), row)
     else:
         values["used_until_ms"] = dialect.greatest(lease.c.used_until_ms, claim.wall_ms + claim.length_ms)
         as_it_was = (lease.c[name] == getattr(chosen, name) for name in READ)
-        is_known = select(failover.c.id).where(failover.c.id == 1, *on_this_server).exists()
-        statement = of(claim.space, chosen.number).where(*as_it_was, is_known).values(values)
+        known = select(failover.c.id).where(*is_unmoved).exists()
+        statement = of(claim.space, chosen.number).where(*as_it_was, known).values(values)
     return connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount == 1
-
-
-def fence(connection: Connection, dialect: Dialect, state: Failover) -> list[ColumnElement[Any] | TextClause]:
-    """The database has not moved since `state`, and keeps what is written now."""
-    known = (failover.c[name] == value for name, value in state._asdict().items())
-    return [*known, text(dialect.is_here(connection)), text(dialect.lasting(connection))]
 
 
 def renew(connection: Connection, dialect: Dialect, held: NumberLease, wall_ms: int) -> bool:

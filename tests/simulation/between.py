@@ -1,0 +1,474 @@
+"""Servers that fail over, and processes that end, between any two statements of one verb.
+
+The verbs and their statements are the real ones, on SQLite in memory. Before each statement that is outside of a
+transaction another process may go on, this one may end, or a server goes on that lacks the newest commits. No id,
+ticket or node comes to two, and no worker or number is of two at one time.
+
+Given up, and so left out: more nodes than seconds between two servers that continue from one row; see `skipped`.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import cache
+from typing import Any
+from unittest.mock import patch
+
+from greenlet import getcurrent, greenlet
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+import allocator.database.registry
+from allocator.database.driver_errors import translate
+from allocator.database.sqlite.dialect import SQLite
+from allocator.database.store import Database
+from allocator.errors import AllocatorError, LeaseLost, MaxValueWentBack, ServerReplaced, UnknownTag
+from allocator.fleet.shard_rotation import Handle
+from allocator.fleet.tag_administration import Tags, delete, last_claimed
+from allocator.integrations.column_steps import MigrationDatabase
+from allocator.schemes.formats.bit_layout import Layout
+from allocator.schemes.shared.residues import Residue, residue_of
+from allocator.schemes.snowflake import LeaseClaim, LeasedSnowflake
+from allocator.schemes.tag import Tag
+from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, Renewal, Tenure
+from simulation.violation import Violation
+
+BEGIN = 1_800_000_000_000
+EPOCH = BEGIN - 5000
+LAYOUT = Layout(sign=1, timestamp=57, datacenter=1, worker=1, sequence=4)
+LENGTH = 4000
+"""Of a lease of a worker or number, in milliseconds."""
+SPACE, BITS = "pods", 2
+NAMES = ("a", "b", "c", "d")
+"""Of tags, and of types of tickets."""
+STEPS = 100
+PROCESSES = 4
+LOST = 40
+"""Commits that a server may lack."""
+
+
+class Killed(BaseException):
+    """Ends the greenlet of a process."""
+
+
+class InMemory(SQLite):
+    """Asks the world for the server run and its clock."""
+
+    clock = "allocator_now()"
+
+    def runs(self, connection: Connection, guards_restarts: bool) -> Iterator[str]:
+        yield "allocator_run()"
+
+
+DIALECT = InMemory()
+
+
+class Lasting(sqlite3.Connection):
+    """SQLAlchemy closes a connection on which a process ended."""
+
+    def close(self) -> None:
+        pass
+
+
+class Server:
+    """Whichever serves now: one connection of SQLite's, whose content is another after a failover."""
+
+    def __init__(self) -> None:
+        self.world: World | None = None
+        self.raw = sqlite3.connect(":memory:", isolation_level=None, factory=Lasting)
+        self.raw.create_function("allocator_now", 0, lambda: self.world.now if self.world else BEGIN)
+        self.raw.create_function("allocator_run", 0, lambda: self.world.run if self.world else "server 0")
+        self.engine: Engine = create_engine(
+            "sqlite://", creator=lambda: self.raw, poolclass=StaticPool, isolation_level="AUTOCOMMIT"
+        )
+        event.listen(self.engine, "before_cursor_execute", self._before)
+        Client(self).upgrade_schema()
+        self.empty = self.raw.serialize()
+
+    def begin(self, image: bytes) -> None:
+        """With what was committed there. `deserialize` would pull it from under statements that are prepared."""
+        with closing(sqlite3.connect(":memory:")) as kept:
+            kept.deserialize(image)
+            kept.backup(self.raw)
+
+    def _before(self, *_: object) -> None:
+        if self.world and not self.raw.in_transaction:
+            self.world.between()
+
+    @contextmanager
+    def connected(self) -> Iterator[Connection]:
+        with self.engine.connect() as connection:
+            connection.info.update(run="allocator_run()", path="memory")
+            yield connection
+
+
+class Client(Database):
+    """The database as one process knows it."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__("sqlite://")
+        self.dialect, self._server = DIALECT, server
+
+    def run(self, verb: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            with self._server.connected() as connection:
+                return verb(connection, self.dialect, *args, **kwargs)
+        except SQLAlchemyError as error:
+            raise translate(error, self.dialect, "simulated", 0.0) from error
+
+
+@cache
+def server() -> Server:
+    return Server()
+
+
+class Process:
+    """Draws ids of each scheme, with what it keeps in memory."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.dice = world, world.random
+        self.database = Client(world.server)
+        self.opened: set[str] = set()
+        self.seen: dict[str, dict[Residue, int]] = defaultdict(dict)
+        self.stopped: set[str] = set()
+        self.handle = Handle(0, self.database)
+        self.snowflake = LeasedSnowflake(LENGTH / 1000, EPOCH, LAYOUT)
+        self.held: tuple[NumberLease, Tenure] | None = None
+
+    def life(self) -> None:
+        verbs = (self.ids, self.ids, self.ids, self.ticket, self.node, self.worker, self.number, self.number)
+        while True:
+            try:
+                self.dice.choice(verbs)()
+            except MaxValueWentBack:
+                raise
+            except AllocatorError as error:
+                self.world.counts[type(error).__name__] += 1
+            self.world.between()
+
+    def ids(self) -> None:
+        name = self.dice.choice(NAMES)
+        if name in self.stopped:
+            return
+        if name not in self.opened:
+            self.database.open_segment(Tag(name), create=True)
+            self.opened.add(name)
+        try:
+            found = self.database.claim_segment(name, self.dice.randint(1, 20), self.seen[name])
+        except MaxValueWentBack:
+            self.stopped.add(name)
+            return
+        except UnknownTag:  # a failover forgot it, or it was deleted
+            self.stopped.add(name)
+            return
+        self.seen[name][residue_of(found)] = found[-1]
+        self.world.gave(name, found)
+
+    def ticket(self) -> None:
+        handle, kind = self.handle, self.dice.choice(NAMES)
+        if handle.row is None:
+            handle.row = handle.look()
+        try:
+            self.world.gave(f"ticket {kind}", [handle.draw(kind, lambda row: setattr(handle, "row", row))])
+        except MaxValueWentBack:
+            handle.went_back = True
+            self.handle = Handle(0, Client(self.world.server))
+
+    def node(self) -> None:
+        self.world.gave("node", [self.database.register_node()])
+        self.world.now += 2000
+
+    def worker(self) -> None:
+        core, now = self.snowflake, self.world.now
+        claim = core.want(now / 1000, now / 1000)
+        if not isinstance(claim, LeaseClaim):
+            return
+        try:
+            lease = self.database.lease_worker(claim, LAYOUT, EPOCH)
+        except AllocatorError as error:
+            core.failed(claim, error, self.world.now / 1000)
+            raise
+        core.granted(claim, lease, self.world.now / 1000)
+        self.world.held(f"worker {lease.number}", lease.holder, lease.since, lease.until)
+
+    def clocks(self) -> Clocks:
+        return Clocks(self.world.now / 1000, self.world.now)
+
+    def number(self) -> None:
+        if self.held is None:
+            self._lease()
+            return
+        lease, tenure = self.held
+        asked = tenure.want(self.clocks())
+        if asked is None:
+            self.held = None
+        elif isinstance(asked, Renewal):
+            try:
+                self.database.renew_number(lease, asked.asked.wall_ms)
+            except LeaseLost as error:
+                tenure.failed(error)
+                raise
+            tenure.renewed(asked.asked, self.clocks())
+            if tenure.left(self.clocks()) > 0:
+                self._uses(lease, asked.asked)
+        elif self.dice.random() < 0.2:
+            self.held = None
+            self.world.ends(f"number {lease.number}", lease.holder)
+            self.database.release_number(lease, tenure.used_ms)
+
+    def _lease(self) -> None:
+        asked = self.clocks()
+        claim = NumberClaim(SPACE, BITS, LENGTH, asked.wall_ms, self.dice.randbytes(8).hex())
+        lease = self.database.lease_number(claim)
+        tenure = Tenure(LENGTH, asked)
+        if tenure.left(self.clocks()) > 0:
+            self.held = lease, tenure
+            self._uses(lease, asked)
+
+    def _uses(self, lease: NumberLease, asked: Clocks) -> None:
+        self.world.held(f"number {lease.number}", lease.holder, self.world.now, asked.wall_ms + LENGTH - 1)
+
+
+# -- what an operator does, each by a process of its own
+
+
+def create_above(world: World) -> None:
+    """What is in use is looked up when the command begins, which is before its first look at the database."""
+    name = world.random.choice(NAMES)
+    database = Client(world.server)
+    world.stays = 1
+    Tags(lambda: [database], Tag(name)).create(name, start_after=world.greatest[name])
+
+
+def set_tag(world: World) -> None:
+    name, database = world.random.choice(NAMES), Client(world.server)
+    tags = Tags(lambda: [database], Tag(name))
+    tags.set(name, start_after=tags.get(name).max_value + world.random.randrange(10))
+
+
+def repair(world: World) -> None:
+    name, database = world.random.choice(NAMES), Client(world.server)
+    Tags(lambda: [database], Tag(name)).repair(name)
+
+
+def remove(world: World) -> None:
+    """A tag that was never used: whoever deletes another one says where the next of its name begins."""
+    name, database = world.random.choice(NAMES), Client(world.server)
+    if last_claimed([database], name) == 0:
+        delete([database], name, 0)
+        world.counts["deleted"] += 1
+
+
+def cross_all(world: World) -> None:
+    Client(world.server).cross_all()
+
+
+def upgrade(world: World) -> None:
+    Client(world.server).upgrade_schema()
+
+
+def migrate(world: World) -> None:
+    """A migration makes a tag, behind a proxy that reconnects; refused, what it names is run, and it again."""
+    tag = Tag(world.random.choice(NAMES))
+    try:
+        with world.server.engine.connect() as connection:
+            database = MigrationDatabase(connection)
+            database.dialect = DIALECT
+            made = database.create_tag(tag, has_start=False)
+    except ServerReplaced:
+        world.counts["migrations refused"] += 1
+        Client(world.server).upgrade_schema()
+        migrate(world)
+    else:
+        world.counts["made by a migration"] += made
+
+
+def restored(world: World) -> None:
+    """`allocator db restored`, before anybody draws; one that ended in the middle is run again."""
+    Client(world.server).forget_run()
+    world.restoring = None
+
+
+OPERATORS = (create_above, set_tag, repair, remove, cross_all, upgrade, migrate, migrate)
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(f"between {seed}")
+        self.server = server()
+        self.now, self.number = BEGIN, 0
+        self.counts: Counter[str] = Counter()
+        self.greatest: Counter[str] = Counter()
+        self.stays = 0
+        """Statements before which nothing else happens."""
+        self.restoring: greenlet | None = None
+        """Whoever runs alone, after a restore."""
+        self._given: set[tuple[str, int]] = set()
+        self._held: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
+        self._images = [self.server.empty]
+        self._hub = getcurrent()
+        self._alive: list[greenlet] = []
+
+    @property
+    def run(self) -> str:
+        return f"server {self.number}"
+
+    def live(self) -> Counter[str]:
+        server, raw = self.server, self.server.raw
+        server.begin(server.empty)
+        self._changes = raw.total_changes
+        server.world = self
+        try:
+            for _ in range(PROCESSES):
+                self._start(Process(self).life)
+            for _ in range(STEPS):
+                self._step()
+        finally:
+            for one in self._alive:
+                self._end(one)
+            server.world = None
+        return self.counts
+
+    def _start(self, call: Callable[[], None]) -> greenlet:
+        one = greenlet(self._guarded(call))
+        self._alive.append(one)
+        return one
+
+    @staticmethod
+    def _guarded(call: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            with suppress(Killed, AllocatorError):
+                call()
+
+        return run
+
+    def _step(self) -> None:
+        dice = self.random
+        self.now += dice.randint(1, 200)
+        self._keep()
+        draw = dice.random()
+        if draw < 0.05:
+            self._fail_over(dice.randrange(LOST))
+        elif draw < 0.06 and not self.restoring:
+            self._restore(dice.randrange(LOST))
+        elif draw < 0.08:
+            self._kill()
+        elif draw < 0.13:
+            operator = dice.choice(OPERATORS)
+            self.counts[operator.__name__] += 1
+            self._start(lambda: operator(self))
+        one = self.restoring or dice.choice(self._alive)
+        one.switch()
+        if one.dead:
+            self._alive.remove(one)
+
+    def _keep(self) -> None:
+        """What was committed is in the log, from which a server may begin."""
+        raw = self.server.raw
+        if raw.total_changes != self._changes:
+            self._images.append(raw.serialize())
+            self._changes = raw.total_changes
+
+    def _go_back(self, lost: int) -> None:
+        self._images = self._images[: max(1, len(self._images) - lost)]
+        self.server.begin(self._images[-1])
+        self._changes = self.server.raw.total_changes
+
+    def _fail_over(self, lost: int) -> None:
+        self.counts["failovers"] += 1
+        self._go_back(lost)
+        self.number += 1
+        self.now += self.random.randint(1000, 6000)
+
+    def _restore(self, lost: int) -> None:
+        self.counts["restores"] += 1
+        self._go_back(lost)
+        self.now += self.random.randint(1000, 6000)
+        self.restoring = self._start(lambda: restored(self))
+
+    def _kill(self) -> None:
+        self.counts["kills"] += 1
+        one = self.random.choice(self._alive)
+        self._alive.remove(one)
+        self._end(one)
+        if one is self.restoring:
+            self.restoring = self._start(lambda: restored(self))
+        self._start(Process(self).life)
+
+    @staticmethod
+    def _end(one: greenlet) -> None:
+        if one:
+            one.throw(Killed)
+
+    # -- what processes say
+
+    def between(self) -> None:
+        """Before a statement, and after a verb."""
+        if self.stays:
+            self.stays -= 1
+        else:
+            self._hub.switch()
+
+    def gave(self, what: str, found: Iterable[int]) -> None:
+        for value in found:
+            if (what, value) in self._given:
+                raise Violation(f"{value} of {what} came twice")
+            self._given.add((what, value))
+            self.greatest[what] = max(self.greatest[what], value)
+            self.counts[what] += 1
+
+    def held(self, what: str, holder: str, since: int, until: int) -> None:
+        """For so long, both ends included."""
+        mine = self._held[what]
+        since = min(since, mine.get(holder, (since, until))[0])
+        for other, (begin, end) in mine.items():
+            if other != holder and begin <= until and since <= end:
+                raise Violation(f"{what} is of two at one time, {max(begin, since)} to {min(end, until)}")
+        mine[holder] = since, until
+        self.counts[what.split(maxsplit=1)[0]] += 1
+
+    def ends(self, what: str, holder: str) -> None:
+        """It is given back."""
+        since, _ = self._held[what][holder]
+        self._held[what][holder] = since, self.now
+
+
+NUMBERS = {
+    "randbelow": lambda limit: current().random.randrange(limit),
+    "token_hex": lambda size: current().random.randbytes(size).hex(),
+    "time_ns": lambda: current().now * 1_000_000,
+    "our_version": lambda: "simulated",
+    "identity": lambda: ("simulated", 1),
+}
+
+
+def current() -> World:
+    world = server().world
+    assert world is not None
+    return world
+
+
+@contextmanager
+def faces() -> Iterator[None]:
+    with ExitStack() as stack:
+        server()
+        stack.enter_context(patch.multiple(allocator.database.registry, **NUMBERS))
+        stack.enter_context(patch.object(allocator.database.store.log, "disabled", new=True))
+        yield
+
+
+def worlds(seeds: Iterable[int]) -> Counter[str]:
+    """Run the worlds of these seeds. Raises `Violation`, with the seed."""
+    counts: Counter[str] = Counter()
+    with faces():
+        for seed in seeds:
+            try:
+                counts.update(World(seed).live())
+            except Violation as error:
+                raise Violation(f"seed {seed}: {error}") from error
+    return counts

@@ -1,0 +1,142 @@
+"""Each fence between two statements taken away, one at a time: a world must show it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from sqlalchemy import text
+
+from allocator.database.registry import Registry
+from allocator.database.schema.tables import failover
+from allocator.database.store import Database
+from allocator.database.verbs import (
+    claims,
+    failover_row,
+    node_and_snowflake_rows,
+    segments,
+    tickets,
+    worker_number_rows,
+)
+from allocator.integrations.column_steps import MigrationDatabase
+from allocator.rules.failover import begin_of_lease, beginning
+from allocator.schemes.snowflake import SnowflakeWorker, choose_worker
+from simulation.between import DIALECT, InMemory
+
+unmoved, fenced, made = failover_row.unmoved, tickets.fenced, Database._made
+ROW = failover.c.id == 1
+
+
+def fencing(**verbs: Callable[..., Any]) -> SimpleNamespace:
+    """Stands for `failover_row` in one module."""
+    return SimpleNamespace(**{**vars(failover_row), **verbs})
+
+
+def nothing(*_: Any) -> list[Any]:
+    return [ROW]
+
+
+def the_row_alone(connection: Any, dialect: Any, state: Any) -> list[Any]:
+    return [ROW, *(failover.c[name] == value for name, value in state._asdict().items())]
+
+
+def the_server_alone(connection: Any, dialect: Any, state: Any) -> list[Any]:
+    return [ROW, text(dialect.is_here(connection))]
+
+
+def unlooked(database: Any, tag: Any, *, has_start: bool) -> bool:
+    """Begins where the row says, whatever server this is."""
+    state = database.run(failover_row.fetch)
+    with patch.object(segments, "failover_row", fencing(unmoved=nothing)):
+        return bool(database.run(segments.create, beginning(tag, state.first_value, is_alone=True), state))
+
+
+def on_any_server(statement: str, server: str, here: str, lasting: str, lock: str) -> Any:
+    return fenced(statement, server, "1 = 1", lasting, lock)
+
+
+def registered_at_once(database: Any) -> int:
+    database.failover()
+    now = datetime.now(UTC).replace(tzinfo=None)
+    return int(database.run(node_and_snowflake_rows.register, "host", 1, "", now))
+
+
+def leased_at_once(database: Any, claim: Any, layout: Any, epoch: int) -> Any:
+    """As `lease_worker`, without the look at the failovers after the lease."""
+    if claim.lease is not None:
+        return lease_worker(database, claim, layout, epoch)
+    state, answered = database.failover, []
+
+    def noted(start: Any = None) -> Any:
+        answered.append(answered[0] if answered else state(start))
+        return answered[-1]
+
+    with patch.object(database, "failover", noted):
+        return lease_worker(database, claim, layout, epoch)
+
+
+lease_worker = Registry.lease_worker
+
+
+def renewed_at_once(database: Any, lease: Any, until: int) -> Any:
+    with patch.object(database, "failover", lambda: SimpleNamespace(leases_from_ms=0)):
+        return renewed(database, lease, until)
+
+
+renewed = Registry._renewed
+
+
+class Control(NamedTuple):
+    """shows: of what the violation speaks. patches: of the real code, by place and name."""
+
+    shows: str
+    patches: dict[tuple[Any, str], Any]
+    seed: int = 0
+
+
+CONTROLS: dict[str, Control] = {
+    "a new tag without a fence": Control(
+        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=nothing)}
+    ),
+    "a new tag by the row, whichever server has it": Control(
+        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=the_row_alone)}
+    ),
+    "a new tag on this server, whatever its row says": Control(
+        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=the_server_alone)}
+    ),
+    "a migration that looks at the row alone": Control(
+        "of [abcd] came twice", {(MigrationDatabase, "create_tag"): unlooked}
+    ),
+    "a claim on another server": Control("of [abcd] came twice", {(InMemory, "may_claim"): lambda *_: "1 = 1"}),
+    "a gap for one server, skipped at another": Control(
+        "of [abcd] came twice", {(claims, "WAS"): "{server} = {server}"}
+    ),
+    "a ticket on another server": Control("ticket . came twice", {(tickets, "fenced"): on_any_server}),
+    "a node that is not looked at again": Control(
+        "of node came twice", {(Registry, "register_node"): registered_at_once}
+    ),
+    "a lease of a worker that is not looked at again": Control(
+        "worker . is of two", {(Registry, "lease_worker"): leased_at_once}
+    ),
+    "a renewed worker that is not looked at again": Control(
+        "worker . is of two", {(Registry, "_renewed"): renewed_at_once}
+    ),
+    "a worker number without a fence": Control(
+        "number . is of two", {(worker_number_rows, "failover_row"): fencing(unmoved=nothing)}
+    ),
+}
+
+
+@contextmanager
+def broken(control: Control) -> Iterator[None]:
+    """For as long as this fence is away."""
+    with ExitStack() as stack:
+        for (place, name), value in control.patches.items():
+            stack.enter_context(patch.object(place, name, value))
+        claims.claiming.cache_clear()
+        yield
+    claims.claiming.cache_clear()
