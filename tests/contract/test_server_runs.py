@@ -25,7 +25,7 @@ from allocator.database.postgresql.dialect import PostgreSQL
 from allocator.database.sqlite import file as sqlite_file
 from allocator.database.sqlite.fork_gate import GATE
 from allocator.database.store import Database
-from allocator.database.verbs import claims, failover_row, node_and_snowflake_rows, servers, tickets
+from allocator.database.verbs import claims, failover_row, node_and_snowflake_rows, segments, servers, tickets
 from allocator.errors import (
     DatabaseUnavailable,
     FleetGrowing,
@@ -44,6 +44,7 @@ from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.residues import ALL
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
+from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import ShardNumbering
 
 ONLY_SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
@@ -379,6 +380,39 @@ def test_a_tag_that_is_made_by_its_first_use_may_be_one_that_was_forgotten(sync,
     assert ids.tags.create("made").max_value + 1 == ids.next_id("made") > LEAST
     ids.tags.create("said", start_after=0)
     assert ids.next_id("said") == 1
+
+
+@statements
+def test_a_tag_is_made_only_where_nothing_has_moved_since_the_look(fresh):
+    """The state that was read and the server that had it are fenced, in the statement that makes the row."""
+    with closing(Database(fresh)) as database:
+        seen = database.failover()
+        execute(fresh, "UPDATE allocator_failover SET server_run = 'before'")
+        for state in (seen, seen._replace(server_run="before")):
+            assert not database.run(segments.create, Tag("order"), state), state
+        noted = database.failover()
+        assert not database.run(segments.create, Tag("order"), noted._replace(first_value=0))
+        assert database.run(segments.create, Tag("order"), noted)
+        assert not database.run(segments.create, Tag("order"), noted)
+
+
+@ONLY_SQLITE
+def test_a_tag_whose_making_meets_a_failover_begins_above_it_and_a_start_that_was_said_is_refused(fresh, monkeypatch):
+    create, moves = segments.create, [MOVED, MOVED]
+
+    def after_a_failover(*given):
+        if moves:
+            execute(fresh, moves.pop())
+        return create(*given)
+
+    monkeypatch.setattr(segments, "create", after_a_failover)
+    with closing(Database(fresh)) as database:
+        database.start()
+        assert database.open_segment(Tag("order"), create=True).max_value > LEAST
+        with pytest.raises(DatabaseUnavailable, match="tag 'bill' was not made; it may have given ids"):
+            database.create_tag(Tag("bill"), has_start=True)
+        assert database.create_tag(Tag("bill"), has_start=True)
+        assert database.fetch_tag("bill").max_value == 0
 
 
 @ONLY_SQLITE

@@ -19,7 +19,8 @@ from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
 
 from allocator import Allocator
-from allocator.errors import InvalidSetting, SchemaOutOfDate
+from allocator.errors import InvalidSetting, SchemaOutOfDate, ServerReplaced
+from allocator.rules.failover import FLOOR
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 """What is done to the tables of each database is in `tests/contract`."""
@@ -78,6 +79,19 @@ def test_a_tag_begins_above_ids_that_a_failover_forgot_unless_its_start_is_said(
         op.create_tag("bill", start_after=7)
 
     assert values(fresh, "SELECT max_value FROM allocator_segment ORDER BY tag DESC") == [5_000_000, 7]
+
+
+def test_after_a_failover_that_nobody_noted_no_tag_is_made_before_an_upgrade(fresh):
+    execute(fresh, "UPDATE allocator_failover SET server_run = 'before'")
+    with pytest.raises(ServerReplaced, match="run: allocator db upgrade"), migration(fresh) as op:
+        op.create_tag("order")
+    assert values(fresh, "SELECT tag FROM allocator_segment") == []
+
+    with Allocator(fresh) as ids:
+        ids.create_tables()  # as `allocator db upgrade`
+    with migration(fresh) as op:
+        op.create_tag("order")
+    assert values(fresh, "SELECT max_value FROM allocator_segment")[0] >= FLOOR
 
 
 @pytest.mark.parametrize("kind", ["postgres"])

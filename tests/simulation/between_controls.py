@@ -13,7 +13,6 @@ from sqlalchemy import text
 
 from allocator.database.registry import Registry
 from allocator.database.schema.tables import failover
-from allocator.database.store import Database
 from allocator.database.verbs import (
     claims,
     failover_row,
@@ -23,11 +22,10 @@ from allocator.database.verbs import (
     worker_number_rows,
 )
 from allocator.integrations.column_steps import MigrationDatabase
-from allocator.rules.failover import begin_of_lease, beginning
-from allocator.schemes.snowflake import SnowflakeWorker, choose_worker
-from simulation.between import DIALECT, InMemory
+from allocator.rules.failover import beginning
+from simulation.between import InMemory
 
-unmoved, fenced, made = failover_row.unmoved, tickets.fenced, Database._made
+fenced = tickets.fenced
 ROW = failover.c.id == 1
 
 

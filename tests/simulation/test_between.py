@@ -1,4 +1,4 @@
-"""A failover or a death between any two statements of a verb: nothing comes twice, and each fence is needed for that."""
+"""A failover or an end between any two statements of a verb: nothing comes twice, and each fence is needed for it."""
 
 from __future__ import annotations
 
