@@ -382,7 +382,7 @@ def test_a_tag_that_is_made_by_its_first_use_may_be_one_that_was_forgotten(sync,
     assert ids.next_id("said") == 1
 
 
-@statements
+@pytest.mark.statements
 def test_a_tag_is_made_only_where_nothing_has_moved_since_the_look(fresh):
     """The state that was read and the server that had it are fenced, in the statement that makes the row."""
     with closing(Database(fresh)) as database:

@@ -10,7 +10,7 @@ from collections import Counter
 from support.documents import reports
 from tqdm import tqdm
 
-from simulation import workers
+from simulation import between, workers
 from simulation.faces import faces
 from simulation.plan import Plan, draw
 from simulation.run import everywhere, lines
@@ -32,6 +32,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--processes", type=int)
     parser.add_argument("--seeds", type=int, default=100_000, help="so many worlds")
     parser.add_argument("--first", type=int, default=0, help="the first of their seeds")
+    parser.add_argument("--ends", type=int, help="only so many worlds of failovers and ends between two statements")
     parser.add_argument("--pods", type=int, help="only so many worlds of a thousand pods that lease worker numbers")
     return parser.parse_args()
 
@@ -82,13 +83,31 @@ def pods(seeds: range) -> int:
     return 0
 
 
+def ends(seeds: range) -> int:
+    began, total = time.monotonic(), Counter[str]()
+    with tqdm(total=len(seeds), unit=" worlds of ends") as bar:
+        for seed, found in between.everywhere(seeds, os.cpu_count() or 1):
+            if isinstance(found, Exception):
+                bar.close()
+                print(f"seed {seed}: {found}")
+                return 1
+            total.update(found)
+            bar.update()
+    figures = f"in {time.monotonic() - began:.0f} s, nothing came twice: {told(total)}"
+    reports.write("simulate-ends", f"seeds {seeds.start} to {seeds.stop - 1}", figures)
+    return 0
+
+
 def main() -> int:
     words = asked()
+    if words.ends is not None:
+        return ends(range(words.first, words.first + words.ends))
     if words.pods is not None:
         return pods(range(words.first, words.first + words.pods))
     if words.seed is None:
         of_pods = range(words.first, words.first + words.seeds // 100)
-        return many(range(words.first, words.first + words.seeds)) or pods(of_pods)
+        of_ends = range(words.first, words.first + words.seeds // 5)
+        return many(range(words.first, words.first + words.seeds)) or ends(of_ends) or pods(of_pods)
     plan = draw(words.seed).only(words.steps, words.tags, words.threads, words.processes)
     return again(plan)
 

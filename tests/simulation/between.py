@@ -13,8 +13,10 @@ import random
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
+from multiprocessing import get_context
 from typing import Any
 from unittest.mock import patch
 
@@ -158,7 +160,7 @@ class Process:
             self.world.between()
 
     def ids(self) -> None:
-        name = self.dice.choice(NAMES)
+        name = self.dice.choice(self.world.names)
         if name not in self.opened:
             self.database.open_segment(Tag(name), create=True)
             self.opened.add(name)
@@ -167,7 +169,7 @@ class Process:
         self.world.gave(name, found)
 
     def ticket(self) -> None:
-        handle, kind = self.handle, self.dice.choice(NAMES)
+        handle, kind = self.handle, self.dice.choice(self.world.names)
         if handle.row is None:
             handle.row = handle.look()
         self.world.gave(f"ticket {kind}", [handle.draw(kind, lambda row: setattr(handle, "row", row))])
@@ -235,26 +237,26 @@ class Process:
 
 def create_above(world: World) -> None:
     """What is in use is looked up when the command begins, which is before its first look at the database."""
-    name = world.random.choice(NAMES)
+    name = world.random.choice(world.names)
     database = Client(world.server)
     world.stays = 1
     Tags(lambda: [database], Tag(name)).create(name, start_after=world.greatest[name])
 
 
 def set_tag(world: World) -> None:
-    name, database = world.random.choice(NAMES), Client(world.server)
+    name, database = world.random.choice(world.names), Client(world.server)
     tags = Tags(lambda: [database], Tag(name))
     tags.set(name, start_after=tags.get(name).max_value + world.random.randrange(10))
 
 
 def repair(world: World) -> None:
-    name, database = world.random.choice(NAMES), Client(world.server)
+    name, database = world.random.choice(world.names), Client(world.server)
     Tags(lambda: [database], Tag(name)).repair(name)
 
 
 def remove(world: World) -> None:
     """A tag that was never used: whoever deletes another one says where the next of its name begins."""
-    name, database = world.random.choice(NAMES), Client(world.server)
+    name, database = world.random.choice(world.names), Client(world.server)
     if last_claimed([database], name) == 0:
         delete([database], name, 0)
         world.counts["deleted"] += 1
@@ -270,7 +272,7 @@ def upgrade(world: World) -> None:
 
 def migrate(world: World) -> None:
     """A migration makes a tag, behind a proxy that reconnects; refused, what it names is run, and it again."""
-    tag = Tag(world.random.choice(NAMES))
+    tag = Tag(world.random.choice(world.names))
     try:
         with world.server.engine.connect() as connection:
             database = MigrationDatabase(connection)
@@ -303,6 +305,9 @@ class World:
         """The most milliseconds between two statements."""
         self.often = self.random.choice((0.02, 0.05))
         """How often a server fails over."""
+        self.stays_with = self.random.choice((0.3, 0.8))
+        """How often the same process goes on: another one waits while this does much."""
+        self.names = NAMES[: self.random.randint(1, len(NAMES))]
         self.counts: Counter[str] = Counter()
         self.greatest: Counter[str] = Counter()
         self.stays = 0
@@ -317,7 +322,6 @@ class World:
         self._hub = getcurrent()
         self._alive: list[greenlet] = []
         self._latest: greenlet | None = None
-        """Goes on more often than not: so one process waits while another one does much."""
 
     @property
     def run(self) -> str:
@@ -367,7 +371,7 @@ class World:
             operator = dice.choice(OPERATORS)
             self.counts[operator.__name__] += 1
             self._start(lambda: operator(self))
-        one = self._latest if self._latest and dice.random() < 0.6 else dice.choice(self._alive)
+        one = self._latest if self._latest and dice.random() < self.stays_with else dice.choice(self._alive)
         if self.restoring is not None:  # one that has not begun is false
             one = self.restoring
         self._latest = one
@@ -470,6 +474,19 @@ def faces() -> Iterator[None]:
         stack.enter_context(patch.multiple(allocator.database.registry, **NUMBERS))
         stack.enter_context(patch.object(allocator.database.store.log, "disabled", new=True))
         yield
+
+
+def everywhere(seeds: range, processes: int) -> Iterator[tuple[int, Counter[str] | Exception]]:
+    """A world after the other, on several processes, each with its seed."""
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        yield from zip(seeds, pool.map(one_world, seeds, chunksize=25), strict=True)
+
+
+def one_world(seed: int) -> Counter[str] | Exception:
+    try:
+        return worlds([seed])
+    except Violation as error:
+        return error
 
 
 def worlds(seeds: Iterable[int]) -> Counter[str]:
