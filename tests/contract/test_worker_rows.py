@@ -13,6 +13,7 @@ from sqlalchemy import Connection, delete, insert, update
 from support.processes.patience import until
 
 from allocator.database.dialect import Dialect
+from allocator.database.schema.tables import failover
 from allocator.database.schema.tables import lease as table
 from allocator.database.store import Database
 from allocator.database.verbs import failover_row, worker_number_rows
@@ -206,7 +207,7 @@ def test_then_numbers_are_given_again(database, monkeypatch):
     state = database.failover()
     past = state._replace(leases_from_ms=state.leases_from_ms - 4 * L)
     monkeypatch.setattr(database, "failover", lambda start: past)
-    monkeypatch.setattr(failover_row, "unmoved", lambda *_: [])
+    monkeypatch.setattr(failover_row, "unmoved", lambda *_: [failover.c.id == 1])
 
     assert Failover(*past).moved_at_ms == state.moved_at_ms - 4 * L
     assert database.lease_number(claim("b")).number == 0

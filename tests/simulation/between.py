@@ -44,10 +44,11 @@ BEGIN = 1_800_000_000_000
 EPOCH = BEGIN - 5000
 LAYOUT = Layout(sign=1, timestamp=57, datacenter=1, worker=1, sequence=4)
 LENGTH = 4000
-"""Of a lease of a worker or number, in milliseconds."""
+"""Of a lease of a worker, in milliseconds."""
 WAIT = 300
 """Milliseconds of a process that has nothing to do."""
-SPACE, BITS = "pods", 2
+SPACE, BITS, HOLD = "pods", 1, 15_000
+"""Of worker numbers: few, and held for longer than a failover takes."""
 NAMES = ("a", "b", "c", "d")
 """Of tags, and of types of tickets."""
 VERBS = (("ids",), ("ids",), ("ids", "ticket", "node"), ("ticket",), ("node",), ("worker",), ("number",))
@@ -157,6 +158,7 @@ class Process:
                 self.__init__(self.world)  # type: ignore[misc]
             except AllocatorError as error:
                 self.world.counts[type(error).__name__] += 1
+                self.world.now += WAIT
             self.world.between()
 
     def ids(self) -> None:
@@ -221,15 +223,15 @@ class Process:
 
     def _lease(self) -> None:
         asked = self.clocks()
-        claim = NumberClaim(SPACE, BITS, LENGTH, asked.wall_ms, self.dice.randbytes(8).hex())
+        claim = NumberClaim(SPACE, BITS, HOLD, asked.wall_ms, self.dice.randbytes(8).hex())
         lease = self.database.lease_number(claim)
-        tenure = Tenure(LENGTH, asked)
+        tenure = Tenure(HOLD, asked)
         if tenure.left(self.clocks()) > 0:
             self.held = lease, tenure
             self._uses(lease, asked)
 
     def _uses(self, lease: NumberLease, asked: Clocks) -> None:
-        self.world.held(f"number {lease.number}", lease.holder, self.world.now, asked.wall_ms + LENGTH - 1)
+        self.world.held(f"number {lease.number}", lease.holder, self.world.now, asked.wall_ms + HOLD - 1)
 
 
 # -- what an operator does, each by a process of its own
