@@ -96,8 +96,6 @@ class Dialect:
     count_ticket: ClassVar[str]
     checks_tag_first: ClassVar[bool] = False
     """Look for the tag before the INSERT: the guard's trigger fires before `insert_missing` sees an existing row."""
-    locks_what_it_reads: ClassVar[bool] = False
-    """A tag's INSERT locks the shard's row, so that growth waits for rows made under the old numbering."""
 
     def tools(self) -> Tools:
         """Imported when they are first needed: a process that only draws ids does without."""
@@ -249,7 +247,8 @@ class Dialect:
         return self.replace_ticket
 
     def shared_lock(self, connection: Connection) -> str:
-        """The end of a SELECT that locks the shard's row against changes, where `locks_what_it_reads`."""
+        """The end of a SELECT that locks the shard's row against changes, where a draw or a new tag needs it: growth
+        waits for what is made under the old numbering."""
         return ""
 
     def number_as(self, connection: Connection, numbering: ShardNumbering) -> None:

@@ -53,8 +53,9 @@ NAMES = ("a", "b", "c", "d")
 """Of tags, and of types of tickets."""
 VERBS = (("ids",), ("ids",), ("ids", "ticket", "node"), ("ticket",), ("node",), ("worker",), ("number",))
 """What the processes of a world do: a few things each, so that they meet."""
-STEPS = 100
-PROCESSES = 4
+STEPS, MANY = 100, 300
+"""Of a world of tags, and of one without: there an operator has nothing to do."""
+PROCESSES = (3, 6)
 LOST = (4, 10, 40)
 """Commits, of which a server may lack some."""
 
@@ -335,9 +336,9 @@ class World:
         self._changes = raw.total_changes
         server.world = self
         try:
-            for _ in range(PROCESSES):
+            for _ in range(self.random.choice(PROCESSES)):
                 self._start(Process(self).life)
-            for _ in range(STEPS):
+            for _ in range(STEPS if "ids" in self.verbs else MANY):
                 self._step()
         finally:
             for one in self._alive:
@@ -369,7 +370,7 @@ class World:
             self._restore(dice.randrange(dice.choice(LOST)))
         elif draw < 0.08:
             self._kill()
-        elif draw < 0.13:
+        elif draw < 0.13 and "ids" in self.verbs:
             operator = dice.choice(OPERATORS)
             self.counts[operator.__name__] += 1
             self._start(lambda: operator(self))
@@ -458,7 +459,6 @@ NUMBERS = {
     "randbelow": lambda limit: int(current().random.random() * limit),
     "token_hex": lambda size: current().random.randbytes(size).hex(),
     "time_ns": lambda: current().now * 1_000_000,
-    "our_version": lambda: "simulated",
     "identity": lambda: ("simulated", 1),
 }
 

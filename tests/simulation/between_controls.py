@@ -87,14 +87,6 @@ def leased_at_once(database: Any, claim: Any, layout: Any, epoch: int) -> Any:
 lease_worker = Registry.lease_worker
 
 
-def renewed_at_once(database: Any, lease: Any, until: int) -> Any:
-    with patch.object(database, "failover", lambda: SimpleNamespace(leases_from_ms=0)):
-        return renewed(database, lease, until)
-
-
-renewed = Registry._renewed
-
-
 class Control(NamedTuple):
     """shows: of what the violation speaks. patches: of the real code, by place and name."""
 
@@ -123,9 +115,6 @@ CONTROLS: dict[str, Control] = {
     ),
     "a lease of a worker that is not looked at again": Control(
         "worker . is of two", {(Registry, "lease_worker"): leased_at_once}
-    ),
-    "a renewed worker that is not looked at again": Control(
-        "worker . is of two", {(Registry, "_renewed"): renewed_at_once}
     ),
     "a worker number without a fence": Control(
         "number . is of two", {(worker_number_rows, "failover_row"): fencing(unmoved=nothing)}

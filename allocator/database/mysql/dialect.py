@@ -66,7 +66,7 @@ class MySQL(Dialect):
     default_driver = "pymysql"
     extra = "mysql"
     unusable_drivers = frozenset({"mysqlconnector"})  # its timeouts, in fields named as PyMySQL's, are whole seconds
-    needs_name = locks_what_it_reads = rolls_back_by_itself = True
+    needs_name = rolls_back_by_itself = True
     may_name = frozenset({"database", "db", "read_default_file", "read_default_group"})
     transactional_ddl = False
     replace_ticket, count_ticket = REPLACE, COUNT

@@ -84,8 +84,8 @@ def create(connection: Connection, dialect: Dialect, tag: Tag, state: Failover) 
     rows = failover.outerjoin(shard, shard.c.id == 1)
     source = select(*values, literal_column(run_of(connection)).label("server_run"), *RESIDUE).select_from(rows)
     source = source.where(*failover_row.unmoved(connection, dialect, state))
-    if dialect.locks_what_it_reads:
-        source = source.with_for_update(read=dialect.shared_lock(connection) != "FOR UPDATE")
+    if lock := dialect.shared_lock(connection):
+        source = source.with_for_update(read=lock != "FOR UPDATE")
     if dialect.checks_tag_first:
         source = select(source.subquery()).where(~exists().where(segment.c.tag == tag.name))
     made = dialect.insert_missing(segment).from_select([*row, "server_run", "shard_offset", "shard_step"], source)
