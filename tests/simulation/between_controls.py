@@ -88,7 +88,9 @@ lease_worker = Registry.lease_worker
 
 
 class Control(NamedTuple):
-    """shows: of what the violation speaks. patches: of the real code, by place and name."""
+    """shows: of what the violation speaks. patches: of the real code, by place and name.
+    seed: of a world in which it shows.
+    """
 
     shows: str
     patches: dict[tuple[Any, str], Any]
@@ -97,27 +99,29 @@ class Control(NamedTuple):
 
 CONTROLS: dict[str, Control] = {
     "a new tag without a fence": Control(
-        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=nothing)}
+        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=nothing)}, seed=55
     ),
     "a new tag by the row, whichever server has it": Control(
-        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=the_row_alone)}
+        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=the_row_alone)}, seed=55
     ),
     "a new tag on this server, whatever its row says": Control(
         "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=the_server_alone)}
     ),
     "a migration that looks at the row alone": Control(
-        "of [abcd] came twice", {(MigrationDatabase, "create_tag"): unlooked}
+        "of [abcd] came twice", {(MigrationDatabase, "create_tag"): unlooked}, seed=54
     ),
-    "a claim on another server": Control("of [abcd] came twice", {(InMemory, "may_claim"): lambda *_: "1 = 1"}),
-    "a ticket on another server": Control("ticket . came twice", {(tickets, "fenced"): on_any_server}),
+    "a claim on another server": Control(
+        "of [abcd] came twice", {(InMemory, "may_claim"): lambda *_: "1 = 1"}, seed=12
+    ),
+    "a ticket on another server": Control("ticket . came twice", {(tickets, "fenced"): on_any_server}, seed=4),
     "a node that is not looked at again": Control(
-        "of node came twice", {(Registry, "register_node"): registered_at_once}
+        "of node came twice", {(Registry, "register_node"): registered_at_once}, seed=13
     ),
     "a lease of a worker that is not looked at again": Control(
-        "worker . is of two", {(Registry, "lease_worker"): leased_at_once}
+        "worker . is of two", {(Registry, "lease_worker"): leased_at_once}, seed=93
     ),
     "a worker number without a fence": Control(
-        "number . is of two", {(worker_number_rows, "failover_row"): fencing(unmoved=nothing)}
+        "number . is of two", {(worker_number_rows, "failover_row"): fencing(unmoved=nothing)}, seed=51
     ),
 }
 

@@ -16,7 +16,7 @@ MUST = {
     "LeaseLost",
     "create_above",
     "cross_all",
-    "deleted",
+    "remove",
     "failovers",
     "kills",
     "made by a migration",
