@@ -9,8 +9,6 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from sqlalchemy import text
-
 from allocator.database.registry import Registry
 from allocator.database.schema.tables import failover
 from allocator.database.verbs import (
@@ -39,10 +37,6 @@ def nothing(*_: Any) -> list[Any]:
 
 def the_row_alone(connection: Any, dialect: Any, state: Any) -> list[Any]:
     return [ROW, *(failover.c[name] == value for name, value in state._asdict().items())]
-
-
-def the_server_alone(connection: Any, dialect: Any, state: Any) -> list[Any]:
-    return [ROW, text(dialect.is_here(connection))]
 
 
 class Anywhere(InMemory):
@@ -103,9 +97,6 @@ CONTROLS: dict[str, Control] = {
     ),
     "a new tag by the row, whichever server has it": Control(
         "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=the_row_alone)}, seed=55
-    ),
-    "a new tag on this server, whatever its row says": Control(
-        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=the_server_alone)}
     ),
     "a migration that looks at the row alone": Control(
         "of [abcd] came twice", {(MigrationDatabase, "create_tag"): unlooked}, seed=54
