@@ -79,6 +79,5 @@ def trust(connection: Connection, dialect: Dialect) -> None:
 
 def end_run(connection: Connection, dialect: Dialect) -> None:
     """Mark every row as written on another server run: an operator knows of forgotten ids that nothing else shows."""
-    with dialect.transaction(connection):
-        for rows in (segment, failover):
-            connection.execute(update(rows).values(server_run=RESTORED))
+    for rows in (segment, failover):
+        connection.execute(update(rows).values(server_run=RESTORED))
