@@ -19,6 +19,8 @@ from allocator.errors import AllocatorError, InvalidSetting
 from allocator.remote.service_address import is_address
 
 REFUSED = 1
+OWN_FAILURE = 125
+"""Of a command that runs another one, as of `env` and `docker run`; 126 and 127: cannot start the other."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 """Errors of an output that is full, broken or closed, which the user can mend; any other is a fault of ours."""
 JSON = "allocator.json"

@@ -6,15 +6,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
+from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from allocator.cli.options import database_options, fleet_options, open_allocator, open_database, option
-from allocator.cli.output import Command, CommandGroup, show, table
+from allocator.cli.output import OWN_FAILURE, Command, CommandGroup, show, table
 from allocator.errors import AllocatorError, InvalidSetting
-from allocator.rules.command_deadline import OWN_FAILURE
 from allocator.schemes.worker_number_lease import NumberRow, Space
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class Wrapping(Command):
             sys.exit(OWN_FAILURE)
 
     def exit_code(self, error: AllocatorError) -> int:
-        return getattr(error, "exit_code", OWN_FAILURE)
+        return OWN_FAILURE
 
 
 @worker.command(
@@ -76,7 +75,6 @@ class Wrapping(Command):
 @option("--bits", type=int, default=10, help="Numbers are 0 to 2^BITS - 1.")
 @option("--seconds", type=float, default=60.0, help="Length of the lease.")
 @option("--env", "variable", default="WORKER_ID", help="Variable that gets the number.")
-@click.option("--file", "path", type=click.Path(path_type=Path), help="File with the number, while it is held.")
 @option(
     "--signal",
     "stop",
@@ -91,7 +89,6 @@ def run_under_number(
     bits: int,
     seconds: float,
     variable: str,
-    path: Path | None,
     stop: str,
     urls: tuple[str, ...],
     command: tuple[str, ...],
@@ -105,9 +102,8 @@ def run_under_number(
     was not found.
 
     COMMAND has ended before its number can be another process's. If renewals
-    fail, it gets a signal at 30 % of the lease, and SIGKILL at 10 %. A guard
-    process sends that SIGKILL also while this process is stopped, or if it was
-    killed.
+    fail, it gets a signal at 30 % of the lease, and SIGKILL at 15 %. The kernel
+    kills it with this process, and both at 10 % if this process is stopped.
 
     Not held: in a container that is paused as a whole, COMMAND may run for some
     milliseconds when it is resumed. Processes that leave the process group of
@@ -124,9 +120,9 @@ def run_under_number(
         )
     if not variable.isidentifier():
         raise InvalidSetting(f"--env must be the name of a variable, got {variable!r}")
-    from allocator.cli.worker_run import SIGNALS, Wrapper
+    from allocator.cli.worker_run import Wrapper
 
-    wrapper = Wrapper(command, seconds, variable, path, SIGNALS[stop])
+    wrapper = Wrapper(command, seconds, variable, Signals[f"SIG{stop}"])
 
     @contextmanager
     def leased(on_lost: Callable[[], None]) -> Iterator[WorkerLease]:

@@ -1,139 +1,132 @@
 """`allocator worker run`: a command under a number that nobody else has.
 
-Three processes: the wrapper, which leases the number and renews it; the command, its child; and a guard that kills the
-command in time where the wrapper cannot.
+The wrapper leases the number and renews it; the command is its child, and ends with it. A timer of the kernel ends the
+wrapper where it cannot stop the command in time itself, even if it is stopped.
 """
 
 from __future__ import annotations
 
-import errno
+import ctypes
 import logging
 import os
 import select
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING
 
 import click
 
-from allocator.cli.worker_run_guard import Guard, read_times
-from allocator.errors import InvalidSetting
-from allocator.rules.command_deadline import Step, exit_code, next_step, until_killed, until_next_look
-from allocator.runtime.linux import die_with_parent
+from allocator.cli import worker_child
+from allocator.cli.output import OWN_FAILURE
 
 if TYPE_CHECKING:
     from allocator.generators.worker_numbers import HeldNumber
 
-FAULTS = {signal.SIGSEGV, signal.SIGFPE, signal.SIGILL, signal.SIGBUS, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
-"""Faults of this process itself: the kernel ends it, whether they are blocked or not."""
-IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
-"""An ignored signal stays ignored after exec, so the child sets these back to their defaults."""
-BLOCKED = signal.valid_signals() - FAULTS - IGNORED_BY_PYTHON
-"""The wrapper blocks these and reads them one by one."""
-OURS = {signal.SIGCHLD, signal.SIGALRM}
-"""Meant for the wrapper, not for the command: a child has ended, or its own timer has."""
-WATCHED = BLOCKED - {signal.SIGKILL, signal.SIGSTOP, signal.SIGTTIN, signal.SIGTTOU}
-"""Nobody can wait for the first two. The others stay blocked: else `pass_terminal` would stop this process."""
-SIGNALS = {one.name.removeprefix("SIG"): one for one in sorted(WATCHED - OURS) if isinstance(one, signal.Signals)}
-ROUNDS, ROUND = 100, 0.05
-"""Look 100 times, 0.05 s apart, for killed processes to end; then give up: one may be stuck in the kernel."""
+PASSED_ON = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
+PASSED_ON |= {signal.SIGWINCH, signal.SIGTSTP}
+WAITED_FOR = PASSED_ON | {signal.SIGCHLD, signal.SIGALRM}
+"""Those that are passed on; the command has ended, or the number is lost; it is time to look."""
+SIGNAL_LEFT = 0.3
+"""The second renewal begins when a third of the lease is left, so one failed renewal does not stop the command."""
+KILL_LEFT = 0.15
+END_LEFT = 0.1
+"""The share of the lease in which a busy machine must end the killed processes."""
+LOOKS = 40
+"""Looks in one lease: the command is stopped at most a fortieth of a lease late."""
+
+
+def next_signal(left: float, lease: float, stop: int, *, lost: bool, was_stopped: bool) -> int | None:
+    """What the command gets now. If the number is lost, another process may have it already."""
+    if lost or left <= lease * KILL_LEFT:
+        return signal.SIGKILL
+    return stop if left <= lease * SIGNAL_LEFT and not was_stopped else None
+
+
+def exit_code(code: int, *, was_stopped: bool) -> int:
+    """The wrapper's exit code. `code` is that of the command, or minus the signal that ended it.
+
+    A command that was stopped for its number has not succeeded, whatever it says: else nobody would start it again.
+    """
+    if code < 0:
+        return 128 - code
+    return OWN_FAILURE if was_stopped and code == 0 else code
 
 
 class Wrapper:
-    """Runs one command under one number. Made before any thread starts, since it forks twice.
+    """Runs one command under one number.
 
-    seconds: the length of the lease. variable, path: where the command finds its number.
+    seconds: the length of the lease. variable: where the command finds its number.
     stop: the signal that the command gets when its number ends soon.
     """
 
-    def __init__(self, command: tuple[str, ...], seconds: float, variable: str, path: Path | None, stop: int) -> None:
-        self._seconds, self._variable, self._path, self._stop = seconds, variable, path, stop
-        # Before the forks: a signal that comes during one waits until it can be passed on.
-        signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
-        self._guard = Guard()
-        self._child = Child(command)
-        logging.getLogger("allocator").addHandler(Said(logging.WARNING))
-        self._signalled = False
-        self._code: int | None = None
+    def __init__(self, command: tuple[str, ...], seconds: float, variable: str, stop: int) -> None:
+        self._command, self._seconds, self._variable, self._stop = command, seconds, variable, stop
+        self._timer = KillTimer()
+        self._was_stopped = False
+        # The threads of the lease inherit it: each signal waits for this thread.
+        signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
+        logging.getLogger("allocator").addHandler(LeaseWarnings(logging.WARNING))
 
     def run(self, lease: Callable[[Callable[[], None]], AbstractContextManager[HeldNumber]]) -> int:
         """Lease a number, run the command to its end, and give the number back. Returns the exit code."""
-        try:
-            self._remove_file()  # a wrapper that was killed has left it
-            with lease(wake) as held:
-                try:
-                    self._supervise(held)
-                finally:
-                    code = self._finish()
-        finally:
-            self._finish()  # if no number was leased; after a run it does nothing
-        return exit_code(code, stopped=self._signalled)
+        with lease(wake) as held:
+            self._set_timer(read_clocks(), held.left())  # the command never runs without a deadline
+            child = start(self._command, {self._variable: str(held.number)})
+            try:
+                self._supervise(child, held)
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)  # not reaped yet: no other group has this number
+                code = child.wait()
+                self._timer.set({}, 0)
+        return exit_code(code, was_stopped=self._was_stopped)
 
-    def _supervise(self, held: HeldNumber) -> None:
-        read = read_times()
-        # Before the command starts: it never runs without a deadline.
-        self._guard.tell(self._child.process, read, until_killed(held.left(), self._seconds))
-        if self._path:
-            write(self._path, held.number)
-        self._child.start({self._variable: str(held.number)})
-        while not self._has_ended():
-            read = read_times()  # before `left()`: if this process is stopped in between, the deadline is too early
+    def _supervise(self, child: subprocess.Popen[bytes], held: HeldNumber) -> None:
+        """Watch the number and the command until one of them has ended."""
+        signal.setitimer(signal.ITIMER_REAL, self._seconds / LOOKS, self._seconds / LOOKS)
+        while not has_ended(child):
+            clocks = read_clocks()  # before `left()`: if this process is stopped in between, the deadline is too early
             left, lost = held.left(), held.lost
-            guarded = self._guard.process is not None
-            step = next_step(left, self._seconds, lost=lost, guarded=guarded, signalled=self._signalled)
-            if step is not Step.RUN:
-                self._stop_child(step, held.number)
-            self._guard.tell(self._child.process, read, 0.0 if lost else until_killed(left, self._seconds))
-            self._wait(until_next_look(left, self._seconds, signalled=self._signalled))
-        if not until_killed(held.left(), self._seconds) and not self._signalled:
-            say(f"error: number {held.number} ended while this process was stopped, and so did the command")
+            number = next_signal(left, self._seconds, self._stop, lost=lost, was_stopped=self._was_stopped)
+            if number is not None and not self._was_stopped:
+                say(f"error: number {held.number} could not be renewed; stopping the command")
+                self._was_stopped = True
+            if number == signal.SIGKILL:
+                return
+            if number is not None:
+                os.kill(child.pid, number)  # not `send_signal`, which may reap it
+            self._set_timer(clocks, left)
+            if (got := signal.sigwait(WAITED_FOR)) in PASSED_ON:
+                os.kill(child.pid, got)
 
-    def _has_ended(self) -> bool:
-        """Whether the command has ended; it is not reaped yet."""
-        if self._guard.process and os.waitpid(self._guard.process, os.WNOHANG)[0]:
-            self._guard.process = None
-        return os.waitid(os.P_PID, self._child.process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    def _set_timer(self, clocks: Mapping[int, float], left: float) -> None:
+        self._timer.set(clocks, left - self._seconds * END_LEFT)
 
-    def _stop_child(self, step: Step, number: int) -> None:
-        if not self._signalled:
-            why = "could not be renewed" if self._guard.process else "is not guarded any more: the guard process ended"
-            say(f"error: number {number} {why}; stopping the command")
-        self._signalled = True
-        self._remove_file()
-        if step is Step.KILL:
-            self._child.kill()
-        else:
-            self._child.send(self._stop)
 
-    def _wait(self, seconds: float) -> None:
-        """Wait for the next look or a signal, and pass that on."""
-        # Not sigtimedwait: in Python 3.11 it returns a signal that nobody sent if SIGSTOP outlasts its timeout.
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-        got = signal.sigwait(WATCHED)
-        if got not in OURS:
-            self._child.send(got)
+def start(command: tuple[str, ...], variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start the command in a session of its own. Call it on the main thread: the kernel ends it with its thread."""
+    inherited, _ = os.pipe()  # this process keeps the other end open until it ends
+    os.set_inheritable(inherited, True)
+    environment = {**os.environ, **variables}
+    words = [sys.executable, "-I", "-S", worker_child.__file__, str(os.getpid()), str(inherited), *command]
+    try:
+        return subprocess.Popen(words, env=environment, start_new_session=True, close_fds=False)  # noqa: S603  # the user's
+    finally:
+        os.close(inherited)
 
-    def _finish(self) -> int:
-        """Kill what is left of the command's group, which could use the number. Returns the command's exit code."""
-        if self._code is None:
-            self._child.kill()  # before `reap`: afterwards another group may get this number, and be killed
-            self._guard.dismiss()
-            self._code = self._child.reap()
-            for _ in range(ROUNDS):
-                if not self._child.has_group():
-                    break
-                time.sleep(ROUND)
-            pass_terminal(self._child.process, os.getpgrp())
-            self._remove_file()
-        return self._code
 
-    def _remove_file(self) -> None:
-        if self._path:
-            with refused(self._path):
-                self._path.unlink(missing_ok=True)
+def has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Whether the command has ended; it is not reaped yet."""
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def wake() -> None:
+    """Interrupt the wait for signals: the number was lost. Called on a thread of the lease."""
+    os.kill(os.getpid(), signal.SIGCHLD)
 
 
 def say(text: str) -> None:
@@ -143,119 +136,66 @@ def say(text: str) -> None:
             click.echo(text, err=True)
 
 
-class Said(logging.Handler):
+class LeaseWarnings(logging.Handler):
     """Prints warnings of the lease without waiting."""
 
     def emit(self, record: logging.LogRecord) -> None:
         say(record.getMessage())
 
 
-def wake() -> None:
-    """Interrupt the wait for signals: the number was lost. Called on a thread of the lease."""
-    os.kill(os.getpid(), signal.SIGCHLD)
+class Event(ctypes.Structure):
+    """`struct sigevent`: which signal a timer of the kernel sends to this process."""
+
+    _fields_ = [
+        ("value", ctypes.c_void_p),
+        ("signal", ctypes.c_int),
+        ("notify", ctypes.c_int),
+        ("_", ctypes.c_char * 48),
+    ]
 
 
-def write(path: Path, number: int) -> None:
-    """Whole or not at all: a reader never finds half a number."""
-    draft = path.with_name(f"{path.name}.new")
-    with refused(path):
-        draft.unlink(missing_ok=True)  # a killed wrapper has left it
-        with draft.open("x", encoding="utf-8") as file:  # never an existing file, nor one that a planted link names
-            file.write(f"{number}\n")
-        draft.replace(path)
+class Times(ctypes.Structure):
+    """`struct itimerspec`: seconds and nanoseconds of the interval, and of the first time."""
+
+    _fields_ = [(name, ctypes.c_long) for name in ("every", "every_ns", "at", "at_ns")]
 
 
-@contextmanager
-def refused(path: Path) -> Iterator[None]:
-    """An error of a file, in a sentence."""
+def timer_library() -> ctypes.CDLL:
     try:
-        yield
-    except OSError as error:
-        raise InvalidSetting(f"cannot write {path}: {error.strerror}") from error
+        return ctypes.CDLL("librt.so.1", use_errno=True)  # apart from libc before glibc 2.34
+    except OSError:
+        return ctypes.CDLL(None, use_errno=True)  # musl
 
 
-class CannotStart(InvalidSetting):
-    """The command is not there, or cannot be executed."""
+class KillTimer:
+    """The kernel kills this process at a time, even while it is stopped.
 
-    exit_code = 126
-
-
-class NotFound(CannotStart):
-    exit_code = 127
-
-
-class Child:
-    """A command in a process group of its own.
-
-    Made before any thread starts, since it forks; it waits for `start` before it becomes the command.
+    By the clock that counts sleep, and by the wall clock: a paused virtual machine may see the second alone.
     """
 
-    def __init__(self, command: tuple[str, ...]) -> None:
-        self._command = command
-        reader, self._starter = os.pipe()
-        self._failures, failures = os.pipe()
-        self.process = os.fork()
-        if self.process == 0:
-            os.close(self._starter)
-            become(command, reader, failures)
-        os.close(reader)
-        os.close(failures)
-        with suppress(PermissionError, ProcessLookupError):  # the child calls it too, and may be first
-            os.setpgid(self.process, self.process)
+    ABSOLUTE = 1
 
-    def start(self, variables: Mapping[str, str]) -> None:
-        """Let the child become the command; raises `CannotStart` if it cannot."""
-        with suppress(BrokenPipeError):  # killed by the guard, if this process was stopped until now
-            os.write(self._starter, "\0".join(f"{name}={value}" for name, value in variables.items()).encode())
-        if error := os.read(self._failures, 16):
-            kind = NotFound if int(error) == errno.ENOENT else CannotStart
-            raise kind(f"cannot start {self._command[0]}: {os.strerror(int(error))}")
+    def __init__(self) -> None:
+        self._libc = timer_library()
+        self._timers = {clock: self._made(clock) for clock in (time.CLOCK_BOOTTIME, time.CLOCK_REALTIME)}
 
-    def send(self, number: int) -> None:
-        os.kill(self.process, number)  # not reaped yet, so the kernel has not given its number to another process
+    def _made(self, clock: int) -> ctypes.c_void_p:
+        timer, event = ctypes.c_void_p(), Event(signal=signal.SIGKILL)
+        self._check(self._libc.timer_create(clock, ctypes.byref(event), ctypes.byref(timer)))
+        return timer
 
-    def kill(self) -> None:
-        """End every process of the group."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process, signal.SIGKILL)
+    def set(self, clocks: Mapping[int, float], seconds: float) -> None:
+        """Kill this process `seconds` after the clocks were read, in place of an earlier call. No clocks: never."""
+        for clock, timer in self._timers.items():
+            # A time of 0 turns a timer off.
+            at = max(1, int((clocks[clock] + seconds) * 1e9)) if clocks else 0
+            times = Times(0, 0, *divmod(at, 10**9))
+            self._check(self._libc.timer_settime(timer, self.ABSOLUTE, ctypes.byref(times), None))
 
-    def has_group(self) -> bool:
-        """Whether a process of the group is left, once the command was reaped."""
-        try:
-            os.killpg(self.process, 0)
-        except ProcessLookupError:
-            return False
-        return True
-
-    def reap(self) -> int:
-        """The exit code of the command, or minus the signal that ended it."""
-        return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+    def _check(self, result: int) -> None:
+        if result:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def become(command: tuple[str, ...], reader: int, failures: int) -> NoReturn:
-    try:
-        before = os.getpgrp()
-        os.setpgid(0, 0)
-        die_with_parent()
-        variables = os.read(reader, 65536).decode()
-        if not variables:  # there is no number, or the wrapper is gone
-            os._exit(0)
-        for line in variables.split("\0"):
-            name, _, value = line.partition("=")
-            os.environ[name] = value
-        pass_terminal(before, os.getpgrp())
-        for number in IGNORED_BY_PYTHON:
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
-        os.execvp(command[0], command)  # noqa: S606  # the user's command, without a shell
-    except OSError as error:
-        os.write(failures, str(error.errno).encode())
-    finally:
-        os._exit(127)
-
-
-def pass_terminal(before: int, group: int) -> None:
-    """Let the terminal talk to another group, as a shell does: else the command could not read from it."""
-    with suppress(OSError):  # stdin is no terminal
-        if os.tcgetpgrp(0) == before:
-            os.tcsetpgrp(0, group)
+def read_clocks() -> dict[int, float]:
+    return {clock: time.clock_gettime(clock) for clock in (time.CLOCK_BOOTTIME, time.CLOCK_REALTIME)}

@@ -1,5 +1,5 @@
-"""64 pods over 16 numbers, killed and stopped, also their guards, under a database that is killed and frozen: nobody
-holds a number while another does, and no two make the same id. `--minutes` for each database."""
+"""64 pods over 16 numbers, killed and stopped, under a database that is killed and frozen: nobody holds a number while
+another does, and no two make the same id. `--minutes` for each database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.processes.pods import BITS, FAULTS, LEASE, Pods
 from support.servers.containers import killable
 from support.servers.databases import with_schema
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs timerfd and prctl of Linux")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs timers and prctl of Linux")
 
 SEED = 21
 EVERY = 1.0

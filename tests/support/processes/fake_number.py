@@ -4,7 +4,8 @@ python -m support.processes.fake_number LEASE LEFT LOG COMMAND…
 
 LEFT is how many seconds of the lease are left once the command has written the file `started`, and nothing renews it;
 "renewed": all of it, always; "lost": it is lost when the command has started. The log says until when the number may be
-used, by the clock that counts sleep, once the guard knows it; and when the number was given back.
+used, by the clock that counts sleep, once the kernel knows it; when the number was given back; and whether the process
+in the file `other` had ended then.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from allocator.cli.worker_run import Wrapper
+from support.processes.patience import until
 
 NUMBER = 5
 
@@ -47,22 +50,22 @@ class FakeNumber:
         return self._log.with_name("started").exists()
 
     def was_told(self) -> None:
-        """The guard knows what `left` said last."""
+        """The kernel knows what `left` said last."""
         if self._until is not None and not self._said:
             self._said = True
             self.say("until", self._until)
 
-    def say(self, what: str, at: float) -> None:
+    def say(self, what: str, value: float) -> None:
         with self._log.open("a") as file:
-            file.write(f"{what} {at}\n")
+            file.write(f"{what} {float(value)}\n")
 
 
 def main(lease: float, left: str, log: Path, command: tuple[str, ...]) -> int:
-    wrapper = Wrapper(command, lease, "WORKER_ID", log.with_name("number"), 15)
-    held, tell = FakeNumber(lease, left, log), wrapper._guard.tell
+    wrapper = Wrapper(command, lease, "WORKER_ID", 15)
+    held, set_timer = FakeNumber(lease, left, log), wrapper._timer.set
 
-    def tell_and_say(*order: Any) -> None:
-        tell(*order)
+    def set_and_say(*order: Any) -> None:
+        set_timer(*order)
         held.was_told()
 
     @contextmanager
@@ -71,9 +74,18 @@ def main(lease: float, left: str, log: Path, command: tuple[str, ...]) -> int:
             threading.Thread(target=lose, args=(held, on_lost), daemon=True).start()
         yield held
         held.say("back", now())
+        if (other := log.with_name("other")).exists():
+            held.say("ended", until(partial(has_ended, int(other.read_text())), 10))
 
-    wrapper._guard.tell = tell_and_say
+    wrapper._timer.set = set_and_say
     return wrapper.run(leased)
+
+
+def has_ended(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] in "ZX"
+    except OSError:
+        return True
 
 
 def lose(held: FakeNumber, on_lost: Callable[[], None]) -> None:

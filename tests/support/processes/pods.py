@@ -36,7 +36,7 @@ AGAIN = (2.0, 8.0)
 """Seconds until a pod is started again."""
 STOPPED = (0.2 * LEASE, 2.5 * LEASE)
 """How long a process is stopped: mostly longer than its lease."""
-FAULTS = ("terminate", "kill wrapper", "kill guard", "kill command", "stop wrapper", "stop guard", "stop command")
+FAULTS = ("terminate", "kill wrapper", "kill command", "stop wrapper", "stop command")
 
 
 def run(url: str, folder: str, library: str) -> None:
@@ -93,13 +93,12 @@ class Pods:
 
     def strike(self, now: float) -> None:
         """One that holds a number, and to which nothing is being done."""
-        holding = [pod for pod in self.pods if not pod.stopped and pod.process and family(pod.process.pid)]
+        holding = [pod for pod in self.pods if not pod.stopped and pod.process and command_of(pod.process.pid)]
         if not holding:
             return
         pod, what = self.rnd.choice(holding), self.rnd.choice(FAULTS)
         wrapper = pod.process.pid if pod.process else 0
-        guard, command = family(wrapper) or (0, 0)
-        victim = {"guard": guard, "command": command}.get(what.partition(" ")[2], wrapper)
+        victim = command_of(wrapper) if what.endswith("command") else wrapper
         if not victim:
             return
         self.faults[what] += 1
@@ -131,10 +130,10 @@ def send(process: int, number: signal.Signals) -> None:
         os.kill(process, number)
 
 
-def family(wrapper: int | None) -> tuple[int, int] | None:
-    """The guard and the command of a wrapper whose command runs."""
+def command_of(wrapper: int | None) -> int:
+    """The command of a wrapper, once it runs; else 0."""
     with suppress(OSError, ValueError):
-        guard, command = Path(f"/proc/{wrapper}/task/{wrapper}/children").read_text().split()
+        command = int(Path(f"/proc/{wrapper}/task/{wrapper}/children").read_text())
         if b"holder.py" in Path(f"/proc/{command}/cmdline").read_bytes():
-            return int(guard), int(command)
-    return None
+            return command
+    return 0
