@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar, Literal, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, ParamSpec, Self, TypeVar
 
 from allocator.backend import backend_of, overdue, settings_of
 from allocator.errors import DatabaseUnavailable, InvalidTag, Uncopyable
@@ -72,9 +72,6 @@ class Allocator(Uncopyable):
     The scheme is the segment mode of Leaf, also known as MaxValue: a row per tag, claimed a segment at a time.
     """
 
-    _background_type: ClassVar[type[Background]] = Background
-    _sequence_type: ClassVar[type[Sequence]] = Sequence
-
     def __init__(
         self,
         database: str | URL | Engine | Iterable[str] | None = None,
@@ -101,7 +98,7 @@ class Allocator(Uncopyable):
         if max_step is None:
             max_step = max_step_for(limit, step, DEFAULT_MAX_STEP)
         self._template = Tag("template", 0, step, max_step, limit, failover_gap=gap_of(failover_gap)).checked()
-        self._background = self._background_type()
+        self._background = Background()
         timeout, hosts = self._terms.timeout, hosts_from(shard_hosts)
         self._backend = backend_of(database, shards, fleet, tickets, token, headers, self._background, timeout, hosts)
         self._workers = Workers(self._backend, self._background, timeout, self._overdue)
@@ -141,7 +138,7 @@ class Allocator(Uncopyable):
 
     def _new_sequence(self, tag: str) -> Sequence:
         template = replace(self._template, name=tag)
-        return self._sequence_type(template, self._backend, self._background, self._terms, self._sequences, self)
+        return Sequence(template, self._backend, self._background, self._terms, self._sequences, self)
 
     def meteor(self) -> int:
         """The next meteor id. The first call registers a node in the database.

@@ -254,14 +254,10 @@ class Supply(Uncopyable):
                 yield self._background.closed, min(step.seconds, left)
                 continue
             yield step, left
-            if step.done():
-                self._raise_unless_passing(step.result())
+            error = step.result() if step.done() else None
+            if error is not None and not isinstance(error, DatabaseUnavailable | LeaseLost):
+                raise error.again()  # else a retry within the deadline may succeed
         return step
-
-    def _raise_unless_passing(self, error: AllocatorError | None) -> None:
-        """Raise the error of an ended request, unless a retry within the deadline may succeed."""
-        if error is not None and not isinstance(error, DatabaseUnavailable | LeaseLost):
-            raise error.again()
 
     def _overdue(self, step: Ended | Wait | None = None, missing: int = 1) -> AllocatorError:
         """The error of a call that reached its timeout: that of the last failed request, if it is recent."""

@@ -1,32 +1,33 @@
-"""`MemoryAllocator` and `AsyncMemoryAllocator`, and their supplies, which are synchronous and without the clock.
+"""`MemoryAllocator` and `AsyncMemoryAllocator`: claims without threads, waiting or the clock.
 
-Work runs in the calling thread. An error is raised immediately, where an `Allocator` would retry until its timeout, and
-the next call tries again. Time starts at a fixed moment and advances as ids are drawn.
+Both faces draw ids by generators that say what to wait for; those of this file wait for nothing. An error is raised
+immediately, where an `Allocator` would retry until its timeout, and the next call tries again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from math import inf
 from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
 from allocator.aio import AsyncAllocator, Settings
 from allocator.backend import check_statement
 from allocator.errors import AllocatorClosed, AllocatorError, InvalidDatabase, InvalidSetting
-from allocator.generators.meteor import MeteorSupply
 from allocator.generators.sequence import Sequence
-from allocator.generators.snowflake import SnowflakeSupply
-from allocator.generators.supply import Supply
 from allocator.generators.worker_numbers import Workers
-from allocator.runtime.iterators import LockedIterator
+from allocator.runtime import forks
 from allocator.runtime.thread_pool import Background, Work
-from allocator.schemes.meteor import MeteorBlocks, NodeClaim, check_node
+from allocator.runtime.waiting import Waits
+from allocator.schemes.formats.bit_layout import Format
+from allocator.schemes.meteor import MeteorBlocks, MeteorSettings, check_node
 from allocator.schemes.shared.argument_checks import quoted
 from allocator.schemes.shared.residues import Seen
-from allocator.schemes.shared.retry_pace import Wait
-from allocator.schemes.snowflake import NOTHING, LeaseClaim, LeasedSnowflake
+from allocator.schemes.snowflake import SnowflakeBlocks
 from allocator.schemes.worker_number_lease import Clocks
 from allocator.sync import Allocator
 from allocator.testing.memory_backend import MemoryBackend
@@ -58,89 +59,76 @@ class SynchronousBackground(Background):
         return work
 
 
-class FailingIterator(LockedIterator[int]):
-    """Ids in memory that cannot be drawn while `fail` is in effect."""
+class MemorySequence(Sequence):
+    """The ids of one tag. None are at hand without a lock: each call checks first whether a test wants it to fail."""
 
-    __slots__ = ("_backend",)
+    _ids: Iterator[int] = iter(())
+    memory: MemoryBackend
 
-    def __init__(self, values: Iterable[int], backend: MemoryBackend) -> None:
-        super().__init__(values)
-        self._backend = backend
+    def _attempts(self, missing: int = 1, end: float | None = None) -> Waits[int]:
+        return self._drawn(missing)
+        yield
 
-    def __next__(self) -> int:
-        self._backend.check()
-        return super().__next__()
+    def _completed(self, ids: list[int], count: int, end: float | None = None) -> Waits[list[int]]:
+        return [self._drawn(count - at) for at in range(count)]
+        yield
 
-    def take(self, count: int) -> list[int]:
-        self._backend.check()
-        return super().take(count)
+    def _claimed(self, size: int | None, seen: Seen, exact: bool) -> Waits[range]:
+        self.memory.check()
+        try:
+            return (yield from super()._claimed(size, seen, exact))
+        finally:
+            self._core.pace.clear()  # a test does not wait until a call may be tried again
 
-
-class Immediate(Supply):
-    """Mixin of the supplies of a `MemoryAllocator`: no waiting, no retry pause."""
-
-    _backend: MemoryBackend
-
-    def _serve(self, values: Iterable[int]) -> int | None:
-        first = super()._serve(values)
-        self._values: Iterator[int] = FailingIterator(self._values, self._backend)
-        return first
-
-    def _raise_unless_passing(self, error: AllocatorError | None) -> None:
-        if error is not None:
-            raise error.again()
-
-    def _refused(self, claim: Any, error: AllocatorError, now: float) -> None:
-        super()._refused(claim, error, now)
-        self._allow_retry()
-
-    def _allow_retry(self) -> None:
-        """Skip the pause after a failure, since a test must not wait."""
-        if self._core.pace.under_way is None:
-            self._core.pace.clear()
-
-
-class MemorySequence(Immediate, Sequence):
-    def _start_claim(self, size: int | None, seen: Seen, exact: bool) -> Work[range]:
-        self._backend.check()
-        work = super()._start_claim(size, seen, exact)
+    def _drawn(self, missing: int) -> int:
+        """The next id. Claims as a `Sequence` does, in this thread."""
+        self._check_entry()
+        self._check_usable()
+        self.memory.check()
         with self._lock:
-            self._allow_retry()
-        return work
+            value = next(self._ids, None)
+            while value is None:
+                self._ids = iter(self._core.take())
+                value = next(self._ids, None)
+                if claim := self._want(0.0, missing):
+                    error = self._submit(claim, in_advance=value is not None).result()
+                    self._core.pace.clear()
+                    if error and value is None:
+                        raise error.again()
+            return value
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._ids = iter(())
 
 
-class MemoryMeteors(Immediate, MeteorSupply):
-    def _work(self, claim: NodeClaim) -> MeteorBlocks:
-        layout, epoch = self._settings.layout, self._settings.epoch
-        node = self._backend.register_node()
-        check_node(node, layout)
-        return MeteorBlocks(node, since(epoch, START, layout.limit("second")), SEED, epoch, layout)
+class MemoryIds:
+    """Ids of one kind without a tag, one after another. `make` starts them again where they ended or failed."""
 
+    end = -inf
+    _values: Iterator[int] = iter(())
 
-class SteadySnowflake(LeasedSnowflake):
-    """A snowflake whose time advances to the next millisecond only when the ids of one are used up."""
+    def __init__(self, ids: MemoryAllocator, make: Callable[[], Iterator[int]]) -> None:
+        self._owner, self._make, self._ids = ids, make, make()
+        self._lock = threading.RLock()
 
-    @property
-    def _start(self) -> int:
-        return self.epoch + since(self.epoch, START * 1000, self.layout.limit("timestamp"))
+    def _next(self) -> int:
+        self._owner.check_usable()
+        with self._lock:
+            value = next(self._ids, None)
+            if value is None:
+                self._ids = self._make()
+                value = next(self._ids)
+            return value
 
-    def take(self, now: float) -> range:
-        if self._blocks is None:
-            return NOTHING
-        return self._blocks.take(max(self._blocks.last + 1, self._start))
+    def _attempts(self) -> Waits[int]:
+        return self._next()
+        yield
 
-    def ends_at(self, millisecond: int) -> float:
-        return inf
+    def _change(self, *_: object) -> None:
+        """Do nothing: these ids are of no database."""
 
-    def want(self, now: float, wall: float) -> LeaseClaim | Wait | None:
-        if self.lease is not None or self.pace.busy(now):
-            return None
-        return self.pace.begin(LeaseClaim(None, self._start, self._start + self.span), now)
-
-
-class MemorySnowflakes(Immediate, SnowflakeSupply):
-    def _new_core(self) -> LeasedSnowflake:
-        return SteadySnowflake(self._settings.lease, self._settings.epoch, self._settings.layout)
+    _retire = _forget = _renew = _change
 
 
 class MemoryAllocator(Allocator):
@@ -156,9 +144,6 @@ class MemoryAllocator(Allocator):
     Raises `InvalidDatabase` for a URL or engine, and `InvalidSetting`.
     """
 
-    _background_type = SynchronousBackground
-    _sequence_type = MemorySequence
-
     def __init__(self, database: None = None, **settings: Unpack[Settings]) -> None:
         if database is not None:
             raise InvalidDatabase("a MemoryAllocator uses no database; for ids from a database, create an Allocator")
@@ -168,12 +153,41 @@ class MemoryAllocator(Allocator):
         rest: Any = {name: value for name, value in settings.items() if name not in (*DATABASE_SETTINGS, "tickets")}
         super().__init__(cast(Any, self._memory), **rest)
         self._terms = replace(self._terms, runway=0.0)
+        self._background = SynchronousBackground()
         self._workers = Workers(
             self._memory, self._background, self._terms.timeout, self._overdue, clocks=lambda: STILL, renews=False
         )
-        shared = (self._memory, self._background, self._terms)
-        self._meteor = MemoryMeteors(*shared, self._meteor._settings, owner=self)
-        self._snowflake = MemorySnowflakes(*shared, self._snowflake._settings, owner=self)
+        meteors = partial(self._meteors, self._meteor._settings)
+        snowflakes = partial(self._snowflakes, self._snowflake._settings.form, count())
+        self._meteor = cast(Any, MemoryIds(self, meteors))
+        self._snowflake = cast(Any, MemoryIds(self, snowflakes))
+
+    def _new_sequence(self, tag: str) -> Sequence:
+        template = replace(self._template, name=tag)
+        sequence = MemorySequence(template, self._memory, self._background, self._terms, self._sequences, self)
+        sequence.memory = self._memory
+        return sequence
+
+    def _meteors(self, settings: MeteorSettings) -> Iterator[int]:
+        layout, epoch, node = settings.layout, settings.epoch, self._memory.register_node()
+        check_node(node, layout)
+        blocks = MeteorBlocks(node, since(epoch, START, layout.limit("second")), SEED, epoch, layout)
+        while not blocks.at_end:
+            yield from blocks.take()
+
+    def _snowflakes(self, form: Format, milliseconds: Iterator[int]) -> Iterator[int]:
+        self._memory.ping()
+        blocks = SnowflakeBlocks(0, form)
+        start = form.epoch + since(form.epoch, START * 1000, form.layout.limit(form.clock))
+        for millisecond in milliseconds:
+            yield from blocks.take(start + millisecond)
+
+    def check_usable(self) -> None:
+        """Raise if it is closed, or if a test wants its calls to fail."""
+        forks.catch_up()
+        if self._background.closed.done():
+            raise AllocatorClosed
+        self._memory.check()
 
     def fail(self, error: AllocatorError) -> AbstractContextManager[object]:
         """Make every call for ids or tags raise `error`, until `recover` or the end of a `with` block.

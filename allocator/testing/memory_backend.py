@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
-from allocator.errors import AllocatorError, DatabaseUnavailable, NotCopyable
+from allocator.errors import AllocatorError, DatabaseUnavailable, NodeIdsExhausted, NotCopyable
 from allocator.fleet.tag_administration import COLUMNS, Tags
 from allocator.rules.column_limit import NoColumn
 from allocator.rules.failover import plain, repaired
@@ -19,16 +20,7 @@ from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, settle, unknown
-from allocator.schemes.worker_number_lease import (
-    NumberClaim,
-    NumberLease,
-    NumberRow,
-    choose,
-    leased,
-    lost,
-    released,
-    renewed,
-)
+from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 
 FIELDS = {column: name for name, column in COLUMNS.items() if name == "limit"}
 
@@ -50,19 +42,19 @@ class MemoryBackend:
         self._each_counts = statement not in (None, STATEMENTS[0])
         self._tickets: Counter[str] = Counter()
         self._nodes = 0
-        self._spaces: defaultdict[str, dict[int, NumberRow]] = defaultdict(dict)
+        self._held: defaultdict[str, set[int]] = defaultdict(set)
         self._forked = False
 
     def check(self) -> None:
-        """Raise `failure` if it is set, even where ids are in memory."""
+        """Raise `failure` if it is set, even where ids are in memory; and in a forked child."""
+        if self._forked:
+            raise NotCopyable("a MemoryAllocator cannot be used after a fork: create a new one in the child")
         if self.failure is not None:
             raise self.failure.again()
 
     @contextmanager
     def _table(self) -> Iterator[dict[str, Tag]]:
         """Lock the rows for one statement."""
-        if self._forked:
-            raise NotCopyable("a MemoryAllocator cannot be used after a fork: create a new one in the child")
         self.check()
         if self.is_away:
             raise DatabaseUnavailable("the database does not answer, since the test called go_away()")
@@ -108,25 +100,21 @@ class MemoryBackend:
             return Lease(0, "memory", claim.now, claim.until)
 
     def lease_number(self, claim: NumberClaim) -> NumberLease:
+        """Lease the smallest free number, until it is released."""
         with self._table():
-            space = self._spaces[claim.space]
-            chosen = choose(list(space.values()), claim, claim.wall_ms, 1, 0)
-            row = leased(chosen, claim, claim.wall_ms)
-            space[row.number] = row
-            return NumberLease(claim.space, row.number, claim.holder, claim.length_ms)
+            held = self._held[claim.space]
+            number = next(number for number in count() if number not in held)
+            if number >> claim.bits:
+                raise NodeIdsExhausted(f"all {1 << claim.bits} numbers of space {claim.space!r} are held")
+            held.add(number)
+            return NumberLease(claim.space, number, claim.holder, claim.length_ms)
 
     def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
-        self._change(lease, lambda row: renewed(row, lease, wall_ms, wall_ms))
+        self.ping()
 
     def release_number(self, lease: NumberLease, used_ms: int) -> None:
-        self._change(lease, lambda row: released(row, lease, 0))  # the smallest number is free again, at any time
-
-    def _change(self, lease: NumberLease, change: Callable[[NumberRow], NumberRow | None]) -> None:
         with self._table():
-            row = change(self._spaces[lease.space][lease.number])
-            if row is None:
-                raise lost(lease)
-            self._spaces[lease.space][lease.number] = row
+            self._held[lease.space].discard(lease.number)
 
     def ping(self) -> None:
         with self._table():

@@ -41,10 +41,8 @@ from allocator.errors import (
 )
 from allocator.generators.backend_protocol import Backend
 from allocator.rules.fleet_consistency import STATEMENTS
-from allocator.runtime.forks import exhaust
-from allocator.runtime.iterators import LockedIterator
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
-from allocator.testing.allocators import FailingIterator, SynchronousBackground
+from allocator.testing.allocators import SynchronousBackground
 from allocator.testing.memory_backend import MemoryBackend
 
 AWAY = DatabaseUnavailable("the server is being moved")
@@ -242,14 +240,6 @@ def test_after_the_end_nothing_is_given():
             draw()
 
 
-def test_what_a_loop_still_holds_is_taken_from_it_also_without_the_gil():
-    values = FailingIterator(LockedIterator(range(5)), MemoryBackend())
-    assert next(values) == 0
-    exhaust(values)
-
-    assert list(values) == []
-
-
 def test_it_is_neither_copied_nor_used_in_a_forked_child():
     ids = MemoryAllocator()
     ids.next_id("order")
@@ -345,7 +335,9 @@ def test_worker_numbers_are_awaited_and_fail_too():
 class AtOnceAllocator(Allocator):
     """On a database, with its claims made where they are asked for: when they are made is no accident then."""
 
-    _background_type = SynchronousBackground
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._background = SynchronousBackground()
 
 
 Call = Callable[[Allocator], Any]
