@@ -64,7 +64,6 @@ class Runner:
         self.dialect = self.address.dialect
         self.engine: Engine = engine_of(self.address, timeout)
         self._closed = False
-        self._listen: Callable[[Engine], None] | None = None
         self._is_in_memory = self.address.is_in_memory
         self._was_forked = False
         self._path = os.path.realpath(file) if (file := self.address.file) else ""
@@ -188,12 +187,6 @@ class Runner:
         except OSError:
             return False  # the folder may not be entered, as the driver says better
 
-    def listen(self, listen: Callable[[Engine], None]) -> None:
-        """Let an application listen to the engine, and to that of a forked child. A second call changes nothing."""
-        if self._listen is None:
-            self._listen = listen
-            listen(self.engine)
-
     def close(self) -> None:
         self._closed = True
         self.engine.dispose()
@@ -206,8 +199,6 @@ class Runner:
             abandoned.append(given)
             self.address = replace(self.address, pool=given.recreate())
         self.engine = engine_of(self.address, self.timeout)  # a thread of the parent may hold a lock of the old pools
-        if self._listen:
-            self._listen(self.engine)
 
 
 def guards_restarts() -> bool:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from allocator.database.address import host_of, place_of
@@ -86,7 +87,7 @@ class Database(Registry):
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         """Claim `size` ids above those `seen`; fewer, if no more remain and they need not be `exact`."""
-        crossing = None
+        began, crossing = perf_counter(), None
         for _ in range(CLAIM_ATTEMPTS):
             residue = self._residues.get(name, ALL)
             low = mark(seen, residue)
@@ -99,7 +100,7 @@ class Database(Registry):
                     raise damaged(name, f"a claim of {size} ids above {low} returned {last}")
                 if crossing and crossing.skip:
                     tell(name, crossing, found[0])
-                self._log_claim(name, found)
+                self._log_claim(name, found, began)
                 return found
             start = self.noted(name)
             tag, here = start.tag, start.here_of_tag
@@ -168,10 +169,12 @@ class Database(Registry):
     def fetch_shard(self) -> Shard | None:
         return self.run(shard_row.fetch)
 
-    def _log_claim(self, name: str, ids: range) -> None:
+    def _log_claim(self, name: str, ids: range, began: float) -> None:
         if claims_log.isEnabledFor(logging.DEBUG):
             with suppress(Exception):  # a failing handler of the user's must not burn the claim
-                claims_log.debug("claimed tag=%s first=%d last=%d step=%d", name, ids[0], ids[-1], ids.step)
+                about = {"tag": name, "size": len(ids), "ms": 1000 * (perf_counter() - began)}
+                text = "claimed tag=%s first=%d last=%d step=%d"
+                claims_log.debug(text, name, ids[0], ids[-1], ids.step, extra=about)
 
 
 def tell(name: str, crossing: Crossing, first: int) -> None:

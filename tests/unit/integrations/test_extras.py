@@ -13,12 +13,11 @@ NAME = "segment-allocator"
 
 
 def test_an_integration_without_its_framework_names_the_extra():
-    for name, called in [("django", "Django"), ("opentelemetry", "OpenTelemetry")]:
-        code = f"import sys; sys.modules[{name!r}] = None; import allocator.integrations.{name}"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-        words = f"allocator.integrations.{name} needs {called}, which is not installed; pip install '{NAME}[{name}]'"
+    code = "import sys; sys.modules['django'] = None; import allocator.integrations.django"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    words = f"allocator.integrations.django needs Django, which is not installed; pip install '{NAME}[django]'"
 
-        assert done.stderr.splitlines()[-1] == f"ImportError: {words}", name
+    assert done.stderr.splitlines()[-1] == f"ImportError: {words}"
 
 
 def test_no_hint_installs_the_package_of_somebody_else():
