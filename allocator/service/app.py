@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from time import monotonic
 
 from fastapi import FastAPI
@@ -29,14 +28,12 @@ from allocator.service.served_tags import CreationLimit, ServedTags
 from allocator.service.settings import LEAF, TINYID, ServeSettings
 from allocator.service.token_administration import Tokens
 from allocator.service_allocator import ServiceAllocator
-from allocator.telemetry.observed import timed
 
 
 def application(settings: ServeSettings) -> HotPath:
     """The ASGI application."""
     metrics = Metrics()
-    observe = partial(timed, report=metrics.claimed)
-    ids = ServiceAllocator(settings.urls, settings.shard_hosts, settings.timeout, observe)
+    ids = ServiceAllocator(settings.urls, settings.shard_hosts, settings.timeout, metrics.timed)
     apart = Background()
     tokens_at = fleet_of(list(settings.urls), apart, timeout=settings.timeout, shard_hosts=settings.shard_hosts)
     tokens = Tokens(tokens_at.lead)

@@ -39,9 +39,9 @@ from allocator.errors import (
     TooManyRequests,
     UnknownTag,
 )
-from allocator.service.log_config import REFUSED, caller_of, line_limit, masked
+from allocator.service.log_config import caller_of, masked
 
-log = logging.getLogger(REFUSED)
+log = logging.getLogger("allocator.service.refusal_log")
 
 PUBLIC = AllocatorError.__module__
 CONTENT_TYPE = "application/problem+json"
@@ -169,7 +169,7 @@ def body_of(error: AllocatorError, request: str) -> bytes:
     return json.dumps(problem).encode()
 
 
-LINE = "%s %s [%s] from %s: %s"
+LINE = "%d %s %s [%s] from %s: %s"
 
 NO_STORE = {"cache-control": "no-store"}
 """A cached response would issue its ids twice."""
@@ -195,15 +195,11 @@ class ErrorReporter:
         """Log an error; return its status, headers and body. Only the log has its full text."""
         request, status, name = request_name(dict(scope["headers"])), status_of(error), name_of(error)
         self.count(status, name)
-        line = f"{status} {LINE}"  # each status has its own limit: many 404 must not hide a 403
-        if not line_limit.drop(level_of(status), line):
-            self._log(line, error, scope, request, status, name)
+        self._log(error, scope, request, status, name)
         headers = NO_STORE | headers_of(error) | {"content-type": CONTENT_TYPE, "x-request-id": request}
         return status, headers, body_of(error, request)
 
-    def _log(
-        self, line: str, error: AllocatorError, scope: Mapping[str, Any], request: str, status: int, name: str
-    ) -> None:
+    def _log(self, error: AllocatorError, scope: Mapping[str, Any], request: str, status: int, name: str) -> None:
         method, caller = scope["method"], caller_of(scope)
         about = {
             "request": request,
@@ -214,7 +210,7 @@ class ErrorReporter:
             "caller": caller.address,
             "token": caller.token,
         }
-        log.log(level_of(status), line, method, about["path"], request, caller, error, extra=about)
+        log.log(level_of(status), LINE, status, method, about["path"], request, caller, error, extra=about)
 
 
 def level_of(status: int) -> int:

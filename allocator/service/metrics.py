@@ -6,12 +6,17 @@ those of the `MAX_TAGS` tags that have the fewest.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from math import inf
-from time import monotonic
+from time import monotonic, perf_counter
+from typing import Any, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
+
+from allocator.errors import AllocatorError, UnknownTag
+from allocator.generators.backend_protocol import Backend
 
 MAX_TAGS = 1000
 """Callers can make up tags, and each series takes memory and a line in every scrape."""
@@ -20,6 +25,42 @@ OF_TAG, OF_KEY = "tag ", "key "
 """Prefixes of the label `what` in a series about a tag, or about an integer key of another table."""
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 """Upper bounds of the histogram. The last is the default timeout: a longer claim is overdue."""
+
+VERBS = {
+    "open_segment": "tag",
+    "claim_segment": "segment",
+    "register_node": "node",
+    "lease_worker": "lease",
+    "lease_number": "lease",
+    "renew_number": "lease",
+    "release_number": "lease",
+    "ticket": "ticket",
+}
+"""The calls of a backend that are timed, by the kind that the histogram names."""
+
+
+class TimedBackend:
+    """Forwards all calls to `backend`, and reports the kind, outcome and seconds of its verbs, and the tags claimed."""
+
+    def __init__(self, backend: Backend, report: Callable[[str, str, float, Collection[str]], None]) -> None:
+        self._backend, self._report = backend, report
+        for verb, kind in VERBS.items():
+            setattr(self, verb, partial(self._call, kind, getattr(backend, verb)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def _call(self, kind: str, work: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        began, outcome = perf_counter(), "ok"
+        try:
+            return work(*args, **options)
+        except AllocatorError as error:
+            # That there is no such tag is an answer, as to a misspelt name.
+            outcome = "ok" if kind == "tag" and isinstance(error, UnknownTag) else type(error).__name__
+            raise
+        finally:
+            claimed = args[:1] if kind == "segment" and outcome == "ok" else ()
+            self._report(kind, outcome, perf_counter() - began, claimed)
 
 
 class Metrics:
@@ -51,6 +92,10 @@ class Metrics:
         self.lease = gauge("allocator_lease_seconds", "Seconds until a lease ends that cannot be renewed", "worker")
         self.workers = gauge("allocator_worker_numbers", "Worker numbers of a space, held or free", "space", "state")
         self.ready = gauge("allocator_ready", "1 if the service can serve ids for the next seconds")
+
+    def timed(self, backend: Backend) -> Backend:
+        """The backend, with each call to the database in the metrics."""
+        return cast("Backend", TimedBackend(backend, self.claimed))
 
     def claimed(self, what: str, outcome: str, seconds: float, tags: Collection[str] = ()) -> None:
         self.claims.labels(what, outcome).observe(seconds)

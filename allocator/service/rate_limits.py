@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from time import monotonic
 from typing import TypeVar
 
 from allocator.service.error_responses import Busy
@@ -12,11 +11,7 @@ from allocator.service.error_responses import Busy
 T = TypeVar("T")
 
 MAX_WAITING = 16
-"""Work runs one at a time: the last of 16 waits for all others, and up to 3 seconds for their pauses."""
-PAUSE_FACTOR = 3
-"""Length of the pause after work, in times of the work: the work takes at most a quarter of one core."""
-MAX_PAUSE = 0.2
-"""Seconds. Long work mostly waits for a database and uses no core."""
+"""Work runs one at a time: the last of 16 waits for all others."""
 
 
 class RateLimit:
@@ -40,30 +35,20 @@ class RateLimit:
 
 
 class ReadQueue:
-    """Runs expensive reads one at a time, with pauses for the requests for ids. Used by one event loop."""
+    """Runs expensive reads one at a time. Used by one event loop."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = asyncio.Lock()
-        self._waiting = 0
-        self._next_at = 0.0
+        self._inside = 0
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run the work and return its result. Raises `Busy` if too many wait."""
-        if self._waiting >= MAX_WAITING:
+        if self._inside > MAX_WAITING:
             raise Busy(f"{MAX_WAITING} requests already wait for {self._name}; retry")
-        self._waiting += 1
+        self._inside += 1
         try:
-            await self._lock.acquire()
-        finally:
-            self._waiting -= 1
-        try:
-            await asyncio.sleep(self._next_at - monotonic())
-            began = monotonic()
-            try:
+            async with self._lock:
                 return await work()
-            finally:
-                now = monotonic()
-                self._next_at = now + min(PAUSE_FACTOR * (now - began), MAX_PAUSE)
         finally:
-            self._lock.release()
+            self._inside -= 1

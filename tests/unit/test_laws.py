@@ -25,7 +25,7 @@ LAW = """
 1  errors
 2  schemes, runtime
 3  rules, public_ids
-4  database, generators < telemetry
+4  database, generators
 5  fleet < remote, numbers
 6  backend < sync < aio < service_allocator
 7  testing, doctor < service < cli < integrations

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import io
 import json
-import logging
 
 from allocator import errors
 from allocator.errors import AllocatorError
 from allocator.schemes.tag import unknown
 from allocator.service.error_responses import (
-    ErrorReporter,
     HttpRefusal,
     Unauthorized,
     body_of,
@@ -19,7 +16,6 @@ from allocator.service.error_responses import (
     headers_of,
     status_of,
 )
-from allocator.service.log_config import LINES, REFUSED, LimitedHandler, LineLimit
 
 ERRORS = [
     value
@@ -82,21 +78,6 @@ def test_a_url_in_a_callers_error_is_left_out_and_the_service_not_blamed():
         (errors.MaxValueWentBack(SECRET), "the service cannot do this now; the operator of the service finds"),
     ]:
         assert json.loads(body_of(error, ""))["detail"].startswith(detail), error
-
-
-def test_refusals_of_one_status_hide_none_of_another(monkeypatch):
-    limit = LineLimit(lambda: 7.0)
-    monkeypatch.setattr("allocator.service.error_responses.line_limit", limit)
-    handler = LimitedHandler(limit)
-    handler.setStream(io.StringIO())
-    monkeypatch.setattr(logging.getLogger(REFUSED), "handlers", [handler])
-    refusals, scope = ErrorReporter(lambda status, name: None), {"headers": [], "method": "GET", "path": "/x"}
-    for error in [*[errors.UnknownTag("none")] * 100, errors.AccessDenied("no right")]:
-        refusals.report(error, scope)
-
-    said = handler.stream.getvalue().splitlines()
-    assert len(said) == LINES + 1
-    assert said[-1].startswith("403 GET /x")
 
 
 def test_a_problem_is_one_sentence_with_its_number():

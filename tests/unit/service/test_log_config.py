@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import pickle
 from functools import partial
@@ -12,7 +11,7 @@ import pytest
 
 from allocator.cli.output import with_urls
 from allocator.rules.token import PREFIX
-from allocator.service.log_config import LINES, REFUSED, Caller, LimitedHandler, LineLimit, caller_of, config_of, masked
+from allocator.service.log_config import Caller, caller_of, config_of, masked
 from allocator.service.settings import ServeSettings
 
 SECRET = PREFIX + "Ab-_9" * 8 + "xyz"
@@ -31,52 +30,6 @@ def test_one_that_was_cut_off_is_masked_and_names_of_tables_are_not():
         "postgresql://u@h/allocator_test_25310_page001",
     ):
         assert masked(name) == name
-
-
-@pytest.fixture
-def lines() -> io.StringIO:
-    return io.StringIO()
-
-
-@pytest.fixture
-def handler(lines: io.StringIO) -> LimitedHandler:
-    made = LimitedHandler(LineLimit(lambda: second[0]))
-    made.setStream(lines)
-    second[0] = 7.0
-    return made
-
-
-second = [7.0]
-
-
-def write(handler: LimitedHandler, name: str, words: str, *values: object, level: int = logging.INFO) -> None:
-    handler.handle(logging.LogRecord(name, level, "", 0, words, values, None))
-
-
-def test_of_what_callers_cause_a_few_lines_a_second_are_written(handler, lines):
-    for name in [REFUSED, "of.the.server"]:
-        lines.seek(0)
-        lines.truncate()
-        second[0] += 10
-        for number in range(LINES + 300):
-            write(handler, name, "refused %d", number)
-        write(handler, name, "refused %d", 1, level=logging.WARNING)  # those of another kind are not crowded out
-        assert len(lines.getvalue().splitlines()) == LINES + 1, name
-
-        second[0] += 1
-        write(handler, name, "refused %d", 999)
-        write(handler, name, "refused %d", 1000)
-        assert lines.getvalue().splitlines()[-2:] == [
-            "refused 999 (300 more like this were dropped)",
-            "refused 1000",
-        ], name
-
-
-def test_what_the_service_says_by_itself_is_written_always(handler, lines):
-    for number in range(LINES + 300):
-        write(handler, "allocator.service", "tag %d was changed", number)
-
-    assert len(lines.getvalue().splitlines()) == LINES + 300
 
 
 @pytest.mark.parametrize("form", ["json", "text"])

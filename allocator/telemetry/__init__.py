@@ -1,1 +1,0 @@
-"""The calls of a backend from outside: timed for the metrics of the service."""
