@@ -6,12 +6,10 @@ immediately, where an `Allocator` would retry until its timeout, and the next ca
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from functools import partial
-from itertools import count
+from itertools import chain, count
 from math import inf
 from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
@@ -20,11 +18,11 @@ from allocator.backend import check_statement
 from allocator.errors import AllocatorClosed, AllocatorError, InvalidDatabase, InvalidSetting
 from allocator.generators.sequence import Sequence
 from allocator.generators.worker_numbers import Workers
-from allocator.runtime import forks
+from allocator.runtime.iterators import LockedIterator
 from allocator.runtime.thread_pool import Background, Work
 from allocator.runtime.waiting import Waits
 from allocator.schemes.formats.bit_layout import Format
-from allocator.schemes.meteor import MeteorBlocks, MeteorSettings, check_node
+from allocator.schemes.meteor import MeteorBlocks, MeteorSettings
 from allocator.schemes.shared.argument_checks import quoted
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import SnowflakeBlocks
@@ -102,33 +100,31 @@ class MemorySequence(Sequence):
         self._ids = iter(())
 
 
-class MemoryIds:
-    """Ids of one kind without a tag, one after another. `make` starts them again where they ended or failed."""
+class CheckedIterator(LockedIterator[int]):
+    """Ids in memory that cannot be drawn while a test wants every call to fail."""
 
-    end = -inf
-    _values: Iterator[int] = iter(())
+    __slots__ = ("_check",)
 
-    def __init__(self, ids: MemoryAllocator, make: Callable[[], Iterator[int]]) -> None:
-        self._owner, self._make, self._ids = ids, make, make()
-        self._lock = threading.RLock()
+    def __init__(self, values: Iterable[int], check: Callable[[], None]) -> None:
+        super().__init__(values)
+        self._check = check
 
-    def _next(self) -> int:
-        self._owner.check_usable()
-        with self._lock:
-            value = next(self._ids, None)
-            if value is None:
-                self._ids = self._make()
-                value = next(self._ids)
-            return value
+    def __next__(self) -> int:
+        self._check()
+        return super().__next__()
 
-    def _attempts(self) -> Waits[int]:
-        return self._next()
-        yield
 
-    def _change(self, *_: object) -> None:
-        """Do nothing: these ids are of no database."""
+def meteors(settings: MeteorSettings) -> Iterator[int]:
+    layout, epoch = settings.layout, settings.epoch
+    blocks = MeteorBlocks(1, since(epoch, START, layout.limit("second")), SEED, epoch, layout)
+    while not blocks.at_end:
+        yield from blocks.take()
 
-    _retire = _forget = _renew = _change
+
+def snowflakes(form: Format) -> Iterator[int]:
+    blocks = SnowflakeBlocks(0, form)
+    start = form.epoch + since(form.epoch, START * 1000, form.layout.limit(form.clock))
+    return chain.from_iterable(map(blocks.take, count(start)))
 
 
 class MemoryAllocator(Allocator):
@@ -157,37 +153,16 @@ class MemoryAllocator(Allocator):
         self._workers = Workers(
             self._memory, self._background, self._terms.timeout, self._overdue, clocks=lambda: STILL, renews=False
         )
-        meteors = partial(self._meteors, self._meteor._settings)
-        snowflakes = partial(self._snowflakes, self._snowflake._settings.form, count())
-        self._meteor = cast(Any, MemoryIds(self, meteors))
-        self._snowflake = cast(Any, MemoryIds(self, snowflakes))
+        endless = meteors(self._meteor._settings), snowflakes(self._snowflake._settings.form)
+        for supply, values in zip((self._meteor, self._snowflake), endless, strict=True):
+            supply._background, supply._values = self._background, CheckedIterator(values, self._memory.check)
+        self._snowflake.end = inf
 
     def _new_sequence(self, tag: str) -> Sequence:
         template = replace(self._template, name=tag)
         sequence = MemorySequence(template, self._memory, self._background, self._terms, self._sequences, self)
         sequence.memory = self._memory
         return sequence
-
-    def _meteors(self, settings: MeteorSettings) -> Iterator[int]:
-        layout, epoch, node = settings.layout, settings.epoch, self._memory.register_node()
-        check_node(node, layout)
-        blocks = MeteorBlocks(node, since(epoch, START, layout.limit("second")), SEED, epoch, layout)
-        while not blocks.at_end:
-            yield from blocks.take()
-
-    def _snowflakes(self, form: Format, milliseconds: Iterator[int]) -> Iterator[int]:
-        self._memory.ping()
-        blocks = SnowflakeBlocks(0, form)
-        start = form.epoch + since(form.epoch, START * 1000, form.layout.limit(form.clock))
-        for millisecond in milliseconds:
-            yield from blocks.take(start + millisecond)
-
-    def check_usable(self) -> None:
-        """Raise if it is closed, or if a test wants its calls to fail."""
-        forks.catch_up()
-        if self._background.closed.done():
-            raise AllocatorClosed
-        self._memory.check()
 
     def fail(self, error: AllocatorError) -> AbstractContextManager[object]:
         """Make every call for ids or tags raise `error`, until `recover` or the end of a `with` block.

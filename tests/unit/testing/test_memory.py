@@ -242,13 +242,12 @@ def test_after_the_end_nothing_is_given():
 
 def test_it_is_neither_copied_nor_used_in_a_forked_child():
     ids = MemoryAllocator()
-    ids.next_id("order")
+    ids.next_id("order"), ids.meteor(), ids.snowflake()
 
     with pytest.raises(NotCopyable):
         copy.copy(ids)
-    assert in_child(lambda: ids.next_id("order")).startswith(
-        "NotCopyable: a MemoryAllocator cannot be used after a fork"
-    )
+    for draw in (lambda: ids.next_id("order"), ids.meteor, ids.snowflake):
+        assert in_child(draw).startswith("NotCopyable: a MemoryAllocator cannot be used after a fork")
     assert ids.next_id("order") == 2
 
 
