@@ -20,6 +20,7 @@ import pytest
 from support.faults.stopped_process import stop
 from support.processes.fake_number import now
 from support.processes.patience import until
+from support.servers.databases import with_schema
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs timers and prctl of Linux")
 
@@ -150,6 +151,7 @@ def test_its_exit_code_is_kept(run):
 def test_a_command_that_cannot_be_started_is_told_from_one_that_fails(tmp_path):
     """By the exit codes of env, nice and docker run."""
     (tmp_path / "data").write_text("no program")
+    with_schema(f"sqlite:///{tmp_path}/ids.db")  # one that is made here is told of
     words = [sys.executable, "-m", "allocator", "worker", "run", "--url", "sqlite:///ids.db", "--space", "x", "--"]
     for command, code, why in (
         ("nowhere", 127, "No such file or directory"),
