@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from shlex import quote
+from operator import attrgetter
 from typing import Any
 
 import click
 
-from allocator.cli.options import fleet_options, only_one, open_allocator, open_database, option, options
+from allocator.cli.doctor import report
+from allocator.cli.options import fleet_options, only_one, open_allocator, open_database, options
 from allocator.cli.output import CommandGroup, cell, confirm, pasteable, show, show_rows, table, yes_option
-from allocator.database.columns import tag_columns
-from allocator.errors import AllocatorError, InvalidSetting, TagExists
+from allocator.database.columns.tag_columns import read_alone
+from allocator.errors import AllocatorError, InvalidSetting
 from allocator.fleet.tag_administration import Tags, delete, last_claimed
 from allocator.remote.wire import tag_to_json
 from allocator.rules.column_limit import max_step_for
-from allocator.rules.tag_column import beside, counter_of, held_at, holding
-from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, check_tag
-from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, FailoverGap, Tag
+from allocator.rules.findings import at, in_order
+from allocator.rules.tag_column import findings, is_closed, opened, planned_start
+from allocator.schemes.shared.argument_checks import check_tag
+from allocator.schemes.tag import DEFAULT_MAX_STEP, FailoverGap, Tag
 
 GAP = "Ids to skip after a failover; auto: by the ids issued so far; refuse: stop the tag."
 COLUMN = "Start after the greatest value of this column; its type sets the limit."
-LEAVE = 1_000_000
 NO_IDS = "it has no ids, because it starts at its limit; delete it, and create it with a lower --start-after"
 COLUMNS = "tag max_value step max_step limit failover_gap used:.2%"
-
-ORDERS: dict[str, Callable[[Tag], Any]] = {
-    "tag": lambda tag: tag.name,
-    "max_value": lambda tag: -tag.max_value,
-    "used": lambda tag: -tag.used,
-}
 
 
 @click.group(cls=CommandGroup)
@@ -56,22 +52,20 @@ settings_options = options(
     click.option("--step", type=int, help="Smallest number of ids per claim."),
     click.option("--max-step", type=int, help="Largest number of ids per claim, at a high rate."),
     click.option("--limit", type=int, help="Greatest id of the tag."),
-    click.option("--javascript", is_flag=True, help=f"Same as --limit {JAVASCRIPT_MAX_ID}, for browsers."),
     click.option("--failover-gap", callback=parse_gap, metavar="N|auto|refuse", help=GAP),
 )
 
 
 @tags.command("list")
 @click.argument("pattern", default="*")
-@option("--sort", type=click.Choice(list(ORDERS)), default="tag", help="Sort key; numbers descend.")
 @fleet_options
-def list_tags(pattern: str, sort: str, urls: tuple[str, ...]) -> None:
+def list_tags(pattern: str, urls: tuple[str, ...]) -> None:
     """Print tags, and how much of each is used.
 
     PATTERN selects tags by name, such as 'order-*'. Without it, all tags are printed.
     """
     with open_allocator(urls) as ids:
-        found = sorted((tag for tag in ids.tags.list() if fnmatchcase(tag.name, pattern)), key=ORDERS[sort])
+        found = sorted((tag for tag in ids.tags.list() if fnmatchcase(tag.name, pattern)), key=attrgetter("name"))
     show_rows([to_row(tag) for tag in found], COLUMNS)
 
 
@@ -94,19 +88,8 @@ def show_tag(tag: str, urls: tuple[str, ...]) -> None:
 @click.option("--start-after", type=int, help="The first id is above this. Default: 0, or above lost ids.")
 @click.option("--start-after-column", metavar="TABLE.COLUMN", help=COLUMN)
 @click.option("--beside-column", "column", metavar="TABLE.COLUMN", help="Share this column with its own counter.")
-@option("--leave", type=click.IntRange(min=1), default=LEAVE, help="With --beside-column: ids of the lower range.")
-@click.option("--dry-run", is_flag=True, help="With --beside-column: print how to hold the counter.")
 @fleet_options
-def create_tag(
-    tag: str,
-    limit: int | None,
-    javascript: bool,
-    column: str | None,
-    leave: int,
-    dry_run: bool,
-    urls: tuple[str, ...],
-    **settings: Any,
-) -> None:
+def create_tag(tag: str, column: str | None, urls: tuple[str, ...], **settings: Any) -> None:
     """Create TAG.
 
     Only needed to choose its settings: the first use of a tag creates it too.
@@ -115,50 +98,42 @@ def create_tag(
     For an auto-increment column, stop all inserts into it, then name the last id
     of its counter, which knows of deleted rows:
         allocator tags create order --start-after LAST --start-after-column orders.id
-    Or plan two ranges, and run the two commands that this prints:
-        allocator tags create order --beside-column orders.id --dry-run
+    Or let both give ids. Run this, then the statement that it prints, then this again:
+        allocator tags create order --beside-column orders.id
+    Whenever it is run again, it checks that neither gives an id of the other.
     """
-    limit = limit_of(limit, javascript)
-    if column:
-        if settings["start_after_column"]:
-            raise click.UsageError("--beside-column and --start-after-column exclude each other")
-        if dry_run:
-            show_plan(tag, column, leave, only_one(urls))
-            return
-        settings, limit = beside_column(tag, column, leave, limit, only_one(urls), settings)
-    elif dry_run:
-        raise click.UsageError("--dry-run is for --beside-column")
-    with open_allocator(urls, creates=True) as ids:
-        made = ids.tags.create(tag, limit=limit, **settings)
+    if not column:
+        with open_allocator(urls, creates=True) as ids:
+            show_made(ids.tags.create(tag, **settings))
+        return
+    if any(settings.pop(name) is not None for name in ("limit", "start_after", "start_after_column")):
+        raise click.UsageError("--beside-column finds the start and the limit; leave out the other options for these")
+    share_column(tag, column, only_one(urls), settings)
+
+
+def show_made(made: Tag) -> None:
     follows = {"limit_from": made.limit_from} if made.limit_from else {}
     show(tag_to_json(made) | follows, f"created {made.name}: {first_id(made)}" + limit_follows(made))
 
 
-def show_plan(tag: str, column: str, leave: int, url: str) -> None:
-    with open_database(url) as database:
-        facts, _ = tag_columns.read_alone(database, column, check_tag(tag))
-    n, counter = held_at(facts, leave), counter_of(facts)
-    lower, upper = ("its own counter", f"tag {tag}") if counter.is_below else (f"tag {tag}", "its own counter")
-    limit = "" if counter.is_below else f" --limit {n - 1} --leave {leave}"
-    first, last = (n, n + 1) if counter.is_below else (n - 1, n)
-    then = f"allocator tags create {tag} --beside-column {quote(column)}{limit}"
-    about = {"column": facts.place, "n": str(n), "statement": holding(counter, n), "command": then}
-    lines = [f"{facts.place}: {lower} up to {first:,}, {upper} from {last:,}", f"{about['statement']};", then]
-    show(about, pasteable("\n".join(lines)))
-
-
-def beside_column(
-    tag: str, column: str, leave: int, limit: int | None, url: str, settings: dict[str, Any]
-) -> tuple[dict[str, Any], int]:
-    """The settings and the limit of a tag whose ids cannot meet those of the column's counter."""
-    with open_database(url) as database:
-        facts, known = tag_columns.read_alone(database, column, check_tag(tag), limit)
-    if known:
-        raise TagExists(f"tag {tag!r} exists already; see: allocator doctor --column {quote(column)}={tag}")
-    start, limit = beside(facts, leave, settings["start_after"] or 0, limit)
-    step = settings["step"] or DEFAULT_STEP
-    most = settings["max_step"] or max_step_for(max(1, limit - start), step, DEFAULT_MAX_STEP)
-    return {**settings, "start_after": start, "max_step": most}, limit
+def share_column(name: str, column: str, url: str, settings: dict[str, Any]) -> None:
+    """Make the tag closed, and open it once the counter cannot come to its ids; print what is found until then."""
+    with open_database(url, creates=True) as database:
+        facts, tag = read_alone(database, column, check_tag(name))
+        where = database.address.shown
+    with open_allocator((url,), creates=True) as ids:
+        if tag is None:
+            start = planned_start(facts)
+            most = settings.pop("max_step") or DEFAULT_MAX_STEP
+            made = ids.tags.create(name, start_after=start, limit=start, max_step=most, **settings)
+            tag = replace(made, skipped=made.max_value)
+        found = in_order(at(where, findings(facts, tag)))
+        if found or not is_closed(tag):
+            report(found)
+            return
+        limit = opened(tag, facts).limit
+        most = max_step_for(limit - tag.skipped, tag.step, tag.max_step)
+        show_made(ids.tags.set(name, limit=limit, max_step=most))
 
 
 @tags.command("set")
@@ -166,14 +141,14 @@ def beside_column(
 @settings_options
 @click.option("--start-after", type=int, help="Claim only ids above this; never goes back.")
 @fleet_options
-def set_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, ...], **settings: Any) -> None:
+def set_tag(tag: str, urls: tuple[str, ...], **settings: Any) -> None:
     """Change the settings of TAG.
 
     --limit and --start-after apply to the next claim. Processes still issue the ids in their memory; restart them if
     they must not. They use a new --step after a restart.
     """
     with open_allocator(urls) as ids:
-        now = ids.tags.set(tag, limit=limit_of(limit, javascript), **settings)
+        now = ids.tags.set(tag, **settings)
     row = to_row(now)
     show(row, table([row], COLUMNS))
 
@@ -254,12 +229,6 @@ def limit_follows(tag: Tag) -> str:
     if not tag.limit_from:
         return ""
     return f"\n{tag.name}: limit {tag.limit:,}, the greatest value of {tag.limit_from}"
-
-
-def limit_of(limit: int | None, javascript: bool) -> int | None:
-    if javascript and limit is not None:
-        raise click.UsageError("--limit and --javascript exclude each other")
-    return JAVASCRIPT_MAX_ID if javascript else limit
 
 
 def to_row(tag: Tag) -> dict[str, object]:

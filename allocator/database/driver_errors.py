@@ -317,11 +317,6 @@ def is_contended(error: SQLAlchemyError, dialect: Dialect) -> bool:
     return code_of(error, dialect) in CONTENDED
 
 
-def is_forbidden(error: SQLAlchemyError, dialect: Dialect) -> bool:
-    """Whether the user lacks a right."""
-    return code_of(error, dialect) in FORBIDDEN
-
-
 @contextmanager
 def meaning(meant: AllocatorError, codes: Container[str], dialect: Dialect) -> Iterator[None]:
     """Raise `meant` for an error with one of these codes: the statement knows more than the code tells."""

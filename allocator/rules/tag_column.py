@@ -1,8 +1,7 @@
-"""A tag and the column that its ids are inserted into: what the doctor finds, and how both get ids side by side.
+"""A column that a tag shares with the column's own counter: the ranges of both, and what could make them meet.
 
-Side by side, the column's own counter and the tag have ranges that cannot overlap. On PostgreSQL the counter has the
-lower one, and MAXVALUE ends it. On MySQL and MariaDB AUTO_INCREMENT follows the greatest id that anybody inserts, so
-there the tag has the lower range, and the counter continues above it.
+On PostgreSQL the counter has the lower range, and MAXVALUE ends it. On MySQL and MariaDB AUTO_INCREMENT follows the
+greatest id that anybody inserts, so there the tag has the lower range, and the counter continues above it.
 """
 
 from __future__ import annotations
@@ -10,21 +9,24 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from allocator.errors import InvalidSetting
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding
-from allocator.schemes.shared.argument_checks import MAX_ID, check_whole
+from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.tag import Tag
+
+LEAVE = 1_000_000
+"""Ids of the lower range. The counter may use up as many before it is held."""
 
 
 class Generator(NamedTuple):
     """What supplies the id of an INSERT without one: AUTO_INCREMENT, an identity, a default, a trigger.
 
     drop: the statement that ends it; "" where none does.
-    next, ends: the range of ids that it can still issue, each `step` after the one before.
+    next, ends: the range of ids that it can still issue.
     hold: the statement that ends its range at {n}, or where not `is_below` lets it continue at {n}; "" for none.
-    skip: the statement that lets it continue at {n} or above; "" where `next` is not known.
     """
 
     name: str
@@ -33,8 +35,6 @@ class Generator(NamedTuple):
     ends: int = MAX_ID
     hold: str = ""
     is_below: bool = False
-    step: int = 1
-    skip: str = ""
 
 
 class ColumnFacts(NamedTuple):
@@ -64,46 +64,19 @@ def may_write(body: str, column: str) -> bool:
     return re.search(assigned, body, re.IGNORECASE) is not None
 
 
-def findings(facts: ColumnFacts, name: str, tag: Tag | None) -> Iterator[Finding]:
-    """A finding for each way in which the column gets an id twice, or one that it cannot hold."""
-    place = facts.place
-    if tag is None:
-        yield Finding(
-            "tag-missing",
-            DANGER if facts.reached else NOTE,
-            f"{place} holds {facts.greatest:,}, and tag {name!r} does not exist: its first use would start it at 1",
-            f"allocator tags create {name} --start-after {facts.reached} --start-after-column {shlex.quote(place)}",
-        )
-        return
-    if facts.greatest > tag.max_value:
-        yield Finding(
-            "tag-below-column",
-            DANGER,
-            f"{place} holds {facts.greatest:,}, and tag {name!r} is at {tag.max_value:,}: it will issue ids that rows "
-            "have already",
-            f"allocator tags set {name} --start-after {facts.greatest}",
-        )
-    if tag.limit > facts.limit:
-        yield Finding(
-            "tag-limit-above-column",
-            OUTAGE,
-            f"tag {name!r} has the limit {tag.limit:,}, but {place} ({facts.type}) ends at {facts.limit:,}: "
-            "above that, INSERTs will fail",
-            f"allocator tags set {name} --limit {facts.limit}" if tag.max_value <= facts.limit else f"widen {place}",
-        )
-    for one in facts.generators:
-        if not is_apart(one, tag):
-            yield Finding(
-                "second-generator",
-                DANGER if one.drop else NOTE,
-                f"{place} also gets ids from {one.name}: an INSERT without an id takes one that tag {name!r} may issue",
-                one.drop or "name an id in each INSERT",
-            )
+def planned_start(facts: ColumnFacts) -> int:
+    """The number that the tag starts above. Raises `InvalidSetting` for lack of a counter that can be held, or of room.
 
-
-def is_apart(generator: Generator, tag: Tag) -> bool:
-    """THE RULE: generator and tag never issue the same id. No id of the tag is below those skipped at its start."""
-    return generator.ends <= tag.skipped or generator.next > tag.limit
+    Where the lower range is the tag's, the counter has as many ids below it until it is held.
+    """
+    counter = counter_of(facts)
+    start = facts.reached + LEAVE
+    if start > facts.limit - (LEAVE if counter.is_below else 2 * LEAVE):
+        raise InvalidSetting(
+            f"{facts.place} ({facts.type}) ends at {facts.limit:,}, and {max(0, facts.limit - facts.reached):,} values "
+            f"are left: too few for two ranges of {LEAVE:,}; widen the column first"
+        )
+    return start
 
 
 def counter_of(facts: ColumnFacts) -> Generator:
@@ -119,50 +92,61 @@ def counter_of(facts: ColumnFacts) -> Generator:
     return facts.generators[0]
 
 
-def held_at(facts: ColumnFacts, leave: int) -> int:
-    """Where to hold the counter, so that the lower range has `leave` ids. Raises `InvalidSetting` for lack of room.
+def is_closed(tag: Tag) -> bool:
+    """Whether the tag waits until the counter is held: it ends where it starts, so nobody draws from it."""
+    return tag.limit == tag.skipped
 
-    Where the lower range is the tag's, the counter has as many ids below it until it is held.
-    """
-    counter = counter_of(facts)
-    n = facts.reached + (leave if counter.is_below else 2 * leave + 1)
-    if n > facts.limit - leave:
-        raise InvalidSetting(
-            f"{facts.place} ({facts.type}) ends at {facts.limit:,}, and {max(0, facts.limit - facts.reached):,} values "
-            f"are left: too few for two ranges of {leave:,}; lower --leave, or widen the column first"
+
+def opened(tag: Tag, facts: ColumnFacts) -> Tag:
+    """The tag, with the range that a closed one gets."""
+    if not is_closed(tag):
+        return tag
+    return replace(tag, limit=facts.limit if counter_of(facts).is_below else tag.skipped + LEAVE)
+
+
+def findings(facts: ColumnFacts, tag: Tag) -> Iterator[Finding]:
+    """A finding for each way in which the column gets an id twice, or one that it cannot hold."""
+    place, name = facts.place, tag.name
+    again = f"allocator tags delete {name}; then allocator tags create {name} --beside-column {shlex.quote(place)}"
+    tag, was_closed = opened(tag, facts), is_closed(tag)
+    if facts.greatest > tag.max_value:
+        yield Finding(
+            "tag-below-column",
+            DANGER,
+            f"{place} holds {facts.greatest:,}, and tag {name!r} is at {tag.max_value:,}: it will issue ids that rows "
+            "have already",
+            again if was_closed else f"allocator tags set {name} --start-after {facts.greatest}",
         )
-    return n
-
-
-def beside(facts: ColumnFacts, leave: int, start_after: int, limit: int | None) -> tuple[int, int]:
-    """Start and limit of a tag beside the held counter. Raises `InvalidSetting` where the two could meet.
-
-    limit: as planned. On MySQL the counter does not tell it: free ids below the counter may be those of deleted rows.
-    """
-    counter = counter_of(facts)
-    if counter.is_below:
-        if counter.ends >= facts.limit:
-            raise unheld(f"{counter.name} may issue ids up to {counter.ends:,}", counter, held_at(facts, leave))
-        start, end = max(start_after, counter.ends), limit or facts.limit
-    elif limit is None:
-        raise InvalidSetting(
-            f"free ids below {counter.name} may be those of deleted rows; name the --limit that --dry-run printed"
+    if tag.limit > facts.limit:
+        yield Finding(
+            "tag-limit-above-column",
+            OUTAGE,
+            f"tag {name!r} has the limit {tag.limit:,}, but {place} ({facts.type}) ends at {facts.limit:,}: "
+            "above that, INSERTs will fail",
+            f"allocator tags set {name} --limit {facts.limit}" if tag.max_value <= facts.limit else f"widen {place}",
         )
-    elif counter.next <= limit:
-        raise unheld(f"{counter.name} is at {counter.next:,}, not above {limit:,}", counter, limit + 1)
-    else:
-        start, end = max(start_after, limit - leave), limit
-    if facts.greatest > start:
-        raise InvalidSetting(
-            f"{facts.place} holds {facts.greatest:,}, and the tag would start after {start:,}; plan again with "
-            "--dry-run"
+    for one in facts.generators:
+        if is_apart(one, tag):
+            continue
+        hold = holding(one, facts, tag)
+        if was_closed:
+            sentence = f"{place} gets ids from {one.name}, and tag {name!r} waits until these stay out of its range, "
+            yield Finding("tag-waits", OUTAGE, f"{sentence}{tag.skipped + 1:,} to {tag.limit:,}", hold or again)
+            continue
+        yield Finding(
+            "second-generator",
+            DANGER if hold or one.drop else NOTE,
+            f"{place} also gets ids from {one.name}: an INSERT without an id takes one that tag {name!r} may issue",
+            hold or one.drop or "name an id in each INSERT",
         )
-    return start, check_whole("limit", end, 1, facts.limit, hint=f"; {facts.place} holds no greater value")
 
 
-def unheld(why: str, counter: Generator, n: int) -> InvalidSetting:
-    return InvalidSetting(f"{why}; first run: {holding(counter, n)}")
+def is_apart(generator: Generator, tag: Tag) -> bool:
+    """THE RULE: generator and tag never issue the same id. No id of the tag is below those skipped at its start."""
+    return generator.ends <= tag.skipped or generator.next > tag.limit
 
 
-def holding(counter: Generator, n: int) -> str:
-    return counter.hold.replace("{n}", str(n))
+def holding(generator: Generator, facts: ColumnFacts, tag: Tag) -> str:
+    """The statement that holds a generator which has not come to the tag's range; else ""."""
+    n = tag.skipped if generator.is_below else tag.limit + 1
+    return generator.hold.replace("{n}", str(n)) if generator.next <= tag.skipped and n <= facts.limit else ""

@@ -1,4 +1,4 @@
-"""Updates the metrics every second, every minute and every hour."""
+"""Updates the metrics every second and every minute."""
 
 from __future__ import annotations
 
@@ -12,24 +12,20 @@ from time import monotonic, time
 
 from prometheus_client import Gauge
 
-from allocator.database.columns.integer_keys import read_keys
 from allocator.database.verbs import node_and_snowflake_rows
 from allocator.errors import AllocatorError
 from allocator.rules.days_left import DAY, Horizon
-from allocator.rules.key_columns import KeyColumn
-from allocator.runtime.thread_pool import Background
-from allocator.runtime.waiting import result_async
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.service.auth import TokenCache
 from allocator.service.handlers import IdHandlers
-from allocator.service.metrics import MAX_TAGS, OF_KEY, OF_TAG, Metrics
+from allocator.service.metrics import MAX_TAGS, OF_TAG, Metrics
 from allocator.service.readiness import unready_reason
 from allocator.service_allocator import ServiceAllocator
 
 log = logging.getLogger("allocator.service")
 
-SECOND, MINUTE, HOUR = 1.0, 60.0, 3600.0
+SECOND, MINUTE = 1.0, 60.0
 
 SMOOTHING = 0.2
 """Weight of the last second in a rate: a single busy second moves it by only a fifth."""
@@ -75,20 +71,12 @@ class MetricsUpdater:
         self._ids: ServiceAllocator = handlers.ids
         self._token_cache = token_cache
         self._metrics = metrics
-        self.tags_left, self._keys_left, self._nodes_left = (
-            DaysLeft(kind, metrics.days) for kind in (OF_TAG, OF_KEY, "meteor ")
-        )
+        self.tags_left, self._nodes_left = DaysLeft(OF_TAG, metrics.days), DaysLeft("meteor ", metrics.days)
         self._measured_at = monotonic()
-        self._background = Background()
-        """An own thread for the keys: a large catalogue takes long, and claims must not wait for it."""
 
     async def run(self) -> None:
         """Update the metrics until cancelled. A slow database delays only what is read from it."""
-        loops = (self._update_every_second(), repeat(self.update_days, MINUTE), repeat(self.update_keys, HOUR))
-        try:
-            await asyncio.gather(*loops)
-        finally:
-            self._background.close(0.0)
+        await asyncio.gather(self._update_every_second(), repeat(self.update_days, MINUTE))
 
     async def _update_every_second(self) -> None:
         while True:
@@ -163,13 +151,6 @@ class MetricsUpdater:
 
     def _days(self, what: str, end: float) -> None:
         self._metrics.days.labels(what).set((end - time()) / DAY)
-
-    async def update_keys(self) -> None:
-        keys = await result_async(self._background.submit(self._keys))
-        self._keys_left.update((key.name, key.greatest, key.limit) for key in keys if key.greatest is not None)
-
-    def _keys(self) -> list[KeyColumn]:
-        return read_keys(self._ids.databases.lead().address)
 
 
 async def repeat(update: Callable[[], Awaitable[None]], seconds: float) -> None:

@@ -21,8 +21,8 @@ from allocator.generators.backend_protocol import Backend
 MAX_TAGS = 1000
 """Callers can make up tags, and each series takes memory and a line in every scrape."""
 OTHERS = "(others)"
-OF_TAG, OF_KEY = "tag ", "key "
-"""Prefixes of the label `what` in a series about a tag, or about an integer key of another table."""
+OF_TAG = "tag "
+"""Prefix of the label `what` in a series about a tag."""
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 """Upper bounds of the histogram. The last is the default timeout: a longer claim is overdue."""
 
@@ -86,7 +86,7 @@ class Metrics:
         self.in_memory = gauge("allocator_ids_in_memory", "Ids of a tag in memory", "tag")
         self.lasting = gauge("allocator_seconds_in_memory", "Seconds until these run out, at the current rate", "tag")
         self.refill = gauge("allocator_refill_seconds", "Duration of the last claim of a tag", "tag")
-        self.days = gauge("allocator_days_left", "Days until a tag, key or field runs out, at the current rate", "what")
+        self.days = gauge("allocator_days_left", "Days until a tag or field runs out, at the current rate", "what")
         self.hidden = gauge("allocator_days_left_hidden", "Tags without a series of days left: the others have fewer")
         self.shards = gauge("allocator_shard_up", "1 if the shard is in use", "shard")
         self.lease = gauge("allocator_lease_seconds", "Seconds until a lease ends that cannot be renewed", "worker")

@@ -37,7 +37,7 @@ FULL = (sys.executable, "-m", "tools.second_look", "--numprocesses", "4", "--dis
 SOAKS = {
     "processes": ("kills", "interrupts", "prefork", "restarts", "starts", "threads", "clock"),
     "workers": ("worker_run",),
-    "rows": ("key_columns", "numbers"),
+    "rows": ("numbers",),
     "waiting": ("waiting_numbers",),
     "service": ("service", "rolling_restart", "shards"),
 }

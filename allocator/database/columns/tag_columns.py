@@ -1,4 +1,4 @@
-"""A tag and the column that its ids are inserted into, read for the doctor and for a tag that is made beside a counter.
+"""A tag and the column that its ids are inserted into, read for a tag that is made beside a counter.
 
 Facts come from the catalogue and an index alone: no table is scanned.
 """
@@ -15,7 +15,7 @@ from allocator.database.columns.column_types import limit_in
 from allocator.database.dialect import Dialect
 from allocator.database.verbs import segments
 from allocator.errors import InvalidSetting
-from allocator.rules.tag_column import ColumnFacts, Generator
+from allocator.rules.tag_column import ColumnFacts, Generator, opened
 from allocator.schemes.shared.argument_checks import MAX_ID, in_quotes, split_column, split_table
 from allocator.schemes.tag import Tag
 
@@ -35,13 +35,10 @@ class Found(NamedTuple):
     generators: tuple[Generator, ...] = ()
 
 
-def read(
-    connection: Connection, dialect: Dialect, words: str, tag: str, limit: int = MAX_ID
-) -> tuple[ColumnFacts, Tag | None]:
+def read(connection: Connection, dialect: Dialect, words: str, name: str) -> tuple[ColumnFacts, Tag | None]:
     """Read the column named by table.column or schema.table.column, and then the tag.
 
     The tag only rises. Read in this order, a claim and an INSERT in between raise no alarm. Raises `InvalidSetting`.
-    limit: ids of the column above it do not count; by default that of the tag.
     """
     named, part = split_column(words)
     schema, bare = split_table(named)
@@ -57,17 +54,17 @@ def read(
                 f"no index begins with {place}, so only a scan of the table could tell its greatest value; make an "
                 "index first"
             )
-        known = segments.fetch(connection, dialect, tag)
+        facts = ColumnFacts(place, found.type, limit_in(dialect, found.type), generators=found.generators)
+        tag = segments.fetch(connection, dialect, name)
         key = table(found.table, column(found.column), schema=found.schema).c[found.column]
-        within = key <= min(limit, known.limit if known else limit)
+        within = key <= (opened(tag, facts).limit if tag else MAX_ID)
         greatest = connection.scalar(select(func.max(key)).where(within)) or 0
         if type(greatest) is not int:  # SQLite keeps any value in any column
             raise InvalidSetting(f"{place} holds {greatest!r:.80}, which is no whole number")
-        facts = ColumnFacts(place, found.type, limit_in(dialect, found.type), greatest, found.generators)
-        return facts, segments.fetch(connection, dialect, tag)
+        return facts._replace(greatest=greatest), segments.fetch(connection, dialect, name)
 
 
-def read_alone(database: Database, words: str, tag: str, limit: int | None = None) -> tuple[ColumnFacts, Tag | None]:
+def read_alone(database: Database, words: str, name: str) -> tuple[ColumnFacts, Tag | None]:
     """As `read`. Raises `InvalidSetting` for one of several shards too."""
     database.check_sound()
     if database.has_siblings():
@@ -75,7 +72,7 @@ def read_alone(database: Database, words: str, tag: str, limit: int | None = Non
             f"a tag of several shards cannot be compared with {words:.255}: the column holds ids of all of them, and "
             "each shard knows only its own"
         )
-    return database.run(read, words, tag, MAX_ID if limit is None else limit)
+    return database.run(read, words, name)
 
 
 @contextmanager

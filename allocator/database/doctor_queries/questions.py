@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, NoReturn
 
 from sqlalchemy import Connection, text
 
-from allocator.database.columns.integer_keys import KeyQueries
 from allocator.database.columns.tag_columns import Found
 from allocator.database.dialect import Dialect
 from allocator.database.store import Database
@@ -45,7 +44,6 @@ class Tools(NamedTuple):
 
     questions: Sequence[Question]
     rules: Rules
-    keys: KeyQueries
     fetch_column: Callable[[Connection, str, str, str], Found | None]
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import Connection, func, select, text
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.columns.integer_keys import KeyQueries
 from allocator.database.columns.tag_columns import Found
 from allocator.database.doctor_queries.questions import Facts, Question, Tools, listed, named, rows
 from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
@@ -79,12 +78,6 @@ QUESTIONS = (
 )
 
 
-KEYS = KeyQueries("""
-SELECT 'main', m.name, p.name, p.type, NULL, NULL, 1, CASE WHEN upper(m.sql) LIKE '%AUTOINCREMENT%' THEN 1 END
-FROM sqlite_master m JOIN pragma_table_info(m.name) p
-WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite!_%' ESCAPE '!' AND p.pk = 1 AND upper(p.type) LIKE '%INT%'
-  AND COALESCE(:schema, 'main') = 'main'
-""")
 COLUMN = """
 SELECT 'main', m.name, p.name, p.type, upper(p.type) LIKE '%INT%' AS is_whole,
        upper(p.type) = 'INTEGER' AND p.pk = 1 OR EXISTS (
@@ -109,10 +102,7 @@ def fetch_column(connection: Connection, schema: str, table: str, column: str) -
 
 def counter_of(connection: Connection, table_name: str) -> Generator:
     last = connection.scalar(text("SELECT seq FROM sqlite_sequence WHERE name = :name"), {"name": table_name})
-    name = "'" + table_name.replace("'", "''") + "'"
-    lost, kept = f"INSERT INTO sqlite_sequence VALUES ({name}, ", "UPDATE sqlite_sequence SET seq = "
-    skip = f"{lost}{{n}} - 1)" if last is None else f"{kept}max(seq, {{n}} - 1) WHERE name = {name}"
-    return Generator("AUTOINCREMENT", next=(last or 0) + 1, skip=skip)
+    return Generator("AUTOINCREMENT", next=(last or 0) + 1)
 
 
-TOOLS = Tools(QUESTIONS, RULES, KEYS, fetch_column)
+TOOLS = Tools(QUESTIONS, RULES, fetch_column)

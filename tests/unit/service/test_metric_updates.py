@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable
 from math import inf
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from allocator.errors import DatabaseUnavailable
 from allocator.service import metric_updates
 from allocator.service.metric_updates import DaysLeft, MetricsUpdater
 from allocator.service.metrics import MAX_TAGS, Metrics
-
-AWAY = DatabaseUnavailable("it does not answer")
 
 
 def updater(lead: Callable[[], Any]) -> MetricsUpdater:
     service: Any = SimpleNamespace(ids=SimpleNamespace(databases=SimpleNamespace(lead=lead)))
     token_cache: Any = None
     return MetricsUpdater(service, token_cache, Metrics())
-
-
-def test_the_event_loop_does_not_wait_for_a_database():
-    """To find the lead of a fleet opens its databases, one after another."""
-    asked: list[int] = []
-
-    def lead() -> Any:
-        asked.append(threading.get_ident())
-        raise AWAY
-
-    with pytest.raises(DatabaseUnavailable):
-        asyncio.run(updater(lead).update_keys())
-
-    assert asked
-    assert threading.get_ident() not in asked
 
 
 def test_the_tags_that_end_first_have_days_left_and_the_others_are_counted(monkeypatch):
