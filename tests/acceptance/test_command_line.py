@@ -188,7 +188,7 @@ NOT_UNDERSTOOD = (
     "next order -n five",
     "next order --nope",
     "db",
-    "tags create x --limit 5 --javascript",
+    "tags create x --limit 5 --beside-column orders.id",
     "tags --url sqlite:///ids.db list",
 )
 
@@ -362,7 +362,7 @@ def test_a_limit_that_follows_a_column_is_said(fresh):
     assert run(*create, "orders.big", "big", url=fresh).output == "created big: the first id is 1\n"
     made = json.loads(run(*create, "orders.id", "--json", "other", url=fresh).output)
     assert (made["limit"], made["limit_from"]) == ("2147483647", "orders.id (INTEGER)")
-    refused = run(*create, "orders.id", "--javascript", "wrong", url=fresh)
+    refused = run(*create, "orders.id", "--limit", str(2**53 - 1), "wrong", url=fresh)
     assert refused.exit_code == 1
     assert refused.output == (
         "error: limit must be 1 to 2147483647, got 9007199254740991; orders.id (INTEGER) holds no greater value\n"

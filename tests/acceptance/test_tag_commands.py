@@ -45,9 +45,6 @@ def test_tags_are_chosen_by_name_and_sorted(three):
     assert listed("order-*", url=three) == ["order-eu", "order-us"]
     assert listed("*-US", url=three) == []
     assert listed(url=three) == ["order-eu", "order-us", "user"]
-    assert listed("--sort", "max_value", url=three) == ["order-us", "user", "order-eu"]
-    assert listed("--sort", "used", url=three) == ["user", "order-eu", "order-us"]
-    assert run("tags", "list", "--sort", "age", url=three).exit_code == 2
 
 
 @SQLITE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from support.distinct import distinct
 from support.documents.pages import ROOT, Block, blocks
@@ -16,9 +18,12 @@ from support.documents.reader import Reading
 from support.processes.native_writers import PATIENCE, Writers, writing
 from support.servers.administrator import execute, values
 
+from allocator.cli import main
+
 PAGE = ROOT / "docs" / "existing-tables.md"
 SHOP = "://user:password@host/shop"
 URLS = {"postgres": f"postgresql+psycopg{SHOP}", "mysql": f"mysql+pymysql{SHOP}", "mariadb": f"mariadb+pymysql{SHOP}"}
+BESIDE = "tags create order --beside-column orders.id"
 PLENTY = 10
 """Rows of each writer, in each state."""
 BUSY = re.compile("lock timeout|Lock wait timeout")
@@ -46,6 +51,14 @@ def parts(kind: str) -> dict[str, list[Block]]:
                 text = re.sub(r"; +-- .*$", ";", text, flags=re.MULTILINE)
             found[titles[-1] if titles else "tables"].append(replace(block, text=text))
     return found
+
+
+def with_its_statement(url: str, steps: list[Block]) -> list[Block]:
+    """The steps with the statement that the command prints: the writers have moved the counter meanwhile."""
+    result = CliRunner().invoke(main, [*BESIDE.split(), "--json", "--url", url])
+    (finding,) = json.loads(result.stdout)["findings"]
+    statement = re.compile("^ALTER .*;", re.MULTILINE)
+    return [replace(one, text=statement.sub(f"{finding['mend']};", one.text)) for one in steps]
 
 
 def carry_out(reading: Reading, steps: list[Block]) -> None:
@@ -84,7 +97,7 @@ def test_the_steps_of_the_page_while_others_write(kind, reading):
         old = writers.add(3)
         writers.wait_for(PLENTY)
         carry_out(reading, steps["Plan"])
-        carry_out(reading, steps["Start"])
+        carry_out(reading, with_its_statement(url, steps["Start"]))
         new = writers.add(3, "order")
         writers.wait_for(PLENTY)
         carry_out(reading, steps["Change the writers one by one"])
@@ -112,7 +125,8 @@ def test_the_way_back_before_the_end_while_others_write(kind, reading):
     with writing(url) as writers:
         writers.add(3)
         writers.wait_for(PLENTY)
-        carry_out(reading, [*steps["Plan"], *steps["Start"]])
+        carry_out(reading, steps["Plan"])
+        carry_out(reading, with_its_statement(url, steps["Start"]))
         new = writers.add(3, "order")
         writers.wait_for(PLENTY)
         carry_out(reading, steps["Change the writers one by one"])
@@ -128,9 +142,10 @@ def test_the_way_back_before_the_end_while_others_write(kind, reading):
 
 @pytest.mark.parametrize("kind", ["postgres"])
 def test_control_a_tag_that_starts_where_the_counter_is_repeats_its_ids(kind, reading):
-    """Without the statement that holds the counter; the doctor names it."""
+    """Without the statement that holds the counter; the check names the counter."""
     steps = parts(kind)
-    carry_out(reading, [*steps["tables"], *steps["Plan"]])
+    upgrade = [replace(one, text=one.text.partition("$ allocator tags")[0]) for one in steps["Plan"]]
+    carry_out(reading, [*steps["tables"], *upgrade])
     url = reading.stage.real(URLS[kind])
     reading.read(Block(PAGE, 0, "console", "$ allocator tags create order --start-after-column orders.id\n...\n"))
     execute(url, "INSERT INTO orders (what) VALUES ('old')")
@@ -139,5 +154,4 @@ def test_control_a_tag_that_starts_where_the_counter_is_repeats_its_ids(kind, re
         new.join(PATIENCE)
 
     assert isinstance(new.error, IntegrityError)
-    doctor = "$ allocator doctor --column orders.id=order\ndanger  second-generator (...\n...\n"
-    reading.read(Block(PAGE, 0, "console", doctor))
+    reading.read(Block(PAGE, 0, "console", f"$ allocator {BESIDE}\ndanger  second-generator (...\n...\n"))

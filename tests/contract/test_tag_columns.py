@@ -252,6 +252,18 @@ def test_a_counter_that_came_to_the_range_before_it_was_held_is_planned_again(ki
     assert run(fresh, "tags", "show", "order")["limit"] == "2000001"
 
 
+@pytest.mark.statements
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_row_in_the_range_of_a_tag_that_waits_is_found(kind, fresh):
+    execute(fresh, *of_server(kind, HELD)[0])
+    hold = found(fresh)["tag-waits"]
+    execute(fresh, "INSERT INTO orders (id) VALUES (1000005)", hold)
+
+    assert found(fresh)["tag-below-column"].startswith("allocator tags delete order; then ")
+    with Allocator(fresh) as ids, pytest.raises(Exhausted):
+        ids.next_id("order")
+
+
 @pytest.mark.parametrize("kind", ["mysql"])
 def test_a_counter_that_truncate_set_back_is_held_again(fresh):
     execute(fresh, COUNTING.format("BIGINT"))
