@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+NIGHT := $(VENV)/.ready-night
 TESTS ?=
 BENCH ?=
 SIMULATE ?=
@@ -39,13 +40,13 @@ run: $(READY)  ## draw ids from SQLite, then start the service
 test: $(READY)  ## the quick tests, on every available database, with a retry of what failed
 	PYTHONPATH=tests $(BIN)/python -m tools.second_look --numprocesses $(WORKERS) --dist loadfile --quick --durations=40 $(TESTS)
 
-nightly: $(READY)  ## what no change waits for, in parts: PART="mutants failover", or those that have not passed yet
+nightly: $(NIGHT)  ## what no change waits for, in parts: PART="mutants failover", or those that have not passed yet
 	PYTHONPATH=tests $(BIN)/python -m tools.nightly $(PART)
 
 simulate: $(READY)  ## a hundred thousand simulations with faults; report: reports/simulate.md
 	PYTHONPATH=tests $(BIN)/python -m simulation $(SIMULATE)
 
-soak: $(READY)  ## long runs, minutes each; report: reports/soak.md
+soak: $(NIGHT)  ## long runs, minutes each; report: reports/soak.md
 	$(BIN)/python -m pytest tests/endurance --capture=no --verbose
 
 failover: $(READY)  ## failovers to standbys, backups and copies that lack commits; report: reports/failover.md
@@ -60,14 +61,13 @@ mutants: $(READY)  ## wrong variants of the library, each of which a test must d
 cluster: $(READY)  ## Galera, Group Replication and OceanBase, nodes killed and isolated under load; report: reports/cluster.md
 	$(BIN)/python -m pytest tests/cluster --capture=no --verbose
 
-bench: $(READY)  ## speed compared with alternatives; report: reports/bench/bench.txt
+bench: $(NIGHT)  ## speed compared with alternatives; report: reports/bench/bench.txt
 	PYTHONPATH=tests $(BIN)/python -m benchmarks --servers $(BENCH)
 
-screenshots: $(READY)  ## pictures for docs/service.md; needs Chromium, and Pillow to compress them
+screenshots: $(NIGHT)  ## pictures for docs/service.md; needs Chromium, and Pillow to compress them
 	PYTHONPATH=tests $(BIN)/python -m tools.screenshots
 
-docs: $(READY)  ## build the documentation: site/index.html
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --group docs
+docs: $(VENV)/.ready-docs  ## build the documentation: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lint: $(READY)
@@ -91,6 +91,10 @@ $(READY): pyproject.toml
 		{ echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' 'uv>=0.9'
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[all]' --group dev || \
-		$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[all]' --group test --group lint || \
+		$(BIN)/python -m pip install --quiet --editable '.[all]' --group test --group lint
+	@touch $@
+
+$(VENV)/.ready-%: $(READY)  # a group of packages beside them
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --group $*
 	@touch $@

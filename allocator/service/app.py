@@ -80,6 +80,7 @@ def application(settings: ServeSettings) -> HotPath:
         description=routes.ABOUT,
         openapi_tags=[{"name": name, "description": about} for name, about in routes.GROUPS],
         openapi_url=None,
+        redirect_slashes=False,  # a client may send a redirected POST twice
         routes=[
             *home,
             *other_routes(handlers, dispatch, token_cache, updater, metrics, settings.compat),
@@ -89,7 +90,6 @@ def application(settings: ServeSettings) -> HotPath:
         lifespan=life,
     )
     framework.state.dispatch = dispatch
-    framework.router.redirect_slashes = False  # a client may send a redirected POST twice
     return HotPath(framework, token_cache, error_reporter)
 
 

@@ -7,10 +7,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette import routing
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -50,11 +51,23 @@ class Right(NamedTuple):
 ANY_TOKEN = Right("")
 
 
+def inputs_of(endpoint: Callable[..., Any]) -> tuple[bool, bool]:
+    """Tell whether a handler takes a query and a body, by its annotations: a bare model of Pydantic is a body."""
+    hints = get_type_hints(endpoint, include_extras=True).values()
+    marked = [get_args(one)[0] for one in hints if get_origin(one) is Annotated]
+    return any(map(is_model, marked)), any(map(is_model, hints))
+
+
+def is_model(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, BaseModel)
+
+
 class GuardedRoute(APIRoute):
     """A route of the API. It finds the token and checks its right before it reads a body."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], *, right: Right, **described: Any) -> None:
         self.right = right
+        self.takes_query, self.takes_body = inputs_of(endpoint)
         extra = {"x-verb": right.verb, "x-scheme": right.scheme, **described.pop("openapi_extra", {})}
         shown = {name: value for name, value in extra.items() if value}
         super().__init__(path, endpoint, openapi_extra=shown, **described)
@@ -84,7 +97,7 @@ class Dispatch:
         check_query(request, route)
         # The body last: a caller without rights must not make this process hold 64 KB for each connection.
         raw = await body_within(request)
-        if route.body_field is None and raw.strip() not in {b"", b"{}"}:
+        if not route.takes_body and raw.strip() not in {b"", b"{}"}:
             raise HttpRefusal(400, "this route takes no body; send parameters in the query")
         try:
             return await handle(with_body(request, raw))
@@ -141,7 +154,7 @@ def methods_of(request: Request) -> set[str]:
     return {method for one in found for method in one.methods or ()} or {"GET"}  # of the console's files
 
 
-def check_query(request: Request, route: APIRoute) -> None:
+def check_query(request: Request, route: GuardedRoute) -> None:
     """Refuse a long query, a repeated field, and any field where the route has none."""
     raw = request.scope["query_string"]
     if len(raw) > MAX_QUERY:
@@ -149,7 +162,7 @@ def check_query(request: Request, route: APIRoute) -> None:
     names = Counter(name for name, _ in request.query_params.multi_items())
     if repeated := [name for name, times in names.items() if times > 1]:
         raise InvalidSetting(f"parameter {repeated[0]!a:.80} occurs twice")
-    if names and not route.dependant.query_params:
+    if names and not route.takes_query:
         raise InvalidSetting(f"unknown parameter {next(iter(names))!a:.80}; this route takes none")
 
 

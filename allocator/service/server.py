@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import sys
 from dataclasses import replace
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, distribution, requires
 from logging.config import dictConfig
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("allocator.service")
 
-NEEDED = ("fastapi", "granian", "itsdangerous", "jinja2", "prometheus_client", "pythonjsonlogger", "uvloop")
+NEEDED = re.compile("([A-Za-z0-9-]+).*extra == ['\"]server['\"]")
+"""A package of the extra `server`, as our own metadata names it."""
 
 
 def serve(given: ServeSettings, unknown: Sequence[str] = ()) -> None:
@@ -56,11 +58,13 @@ def serve(given: ServeSettings, unknown: Sequence[str] = ()) -> None:
 def check_installed() -> None:
     if sys.platform == "win32":
         raise InvalidSetting("the service runs on Linux and macOS; on Windows use a container")
-    for name in NEEDED:
-        if find_spec(name) is None:
+    for name in filter(None, map(NEEDED.match, requires("segment-allocator") or ())):
+        try:
+            distribution(name[1])
+        except PackageNotFoundError:
             raise InvalidSetting(
-                f"the service needs {name}, which is not installed; pip install 'segment-allocator[server]'"
-            )
+                f"the service needs {name[1]}, which is not installed; pip install 'segment-allocator[server]'"
+            ) from None
 
 
 def check_access(settings: ServeSettings) -> None:

@@ -24,7 +24,7 @@ COMBINATIONS = {
     "3.14": ("3.14", NEWEST),
 }
 FOLDER = Path(".venv-matrix")
-GROUPS = ("--group", "test", "--group", "apps", "django-sequences", "hatchling", "hatch-fancy-pypi-readme")
+GROUPS = ("--group", "test")
 TESTS = ("--quick", "--numprocesses", "4", "--dist", "loadfile")
 ABSENT = 77
 """The exit code where nothing failed and some Python is not here."""

@@ -91,6 +91,7 @@ def test_a_tag_that_was_raised_past_a_held_counter_may_have_issued_ids_of_its_ra
 def test_the_tag_starts_where_the_lower_range_has_room():
     assert planned_start(with_(SEQUENCE)) == planned_start(with_(COUNTER)) == 1_005_000
     assert planned_start(with_(SEQUENCE, greatest=9_000)) == 1_009_000
+    assert planned_start(with_(SEQUENCE, greatest=0)) == 1_005_000  # its rows were deleted
     for counter, limit in ((SEQUENCE, 2_005_000), (COUNTER, 3_005_000)):
         assert planned_start(with_(counter, limit=limit)) == 1_005_000
         with pytest.raises(InvalidSetting, match="too few for two ranges of 1,000,000; widen the column first"):
