@@ -7,7 +7,13 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import requires
 from pathlib import Path
+
+import pytest
+
+from allocator.errors import InvalidSetting
+from allocator.service import server
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -68,3 +74,12 @@ def test_what_is_imported_is_declared_by_the_extra_that_uses_it():
 def test_all_is_every_extra():
     (found,) = EXTRAS["all"]
     assert sorted(re.findall(r"[a-z]+", found.partition("[")[2])) == sorted(EXTRAS.keys() - {"all"})
+
+
+def test_a_package_of_the_service_that_is_missing_is_named_by_our_metadata(monkeypatch):
+    server.check_installed()
+    asked = {found[1] for one in requires("segment-allocator") or () if (found := server.NEEDED.match(one))}
+    assert asked == names(EXTRAS["server"])
+    monkeypatch.setattr(server, "requires", lambda name: ["click>=8", 'no-such>=1; extra == "server"'])
+    with pytest.raises(InvalidSetting, match=r"needs no-such, which is not installed; pip install '.*\[server\]'"):
+        server.check_installed()
