@@ -27,13 +27,11 @@ ROOMS = {
     "integrations/starlette.py": "server",
     "integrations/django": "django",
     "database/django": "django",
-    "integrations/opentelemetry.py": "opentelemetry",
 }
 """The extra that a folder or file may use, beside what every install has."""
 BY_NAME = {"python-json-logger"}
 """The configuration of logs names its class."""
 DISTRIBUTIONS = {
-    "opentelemetry": "opentelemetry-api",
     "prometheus_client": "prometheus-client",
     "pydantic_core": "pydantic",
 }
