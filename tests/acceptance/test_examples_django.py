@@ -53,14 +53,14 @@ def test_workers_forked_after_ids_were_drawn_give_every_row_its_own(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
-def test_its_own_tests_pass_and_leave_nothing(kind: str, new_database: Callable[[str], str], tmp_path: Path):
+def test_its_own_tests_pass_and_leave_ids_of_tests_alone(kind: str, new_database: Callable[[str], str], tmp_path: Path):
     here = environment(tmp_path, new_database(kind))
 
     done = manage("test shop", here)
 
     assert "Ran 4 tests" in done.stderr
     assert done.returncode == 0, done.stderr  # as where the database cannot be dropped, since ids are drawn from it
-    assert list(tmp_path.glob("*.ids.*")) == []
+    assert [path.name for path in tmp_path.glob("*.*")] == ["test-ids.db"]
 
 
 COMMANDED = """
@@ -183,6 +183,7 @@ SETTINGS = {
     "'nothing'": "this is not a database URL",
     "{'steps': 5}": "ALLOCATOR holds an invalid argument of Allocator: .*steps",
     "{'step': 0}": "step must be",
+    "{'start_after': 'x'}": "start_after must be",
 }
 CHECKED = """
 from django.core.checks import run_checks
@@ -201,46 +202,24 @@ def test_a_setting_that_cannot_be_used_is_an_error_of_a_check(tmp_path):
         assert re.match(f"allocator.E002 .*{words}", line)
 
 
-WITH_AN_OUTBOX = """
-from django.core import mail
-from shop.models import Order
-mail.send_mail("words", "words", "a@example.org", ["b@example.org"])
-print(len(mail.outbox), Order.objects.create().id)
-"""
-
-
-def test_a_process_that_keeps_its_mails_in_memory_does_not_draw_ids_from_there(tmp_path):
-    mails = "from project.settings import *\nEMAIL_BACKEND = 'django.core.mail.backends.locmem.EmailBackend'"
-    (tmp_path / "mails.py").write_text(mails)
-    here = environment(tmp_path, settings="mails")
-
-    assert run(MIGRATED + WITH_AN_OUTBOX, here).split() == ["1", "1"]
-    assert run(WITH_AN_OUTBOX, here).split() == ["1", "1001"]
-
-
 OVERRIDDEN = """
 from django.test import override_settings
-from django.test.utils import setup_test_environment, teardown_test_environment
-from allocator.integrations.django.ids import is_testing
 from shop.models import Order
-setup_test_environment()
 key = Order._meta.pk
 print(key.next_id(), key.next_id())
-for setting in ["sqlite:///other.db", {"step": 5}]:
-    with override_settings(ALLOCATOR=setting):
+for start in [5, None]:
+    with override_settings(ALLOCATOR={"database": f"sqlite:///{start}.db", "start_after": start}):
         print(key.next_id())
-print(key.next_id(), is_testing())
-teardown_test_environment()
-print(is_testing())
+print(key.next_id())
 """
 
 
-def test_a_setting_that_is_changed_in_tests_makes_no_id_repeat(tmp_path):
-    *ids, testing, after = run(OVERRIDDEN, environment(tmp_path)).split()
+def test_a_setting_that_is_changed_in_tests_has_ids_of_its_own_and_the_first_goes_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, second, *others, last = map(int, run(OVERRIDDEN, environment(tmp_path)).split())
 
-    assert distinct(ids) == 5
-    assert ids[:2] == ["1000001", "1000002"]
-    assert [testing, after] == ["True", "False"]
+    assert (first, second, others) == (1, 2, [6, 1])
+    assert last > second
 
 
 IN_A_TRANSACTION = """

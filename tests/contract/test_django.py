@@ -47,14 +47,14 @@ def story(
 
 
 def test_migrations_and_fixtures(story):
-    """Stable, and a plain BIGINT; fixtures keep their ids, and the tag goes on above them."""
+    """Stable, and a plain BIGINT; fixtures keep their ids or get some, and the tag goes on above them."""
     assert story["migrations"] == {
         "types": ["bigint", "bigint"],
         "written": ["primary_key", "serialize"],
         "column": "BigIntegerField",
         "counters": [],
     }
-    assert story["fixtures"] == {"loaded": [10_000_000], "next": 10_000_001, "claimed": 10_001_000}
+    assert story["fixtures"] == {"loaded": [10_000_000, 10_000_001], "next": 10_000_002, "claimed": 10_001_000}
 
 
 def test_objects_are_saved_by_the_statements_of_keys_that_are_given_by_hand(story):
@@ -78,6 +78,10 @@ def test_an_upsert_leaves_no_id_that_no_row_has(story, kind):
 
     assert found["keys"] == [None] * 4
     assert found["kept"] == [True] * (3 if kind in {"mysql", "mariadb"} else 4)
+
+
+def test_an_object_whose_save_has_failed_gets_an_id_in_the_next_bulk(story):
+    assert story["failing"] == {"stored": ["of IntegrityError", "of ValueError", "of none"]}
 
 
 def test_a_composite_key_has_an_id_of_ours(story):

@@ -105,38 +105,6 @@ with transaction.atomic():
 print(json.dumps(found))
 """
 
-TESTED = """
-import json
-from django.core.management import call_command
-from django.db import connection, transaction
-from django.test.utils import setup_test_environment, teardown_test_environment
-from allocator import Numbers
-
-def draw():
-    with transaction.atomic():
-        number = Numbers("flushed", start=500).next(connection)
-        Numbers("flushed").void(connection, number, "drawn by a test")
-        return number.n
-
-def flush():
-    call_command("flush", interactive=False, verbosity=0)
-
-found = {}
-setup_test_environment()
-found["of a test"] = [draw(), draw()]
-call_command("migrate", verbosity=0)
-found["after migrate"] = draw()
-flush()
-with connection.cursor() as cursor:
-    cursor.execute("SELECT COUNT(*) FROM allocator_number_void")
-    found["void"] = cursor.fetchone()[0]
-found["of the next test"] = draw()
-teardown_test_environment()
-flush()
-found["flushed by hand"] = draw()
-print(json.dumps(found))
-"""
-
 WAITERS = """
 import json, threading
 from django.db import connection, connections, transaction
@@ -332,7 +300,7 @@ def project(kind: str, url: str, folder: Path) -> dict[str, str]:
     return environment(folder, url, "told")
 
 
-STORIES = {"waiters": WAITERS, "using": USING, "waiting": WAITING, "tested": TESTED, "story": STORY}
+STORIES = {"waiters": WAITERS, "using": USING, "waiting": WAITING, "story": STORY}
 """One after the other in a process; the last one drops a table, for good on MySQL."""
 
 
@@ -373,18 +341,6 @@ def test_numbers_inside_of_atomic(kind, told):
         "alive": 1,
         "seen by Django": [1, True, [["INSERT INTO allocator_number", "tenant-7"]]],
         "last": 11,
-    }
-
-
-def test_numbers_begin_again_where_a_test_of_django_has_flushed_its_rows(kind, told):
-    found = told(kind, "tested")
-
-    assert found == {
-        "of a test": [500, 501],
-        "after migrate": 502,
-        "void": 0,
-        "of the next test": 500,
-        "flushed by hand": 501,
     }
 
 

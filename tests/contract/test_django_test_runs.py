@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.applications.django_shop import environment, manage, run
-from support.distinct import distinct
+from support.applications.django_shop import environment, manage
 
 pytest.importorskip("django")
 
@@ -16,9 +15,8 @@ import multiprocessing
 from project.settings import *
 INSTALLED_APPS += ["depot"]
 DATABASES["default"]["TEST"] = {"NAME": str(FOLDER / "kept.sqlite3")} if "sqlite" in ENGINE else {}
-if START == "fork":  # Django spawns no worker on a SQLite database that is kept
-    DATABASES["other"] = {"ENGINE": "django.db.backends.sqlite3", "TEST": {"NAME": str(FOLDER / "other.sqlite3")}}
 multiprocessing.set_start_method(START, force=True)
+ALLOCATOR = {"database": f"sqlite:///{FOLDER}/test-ids.sqlite3", "start_after": 1_000_000}
 """
 DEPOT = {
     "__init__.py": "",
@@ -44,8 +42,7 @@ from allocator.integrations.django import AllocatedBigAutoField
 from depot.models import Key16
 
 def fill(apps, editor):
-    if editor.connection.alias == "default":
-        apps.get_model("depot", "Bin").objects.create(code="lost")
+    apps.get_model("depot", "Bin").objects.create(code="lost")
 
 class Migration(migrations.Migration):
     operations = [
@@ -55,15 +52,15 @@ class Migration(migrations.Migration):
     ]
 """,
     "tests.py": """
-from django.conf import settings
+import os
 from django.core import serializers
-from django.test import SimpleTestCase, TestCase
+from django.test import SimpleTestCase, TestCase, TransactionTestCase
 from allocator.integrations.django import give_ids
 from depot.models import Bin, Shelf
 
 class WithoutDatabase(SimpleTestCase):
     def test_an_object_has_an_id(self):
-        self.assertIsNotNone(give_ids([Bin()])[0].pk)
+        self.assertGreater(give_ids([Bin()])[0].pk, 1_000_000)
 
 class WithOne(TestCase):
     def test_a_row_is_one_statement(self):
@@ -82,12 +79,17 @@ class WithOne(TestCase):
     def test_a_narrow_column_has_room(self):
         self.assertEqual(1, Shelf.objects.filter(id=Shelf.objects.create().pk).count())
 
-class WithBoth(TestCase):
-    databases = set(settings.DATABASES)
+class WithCommits(TransactionTestCase):
+    serialized_rollback = True
 
-    def test_ids_are_above_those_in_either(self):
-        Bin.objects.using(max(self.databases)).create(id=900_000_000_000, code="far")
-        self.assertEqual(900_000_000_001, Bin.objects.create().pk)
+    def test_ids_of_forks_differ(self):
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            os.write(writer, str(Bin._meta.pk.next_id()).encode())
+            os._exit(0)
+        os.wait()
+        mine = [Bin.objects.create(code="mine").pk for _ in range(2)]
+        self.assertNotIn(int(os.read(reader, 99)), mine)
 """,
 }
 
@@ -111,36 +113,5 @@ def test_rows_of_a_migration_are_in_nobodys_way(
         done = manage(f"test depot {words}", here)
         assert done.returncode == 0, done.stderr
         assert "Ran 5 tests" in done.stderr
-    done = manage("test depot.tests.WithoutDatabase --keepdb --parallel 2", here)  # nothing has looked before
+    done = manage("test depot.tests.WithoutDatabase --keepdb --parallel 2", here)
     assert done.returncode == 0, done.stderr
-
-
-CHILD = """
-import django
-django.setup()
-from django.test.utils import setup_test_environment
-from shop.models import Order
-setup_test_environment()
-print(Order._meta.pk.next_id(), flush=True)
-"""
-FAMILY = """
-import multiprocessing, os, runpy, sys
-from shop.models import Order
-runpy.run_path("{child}")
-for _ in range(2):
-    if os.fork() == 0:
-        print(Order._meta.pk.next_id(), Order._meta.pk.next_id(), flush=True)
-        os._exit(0)
-    os.wait()
-    spawned = multiprocessing.get_context("spawn").Process(target=runpy.run_path, args=["{child}"])
-    spawned.start()
-    spawned.join()
-print(Order._meta.pk.next_id())
-"""
-
-
-def test_children_of_a_test_that_share_its_database_draw_other_ids(tmp_path: Path):
-    child = tmp_path / "child.py"
-    child.write_text(CHILD)
-
-    assert distinct(run(FAMILY.format(child=child), environment(tmp_path)).split()) == 8

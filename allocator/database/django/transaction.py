@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, StaticPool, create_engine, delete, make_url
+from sqlalchemy import Connection, StaticPool, create_engine, make_url
 from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
@@ -173,12 +173,6 @@ def make_tables(connection: Any) -> None:
         seen = connection.introspection.table_names()
         missing = (table for table in BESIDE if table.name not in seen)
         run(connection, (CreateTable(table, if_not_exists=True).compile(dialect=dialect()) for table in missing))
-
-
-def empty_tables(connection: Any) -> None:
-    """Forget all numbers, as tests do."""
-    if connection.vendor in SQL_DIALECTS:
-        run(connection, (delete(table) for table in BESIDE))
 
 
 def run(connection: Any, statements: Iterable[object]) -> None:

@@ -17,7 +17,6 @@ except ImportError as error:
     ) from error
 
 from allocator.integrations.django.apps import AllocatorConfig
-from allocator.integrations.django.column_operations import CreateTag
 from allocator.integrations.django.fields import (
     AllocatedBigAutoField,
     PublicBigAutoField,
@@ -25,7 +24,7 @@ from allocator.integrations.django.fields import (
     public_id_converter,
 )
 from allocator.integrations.django.ids import allocator, use
-from allocator.integrations.django.operations import AlterKey
+from allocator.integrations.django.operations import AlterKey, CreateTag
 
 __all__ = [
     "AllocatedBigAutoField",

@@ -8,12 +8,12 @@ from typing import Any
 from django.apps import AppConfig, apps  # type: ignore[import-untyped]
 from django.conf import settings  # type: ignore[import-untyped]
 from django.core import checks  # type: ignore[import-untyped]
-from django.db.models.signals import post_migrate, pre_migrate  # type: ignore[import-untyped]
+from django.db.models.signals import pre_migrate  # type: ignore[import-untyped]
 from django.utils.module_loading import import_string  # type: ignore[import-untyped]
 
 from allocator.errors import AllocatorError
 from allocator.integrations.django.fields import AllocatedBigAutoField
-from allocator.integrations.django.ids import empty_numbers, make_allocator, own_databases, shares_file, upgrade
+from allocator.integrations.django.ids import make_allocator, own_databases, shares_file, upgrade
 
 INSTALLED = {"site-packages", "dist-packages"}
 """Folders of packages, whose `apps.py` is not the project's to change."""
@@ -80,4 +80,3 @@ class AllocatorConfig(AppConfig):  # type: ignore[misc]
 
     def ready(self) -> None:
         pre_migrate.connect(upgrade, sender=self)
-        post_migrate.connect(empty_numbers, sender=self)

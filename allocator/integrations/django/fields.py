@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.core import checks  # type: ignore[import-untyped]
 from django.core.exceptions import ValidationError  # type: ignore[import-untyped]
 from django.db import models  # type: ignore[import-untyped]
 from django.db.migrations.recorder import MigrationRecorder  # type: ignore[import-untyped]
-from django.db.models.signals import post_save, pre_save  # type: ignore[import-untyped]
+from django.db.models.signals import post_save  # type: ignore[import-untyped]
+from django.db.models.sql import InsertQuery  # type: ignore[import-untyped]
 
 from allocator.errors import InvalidId, InvalidTag
-from allocator.integrations.django.ids import (
-    allocator,
-    column_of,
-    is_own,
-    is_testing,
-    look,
-    raise_above,
-    start_in_tests,
-)
+from allocator.integrations.django.ids import allocator, column_of, is_own, raise_above, start_of
 from allocator.public_ids import PublicIds
 from allocator.schemes.shared.argument_checks import check_tag
 
@@ -34,43 +28,46 @@ PRIMARY_KEY = 3
 M = TypeVar("M", bound=Any)
 
 
-IN_SAVE = object()
-"""The `_state.allocated` of an object in `save`, before its INSERT; in `bulk_create` it is the id drawn for it."""
+class DrawnKey(models.Value):  # type: ignore[misc]
+    """The key of a new object from its draw until the INSERT is written, when the object gets the id itself.
 
-
-def before_save(*, instance: Any, raw: bool, **signal: Any) -> None:
-    instance._state.allocated = None if raw else IN_SAVE
-    if raw:  # a fixture brings keys of its own
-        for field in instance._meta.concrete_fields:
-            if isinstance(field, AllocatedBigAutoField):
-                field.look_again()
-
-
-def after_save(*, instance: Any, **signal: Any) -> None:
-    instance._state.allocated = None
-
-
-pre_save.connect(before_save)
-post_save.connect(after_save)
-
-
-class DrawnKey:
-    """An id drawn by `bulk_create`, on its way into the INSERT.
-
-    Django treats it as an expression, which is told of the query. If an upsert may keep another row, with a key of its
-    own, the object must not keep this id.
+    Django treats it as an expression, which is told of the query: an upsert may keep another row, with a key of its
+    own, and then the object gets no id.
     """
 
-    contains_column_references = contains_aggregate = contains_over_clause = False
-
     def __init__(self, field: Any, instance: Any) -> None:
-        self.field, self.instance = field, instance
-        self.value = getattr(instance, field.attname)
+        super().__init__(field.draw(), output_field=field)
+        self.instance = instance
 
-    def resolve_expression(self, query: Any, *args: Any, **options: Any) -> DrawnKey:
-        if query.on_conflict is not None and self.field not in query.unique_fields:
-            setattr(self.instance, self.field.attname, None)
+    def resolve_expression(self, query: Any = None, *args: Any, **options: Any) -> DrawnKey:
+        if isinstance(query, InsertQuery):
+            is_kept = query.on_conflict is None or self.output_field in query.unique_fields
+            setattr(self.instance, self.output_field.attname, self.value if is_kept else None)
         return self
+
+
+def inserting(save_table: Any) -> Any:
+    """Wrap `_save_table` of a model: for an object without a key Django would try an UPDATE with the one it draws."""
+
+    @wraps(save_table)
+    def _save_table(
+        self: Any,
+        raw: bool = False,
+        cls: Any = None,
+        force_insert: bool = False,
+        force_update: bool = False,
+        using: Any = None,
+        update_fields: Any = None,
+    ) -> Any:
+        is_new = None in parts_of(self._get_pk_val(cls._meta)) and not (force_update or update_fields)
+        return save_table(self, raw, cls, force_insert or is_new, force_update, using, update_fields)
+
+    return _save_table
+
+
+def parts_of(key: Any) -> tuple[Any, ...]:
+    """The values of a key; a composite key is a tuple."""
+    return key if isinstance(key, tuple) else (key,)
 
 
 if TYPE_CHECKING:
@@ -114,12 +111,17 @@ class AllocatedBigAutoField(BigAutoField):
             return
         super().contribute_to_class(cls, name, **options)
         cls._meta.auto_field = copy(self)  # Django leaves the field itself out of an INSERT of an object without a key
-        self.look_again()
-
-    def look_again(self) -> None:
-        """Let the next id be above all ids in the table, as the first one of this process."""
         self._sequence: Any = None
-        self._looked: tuple[Any, dict[str, int]] = None, {}
+        self._greatest_loaded = 0
+        if not cls._meta.abstract:
+            cls._save_table = inserting(cls._save_table)
+            post_save.connect(self.on_save, sender=cls)
+
+    def on_save(self, *, instance: Any, raw: bool, **signal: Any) -> None:
+        """Let the next id be above a key that a fixture brings."""
+        if raw:
+            self._greatest_loaded = max(self._greatest_loaded, self.get_prep_value(getattr(instance, self.attname)))
+            self._sequence = None
 
     def get_internal_type(self) -> str:
         return "BigIntegerField"  # a column without a counter
@@ -131,26 +133,12 @@ class AllocatedBigAutoField(BigAutoField):
     def tag(self) -> str:
         return str(self.model._meta.db_table) if self._own_tag is None else self._own_tag
 
-    def get_pk_value_on_save(self, instance: Any) -> Any:
-        """Draw an id for an object without one, in `bulk_create`.
-
-        In `save` return None, and `pre_save` draws: Django would first try to update the row of a key.
-        """
-        state = instance._state
-        if getattr(state, "allocated", None) is IN_SAVE:
-            state.allocated = None
-            return None
-        state.allocated = self.draw()
-        return state.allocated
+    def get_pk_value_on_save(self, instance: Any) -> DrawnKey:
+        return DrawnKey(self, instance)
 
     def pre_save(self, instance: Any, add: bool) -> Any:
         value = getattr(instance, self.attname)
-        if value is None:
-            value = self.draw()
-            setattr(instance, self.attname, value)
-        elif instance._state.adding and getattr(instance._state, "allocated", None) == value:
-            return DrawnKey(self, instance)
-        return value
+        return self.get_pk_value_on_save(instance) if value is None else value  # None where the key is another field
 
     def get_db_prep_save(self, value: Any, connection: Any) -> Any:
         return super().get_db_prep_save(value.value if isinstance(value, DrawnKey) else value, connection)
@@ -172,26 +160,12 @@ class AllocatedBigAutoField(BigAutoField):
         sequence = ids.sequence(self.tag)
         column = column_of(self)
         sequence._fit(column)  # before the tag is created
-        greatest, is_complete = self._greatest_used(ids, column.limit)
-        used = raise_above(ids, self.tag, greatest)
+        start = start_of(self.model, self.attname, column.limit) if is_own(ids) else 0
+        used = raise_above(ids, self.tag, max(start, self._greatest_loaded))
         while (number := int(sequence.next_id())) <= used:
             pass  # skip ids in memory from another model with this tag
-        if is_complete:
-            self._sequence = ids, sequence
+        self._sequence = ids, sequence
         return number
-
-    def _greatest_used(self, ids: Any, limit: int) -> tuple[int, bool]:
-        """The value that ids must be above, and whether all databases were asked."""
-        start = 0
-        if is_testing():
-            if not is_own(ids):
-                return 0, True
-            start = start_in_tests(ids, limit)
-        if self._looked[0] is not ids:
-            self._looked = ids, {}
-        greatest = self._looked[1]
-        is_complete = look(self.model, self.attname, greatest)
-        return max([start, *greatest.values()]), is_complete
 
     def check(self, **options: Any) -> list[Any]:
         found = super().check(**options)
@@ -218,11 +192,11 @@ def give_ids(objects: Iterable[M]) -> list[M]:
     """Set ids on objects without one before they are saved, such as parents and children for `bulk_create`."""
     listed = list(objects)
     for one in listed:
-        parts = one.pk if isinstance(one.pk, tuple) else (one.pk,)  # a composite key is a tuple
-        if None in parts:
-            one._state.allocated = None  # not in `save` here, though a receiver of `pre_save` may call
-            one.pk = key_of(one).get_pk_value_on_save(one)
-            one._state.allocated = None  # the caller may have used the id already: it stays in an upsert
+        if one.pk is None:
+            one.pk = key_of(one).draw()
+        elif None in parts_of(one.pk):
+            field = next(field for field in one._meta.pk.fields if isinstance(field, AllocatedBigAutoField))
+            setattr(one, field.attname, field.draw())
     return listed
 
 

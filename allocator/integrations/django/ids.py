@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import atexit
-import os
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
-from multiprocessing import parent_process
+from contextlib import closing, contextmanager
 from typing import Any
 
 from django.conf import settings  # type: ignore[import-untyped]
-from django.core.exceptions import ImproperlyConfigured, SynchronousOnlyOperation  # type: ignore[import-untyped]
 from django.core.signals import setting_changed  # type: ignore[import-untyped]
 from django.db import DEFAULT_DB_ALIAS, Error, connections, models, router, transaction  # type: ignore[import-untyped]
 
-from allocator.database.django.database_setting import IN_MEMORY, is_same_file, url_of
-from allocator.database.django.transaction import empty_tables, make_tables
+from allocator.database.django.database_setting import is_same_file, url_of
+from allocator.database.django.transaction import make_tables
 from allocator.database.store import Database
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
 from allocator.remote.service_address import addresses
 from allocator.rules.column_limit import Column
-from allocator.runtime.forks import in_child
-from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.shared.argument_checks import MAX_ID, check_whole
 from allocator.sync import Allocator
 
 SETTING = "ALLOCATOR"
@@ -30,37 +25,18 @@ SETTING = "ALLOCATOR"
 UPGRADE_TIMEOUT = 600.0
 """Seconds that an upgrade may wait for another upgrade, and that one statement may take."""
 
-SOURCE_ARGUMENTS = {"database", "shards", "shard_hosts", "fleet", "token", "headers"}
-"""Arguments that name a source of ids: left out in tests, which draw from memory."""
 
-START_IN_TESTS = 1_000_000
-"""Ids in tests start above this, clear of fixtures, and higher by as much after each change of the setting or fork."""
-
-LANES = 1000
-"""Starts in tests of child processes, which may share a test database."""
-
-IMPORTED_BY = os.getpid()
-
-FORBIDDEN = (AssertionError, RuntimeError, SynchronousOnlyOperation)
-"""What a query raises in a test that may not use the database: by Django, by pytest-django, and in async code."""
-
-
-def is_testing() -> bool:
-    """Tell whether Django's `setup_test_environment` was called.
-
-    `django.core.mail.outbox` is no sign of it: the mail backend `locmem` creates that in any process.
-    """
-    utils = sys.modules.get("django.test.utils")  # its caller has imported it
-    return hasattr(getattr(utils, "_TestState", None), "saved_data")
+def setting() -> dict[str, Any]:
+    """The setting as a dict: the arguments of `Allocator`, and `start_after`."""
+    given = getattr(settings, SETTING, None)
+    return dict(given) if isinstance(given, Mapping) else {"database": given}
 
 
 def arguments() -> dict[str, Any]:
-    """The arguments of `Allocator` from the setting; in tests with a database in memory."""
-    setting = getattr(settings, SETTING, None)
-    options = dict(setting) if isinstance(setting, Mapping) else {"database": setting}
-    if is_testing():
-        own = {name: value for name, value in options.items() if name not in SOURCE_ARGUMENTS}
-        return own | {"database": IN_MEMORY}
+    """The arguments of `Allocator` from the setting."""
+    options = setting()
+    if (start := options.pop("start_after", None)) is not None:
+        check_whole("start_after", start, 0, MAX_ID)
     if options.get("database") is None and options.get("shards") is None:
         connection = connections[DEFAULT_DB_ALIAS]
         options["database"] = url_of(connection.vendor, connection.settings_dict)
@@ -88,15 +64,14 @@ made: dict[str, Allocator] = {}
 
 lent: list[Allocator] = []
 
-times_forgotten = 0
-
 
 def allocator() -> Allocator:
-    """The `Allocator` of this process, made of the setting `ALLOCATOR`; in tests one in memory.
+    """The `Allocator` of this process, made of the setting `ALLOCATOR`.
 
     The setting is a URL, a list of addresses of a service, an allocator, or a dict of arguments of `Allocator`. Without
     it, or without a database in it, ids come from `DATABASES["default"]`: from that PostgreSQL, MySQL or MariaDB
-    itself, or from a file beside that of SQLite.
+    itself, or from a file beside that of SQLite. With `start_after` in the dict, for tests, the ids of models are above
+    that number, and no table is asked for its greatest id.
 
     Raises `InvalidSetting` and `InvalidDatabase`.
     """
@@ -130,36 +105,12 @@ def close() -> None:
 
 def forget() -> None:
     """Make a new allocator on the next use. The old one stays open for its users."""
-    global times_forgotten
-    times_forgotten += 1
     made.clear()
-
-
-def start_in_tests(ids: Any, limit: int) -> int:
-    """The value above which ids start in tests; 0 for an allocator that the application made itself.
-
-    It rises with each change of the setting, so that ids do not repeat, and differs between a process and its children.
-    A column up to `limit` that is too narrow for it keeps half of its range.
-    """
-    if not is_own(ids) or ids is allocator_in_settings():
-        return 0
-    is_child = parent_process() is not None or os.getpid() != IMPORTED_BY
-    lane = os.getpid() % LANES if is_child else 0
-    return min(START_IN_TESTS * (1 + times_forgotten + lane), limit // 2)
 
 
 def is_own(ids: Any) -> bool:
     """Tell whether the allocator is that of the setting, and not one of `use`."""
     return made.get(SETTING) is ids
-
-
-def on_fork() -> None:
-    """Begin anew in a child of a test process: the database in memory is the parent's."""
-    if is_testing():
-        forget()
-
-
-in_child(on_fork)
 
 
 def on_setting(*, setting: str, **more: Any) -> None:
@@ -177,8 +128,8 @@ def shares_file() -> bool:
 
 
 def own_databases() -> list[Any]:
-    """The databases whose tables `migrate` must create: none in tests, none with a service."""
-    if is_testing() or allocator_in_settings() is not None:
+    """The databases whose tables `migrate` must create: none with a service."""
+    if allocator_in_settings() is not None:
         return []
     options = arguments()
     if options.get("shards") is not None:
@@ -196,47 +147,13 @@ def upgrade(**signal: Any) -> None:
         make_tables(connections[alias])
 
 
-def empty_numbers(**signal: Any) -> None:
-    """Let numbers begin again where a test has ended by `flush`. The signal of `migrate` has a plan."""
-    alias = signal.get("using", DEFAULT_DB_ALIAS)
-    if is_testing() and "plan" not in signal and router.allow_migrate(alias, "allocator"):
-        empty_tables(connections[alias])
+def start_of(model: Any, column: str, limit: int) -> int:
+    """The number that ids of a model must be above: that of the setting, else the greatest id in its table.
 
-
-def look(model: Any, column: str, greatest: dict[str, int]) -> bool:
-    """Find the greatest id of the model in each database, since an object gets its id before its database is known.
-
-    Only the database of the router must answer. Errors of others are ignored. Returns whether all were asked: a test
-    may not be allowed to use some.
+    A column up to `limit` that is too narrow for the setting keeps half of its range.
     """
-    chosen, is_complete = router.db_for_write(model), True
-    for alias in dict.fromkeys((chosen, *connections)):
-        if alias in greatest or (alias != chosen and not router.allow_migrate_model(alias, model)):
-            continue
-        try:
-            greatest[alias] = greatest_in(alias, model, column)
-        except (Error, ImproperlyConfigured):
-            if alias == chosen:
-                raise
-            greatest[alias] = 0
-        except FORBIDDEN:
-            if not is_testing():
-                raise
-            is_complete = False
-    return is_complete
-
-
-@contextmanager
-def uncounted(connection: Any) -> Iterator[None]:
-    """Hide statements from `assertNumQueries`, since only the first test of a process would count them."""
-    count, wrappers = len(connection.queries_log), connection.execute_wrappers
-    connection.execute_wrappers = []
-    try:
-        yield
-    finally:
-        connection.execute_wrappers = wrappers
-        while len(connection.queries_log) > count:
-            connection.queries_log.pop()
+    start = setting().get("start_after")
+    return greatest_in(router.db_for_write(model), model, column) if start is None else min(start, limit // 2)
 
 
 def column_of(field: Any) -> Column:
@@ -248,9 +165,8 @@ def column_of(field: Any) -> Column:
 
 def greatest_in(alias: str, model: Any, column: str) -> int:
     """The greatest id in one database; 0 without the table. A savepoint protects the caller's transaction."""
-    hidden = uncounted(connections[alias]) if is_testing() else nullcontext()
     try:
-        with hidden, transaction.atomic(using=alias):
+        with transaction.atomic(using=alias):
             rows = model._base_manager.using(alias)
             greatest = rows.aggregate(greatest=models.Max(column))["greatest"]
             return int(model._meta.get_field(column).get_prep_value(greatest) or 0)

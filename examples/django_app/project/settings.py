@@ -1,6 +1,7 @@
 """SQLite by default; DATABASE_URL takes a server: postgresql://user:password@host/name."""
 
 import os
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -62,3 +63,7 @@ if url := os.environ.get("DATABASE_URL"):
 # Ids come from the database of the rows; for SQLite from the separate file shop.ids.sqlite3. ALLOCATOR changes this.
 if ids := os.environ.get("ALLOCATOR_DATABASE_URL"):
     ALLOCATOR = {"database": ids, "timeout": 10}
+
+# Ids of tests come from a file of their own, which all processes of all runs share.
+if "test" in sys.argv:
+    ALLOCATOR = {"database": f"sqlite:///{FOLDER}/test-ids.db", "start_after": 1_000_000}

@@ -1,4 +1,4 @@
-"""Ids in tests come from memory and start above a million. They need no setup."""
+"""Ids in tests start above a million, as the settings say."""
 
 from django.test import TestCase
 

@@ -18,7 +18,8 @@ django.setup()
 
 from django.contrib.auth.models import User  # noqa: E402
 from django.core.management import call_command  # noqa: E402
-from django.db import connection, models, transaction  # noqa: E402
+from django.db import IntegrityError, connection, models, transaction  # noqa: E402
+from django.db.models.signals import pre_save  # noqa: E402
 from django.test import Client  # noqa: E402
 from django.test.utils import CaptureQueriesContext  # noqa: E402
 from shop.models import Order, OrderItem  # noqa: E402
@@ -174,7 +175,8 @@ def counters(table: str) -> list[str]:
 
 def fixtures(folder: Path) -> dict:
     rows = [{"model": "shop.order", "pk": 10_000_000, "fields": {"customer": "f", "placed_at": "2026-01-01T00:00:00Z"}}]
-    (folder / "orders.json").write_text(json.dumps(rows))
+    del (keyless := {**rows[0]})["pk"]
+    (folder / "orders.json").write_text(json.dumps([*rows, keyless]))
     call_command("loaddata", str(folder / "orders.json"), verbosity=0)
     loaded = list(Order.objects.values_list("pk", flat=True))
     return {
@@ -239,6 +241,30 @@ def upserts() -> dict:
         (new,) = Bin.objects.bulk_create([Bin(code="f")], **(by_code | {"unique_fields": ["pk"]}))
         kept.append(new.pk == Bin.objects.get(code="f").pk)
     return {"keys": [one.pk for one in (*updated, *ignored)], "kept": kept}
+
+
+def failing() -> dict:
+    """A save that a receiver or the database refuses leaves nothing behind that the next call of the object sees."""
+    taken = Bin.objects.create(code="taken")
+
+    def refuse(**signal: object) -> None:
+        raise ValueError
+
+    def refused(one: Bin, error: type[Exception]) -> Bin:
+        try:
+            with transaction.atomic():
+                one.save()
+        except error:
+            one.pk, one.code = None, f"of {error.__name__}"
+        return one
+
+    by_database = [refused(Bin(pk=key, code=taken.code), IntegrityError) for key in (None, 5000)]
+    by_database[0].code = "of none"
+    pre_save.connect(refuse, sender=Bin)
+    by_receiver = refused(Bin(code="new"), ValueError)
+    pre_save.disconnect(refuse, sender=Bin)
+    Bin.objects.bulk_create([*by_database, by_receiver])
+    return {"stored": sorted(Bin.objects.filter(code__startswith="of ").values_list("code", flat=True))}
 
 
 def composite() -> dict:
@@ -355,7 +381,7 @@ def awaited() -> dict:
 def main(folder: Path) -> None:
     settings.ALLOWED_HOSTS = ["*"]
     found = {"migrations": migrations(), "fixtures": fixtures(folder)}
-    for chapter in (saving, bulk, upserts, composite, queries, inheritance, columns, admin, awaited):
+    for chapter in (saving, bulk, upserts, failing, composite, queries, inheritance, columns, admin, awaited):
         found[chapter.__name__] = chapter()
     found["all"] = list(Order.objects.values_list("pk", flat=True))
     found["from"] = repr(allocator())

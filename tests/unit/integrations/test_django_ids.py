@@ -12,8 +12,8 @@ from allocator.errors import AccessDenied, InvalidSetting
 
 pytest.importorskip("django")
 
-from allocator.integrations.django import column_operations
 from allocator.integrations.django import ids as django_ids
+from allocator.integrations.django import operations
 from allocator.integrations.django.ids import raise_above
 
 
@@ -64,9 +64,9 @@ def test_a_tag_is_made_in_the_transaction_of_a_migration_only_on_the_server_of_t
         ("a,b", "1,2", "postgresql:///shop?host=a,b&port=1,2", True),
         ("a,b", "1,2", "postgresql:///shop?host=a,b&port=1,3", False),
     ]:
-        monkeypatch.setattr(column_operations, "own_databases", lambda ids=ids: [ids])
+        monkeypatch.setattr(operations, "own_databases", lambda ids=ids: [ids])
         entry = {"NAME": "shop", "HOST": host, "PORT": port}
-        shares = column_operations.shares(SimpleNamespace(vendor="postgresql", settings_dict=entry))
+        shares = operations.shares(SimpleNamespace(vendor="postgresql", settings_dict=entry))
         assert shares is is_one, ids
 
 
@@ -86,7 +86,6 @@ def made(monkeypatch):
     """The allocators that the setting made."""
     found: list[Fake] = []
     monkeypatch.setattr(django_ids, "made", {})
-    monkeypatch.setattr(django_ids, "times_forgotten", 0)
     monkeypatch.setattr(django_ids, "make_allocator", lambda: found.append(Fake()) or found[-1])
     return found
 
