@@ -1,4 +1,4 @@
-"""What a migration does with tags, on its own connection: for Alembic and for Django."""
+"""What a migration does with tags: for Alembic on its own connection, and for Django."""
 
 from __future__ import annotations
 

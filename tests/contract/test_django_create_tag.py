@@ -15,9 +15,6 @@ SETTINGS = """
 from project.settings import *
 INSTALLED_APPS += ["keys"]
 """
-TWO_HOSTS = """
-DATABASES["default"] |= {name: "{0},{0}".format(DATABASES["default"][name]) for name in ("HOST", "PORT")}
-"""
 MODELS = """
 from django.db import models
 from allocator.integrations.django import AllocatedBigAutoField
@@ -59,7 +56,7 @@ def test_a_tag_that_a_migration_makes_stays_when_it_is_reversed(
         (package / "__init__.py").touch()
     (folder.parent / "models.py").write_text(MODELS)
     (folder / "m1.py").write_text(MIGRATION)
-    (tmp_path / "keyed.py").write_text(SETTINGS + TWO_HOSTS * (kind == "postgres"))
+    (tmp_path / "keyed.py").write_text(SETTINGS)
     said = run(STORY, environment(tmp_path, new_database(kind), "keyed"))
 
     assert json.loads(said.splitlines()[-1]) == [501, 502]

@@ -98,11 +98,6 @@ def options_of(server: Server, given: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in flat.items() if name in server.carried}
 
 
-def keeps_ids_beside(vendor: str) -> bool:
-    """Whether ids come from a file beside this database, as `url_of` says."""
-    return vendor == "sqlite"
-
-
 def file_of(name: str) -> Path | None:
     """The file of Django's SQLite database; None for one in memory."""
     if name.startswith("file:") and "mode=memory" not in name:

@@ -1,5 +1,4 @@
-"""Django's connection as the transaction in which numbers without gaps are drawn and migrations run, and the tables
-beside its own.
+"""Django's connection as the transaction in which numbers without gaps are drawn, and the tables beside its own.
 
 This module does not import Django: a caller who has one of its connections has imported it.
 """
@@ -16,7 +15,6 @@ from time import monotonic
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, StaticPool, create_engine, make_url
 from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
@@ -24,16 +22,12 @@ from sqlalchemy.schema import CreateTable
 
 from allocator.database.address import dialect_named
 from allocator.database.caller import STILL_OPEN, Answer
-from allocator.database.django.database_setting import url_of
 from allocator.database.driver_errors import translate, upgrade_of
 from allocator.database.schema.tables import BESIDE
 from allocator.database.verbs.gapless_number_rows import NumberDialect, number_dialect
 from allocator.errors import InvalidDatabase
 
 PARAMETER = re.compile(r":(\w+)")
-
-DRIVERS = {"MySQLdb": "mysqldb", "sqlite3": "pysqlite"}
-"""SQLAlchemy's names of drivers, by module; other drivers are named as their modules."""
 
 SQL_DIALECTS: Mapping[str, type[SQLDialect]] = {
     "sqlite": sqlite.dialect,
@@ -142,25 +136,6 @@ def numbers_of(vendor: str, is_mariadb: bool) -> NumberDialect:
 def as_django_has_it(statement: str) -> str:
     """The parameters as `%(name)s`."""
     return PARAMETER.sub(r"%(\1)s", statement)
-
-
-@contextmanager
-def borrowed(connection: Any) -> Iterator[Connection]:
-    """Django's connection as one of SQLAlchemy's, in its transaction, which is left open."""
-    connection.ensure_connection()
-    given = connection.connection
-    driver = type(given).__module__.partition(".")[0]
-    scheme = f"{connection.vendor}+{DRIVERS.get(driver, driver)}"
-    url = make_url(url_of(connection.vendor, connection.settings_dict)).set(drivername=scheme)
-    engine = create_engine(url, creator=lambda: given, poolclass=StaticPool, pool_reset_on_return=None)
-    dialect: Any = engine.dialect
-    dialect.do_rollback = leave_open  # SQLAlchemy rolls back at its first connect, and at the end
-    with engine.connect() as made:
-        yield made
-
-
-def leave_open(connection: object) -> None:
-    """In place of a rollback: the transaction is Django's."""
 
 
 def make_tables(connection: Any) -> None:

@@ -36,13 +36,13 @@ class DrawnKey(models.Value):  # type: ignore[misc]
     """
 
     def __init__(self, field: Any, instance: Any) -> None:
-        super().__init__(field.draw(), output_field=field)
+        super().__init__(field.draw(), field)
         self.instance = instance
 
     def resolve_expression(self, query: Any = None, *args: Any, **options: Any) -> DrawnKey:
         if isinstance(query, InsertQuery):
-            is_kept = query.on_conflict is None or self.output_field in query.unique_fields
-            setattr(self.instance, self.output_field.attname, self.value if is_kept else None)
+            is_kept = query.on_conflict is None or self.field in query.unique_fields
+            setattr(self.instance, self.field.attname, self.value if is_kept else None)
         return self
 
 

@@ -8,18 +8,12 @@ from django.db import models  # type: ignore[import-untyped]
 from django.db.migrations import AlterField, RemoveField  # type: ignore[import-untyped]
 from django.db.migrations.operations.base import Operation  # type: ignore[import-untyped]
 
-from allocator.database.address import address_of
 from allocator.database.django.counters import raise_counter, read_counter
-from allocator.database.django.database_setting import keeps_ids_beside, url_of
-from allocator.database.django.transaction import borrowed
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
-from allocator.integrations import column_steps
+from allocator.integrations.column_steps import make_tag
 from allocator.integrations.django.fields import AllocatedBigAutoField
-from allocator.integrations.django.ids import allocator, column_of, greatest_in, own_databases, raise_above
+from allocator.integrations.django.ids import allocator, column_of, greatest_in, raise_above
 from allocator.schemes.tag import FailoverGap
-
-IN_QUERY = ("host", "port", "unix_socket", "service", "read_default_file")
-"""Arguments of a URL that name a server."""
 
 
 class AlterKey(AlterField):  # type: ignore[misc]
@@ -101,7 +95,7 @@ class CreateTag(Operation):  # type: ignore[misc]
         CreateTag("parcel", step=100, start_after=7000)
 
     One that exists keeps its settings, and is raised above `start_after`. Reversed, it stays: a tag that is deleted and
-    made again would repeat its ids. It changes no model, and cannot be printed as SQL.
+    made again would repeat its ids. It commits by itself, changes no model, and cannot be printed as SQL.
     """
 
     reduces_to_sql = False
@@ -124,28 +118,10 @@ class CreateTag(Operation):  # type: ignore[misc]
         pass
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        connection = schema_editor.connection
-        if shares(connection):
-            with borrowed(connection) as own:
-                column_steps.create_tag(own, self.tag, self.start_after, None, self.settings)
-        else:
-            column_steps.make_tag(allocator().tags, self.tag, self.start_after, self.settings)
+        make_tag(allocator().tags, self.tag, self.start_after, self.settings)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         pass
 
     def describe(self) -> str:
         return f"Create tag {self.tag}"
-
-
-def shares(connection: Any) -> bool:
-    """Whether ids come from the database that this connection of Django's writes to."""
-    own = own_databases()
-    if keeps_ids_beside(connection.vendor) or len(own) != 1:
-        return False
-    return server_of(own[0]) == server_of(url_of(connection.vendor, connection.settings_dict))
-
-
-def server_of(database: Any) -> tuple[object, ...]:
-    address = address_of(database)
-    return address.public_url, *(address.url.query.get(name) for name in IN_QUERY)

@@ -13,7 +13,6 @@ from allocator.errors import AccessDenied, InvalidSetting
 pytest.importorskip("django")
 
 from allocator.integrations.django import ids as django_ids
-from allocator.integrations.django import operations
 from allocator.integrations.django.ids import raise_above
 
 
@@ -55,19 +54,6 @@ def test_another_process_may_raise_it_first():
 
 def test_a_token_that_is_good_for_drawing_alone_leaves_the_tag_to_whoever_made_it():
     assert raise_above(refusing(AccessDenied("no"), 10), "order", 500) == 0
-
-
-def test_a_tag_is_made_in_the_transaction_of_a_migration_only_on_the_server_of_the_ids(monkeypatch):
-    for host, port, ids, is_one in [
-        ("/run/a", "", "postgresql:///shop?host=/run/a", True),
-        ("/run/a", "", "postgresql:///shop?host=/run/b", False),
-        ("a,b", "1,2", "postgresql:///shop?host=a,b&port=1,2", True),
-        ("a,b", "1,2", "postgresql:///shop?host=a,b&port=1,3", False),
-    ]:
-        monkeypatch.setattr(operations, "own_databases", lambda ids=ids: [ids])
-        entry = {"NAME": "shop", "HOST": host, "PORT": port}
-        shares = operations.shares(SimpleNamespace(vendor="postgresql", settings_dict=entry))
-        assert shares is is_one, ids
 
 
 # -- one allocator for a process: made once, lent, closed
