@@ -54,7 +54,7 @@ class Migration(migrations.Migration):
     "tests.py": """
 import os
 from django.core import serializers
-from django.test import SimpleTestCase, TestCase, TransactionTestCase
+from django.test import SimpleTestCase, TestCase
 from allocator.integrations.django import give_ids
 from depot.models import Bin, Shelf
 
@@ -78,9 +78,6 @@ class WithOne(TestCase):
 
     def test_a_narrow_column_has_room(self):
         self.assertEqual(1, Shelf.objects.filter(id=Shelf.objects.create().pk).count())
-
-class WithCommits(TransactionTestCase):
-    serialized_rollback = True
 
     def test_ids_of_forks_differ(self):
         reader, writer = os.pipe()
