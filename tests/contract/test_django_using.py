@@ -20,6 +20,7 @@ def file(name):
 
 DATABASES |= {
     "other": file("other.sqlite3"),
+    "unasked": file("unasked.sqlite3"),
     "away": file("no/folder.sqlite3"),
     "nothing": {},
 }
@@ -59,7 +60,7 @@ upgrade()
 
 @pytest.fixture
 def told(kind: str, new_database: Callable[[str], str], tmp_path: Path) -> Callable[[str], Any]:
-    """What a program prints whose default database is of each kind in turn, beside three others."""
+    """What a program prints whose default database is of each kind in turn, beside four others."""
     (tmp_path / "several.py").write_text((AS_MYSQLDB if kind in {"mysql", "mariadb"} else "") + SETTINGS)
     here = environment(tmp_path, new_database(kind), "several")
     return lambda code: json.loads(run(MODELS + code, here))
@@ -87,7 +88,7 @@ with transaction.atomic():
 print(json.dumps([found, [alias for alias in connections if connections[alias].connection is None]]))
 """)
 
-    assert found == [[501, 21, 1, 7], ["away", "nothing"]]
+    assert found == [[501, 21, 1, 7], ["unasked", "away", "nothing"]]
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
