@@ -27,8 +27,8 @@ run: $(READY)  ## draw ids from SQLite, then start the service
 	@echo "These ids are from ./allocator.db; run it again for the next five. More: $(BIN)/allocator --help"
 	@echo
 	@echo "Starting the service; in another terminal, try:"
-	@echo "    curl -X POST http://127.0.0.1:$(PORT)/v1/sequences/order/ids"
-	@echo "    curl -X POST 'http://127.0.0.1:$(PORT)/v1/sequences/order/ids?count=10'"
+	@echo "    curl -X POST http://127.0.0.1:$(PORT)/v1/tags/order/ids"
+	@echo "    curl -X POST 'http://127.0.0.1:$(PORT)/v1/tags/order/ids?count=10'"
 	@echo "    curl -X POST http://127.0.0.1:$(PORT)/v1/snowflake"
 	@echo "    curl http://127.0.0.1:$(PORT)/v1/inspect/5016762319896585"
 	@echo "    curl http://127.0.0.1:$(PORT)/metrics"

@@ -158,7 +158,7 @@ def races(quick: bool) -> Iterator[list[Race]]:
             start([*serve, str(closed)], closed, folder, ALLOCATOR_DATABASE_URL=locked),
         ):
             stack.callback(stop, process)
-        ids = "/v1/sequences/order/ids"
+        ids = "/v1/tags/order/ids"
         candidates = {
             "bare ASGI application": Candidate(bare, ids),
             "one id": Candidate(open_, ids),

@@ -91,7 +91,7 @@ class ServiceBackend:
             return segment
 
         fields = {"size": str(size), "exact": str(exact).lower(), "seen": seen_to_text(seen)}
-        return self.servers.request("POST", f"/v1/sequences/{name}/segments", fields, read=read)
+        return self.servers.request("POST", f"/v1/tags/{name}/segments", fields, read=read)
 
     def ticket(self, kind: str, end: float) -> int:
         path, left = f"/v1/tickets/{check_tag(kind)}", end - monotonic()
@@ -150,7 +150,7 @@ class ServiceBackend:
         return RemoteTags(self, template)
 
     def read_tag(self, name: str) -> Tag:
-        path = f"/v1/sequences/{check_tag(name)}"
+        path = f"/v1/tags/{check_tag(name)}"
         return self.servers.request("GET", path, read=lambda value: tag_named(name, value))
 
     def page_of_tags(self, after: str) -> tuple[list[Tag], str]:
@@ -158,8 +158,8 @@ class ServiceBackend:
 
         def read(answer: Any) -> tuple[list[Tag], str]:
             following, page = answer.get("next", ""), []
-            names = [after, *(one["tag"] for one in answer["sequences"])]
-            for one in answer["sequences"]:
+            names = [after, *(one["tag"] for one in answer["tags"])]
+            for one in answer["tags"]:
                 try:
                     page.append(tag_from_json(one))
                 except InvalidArgument as error:
@@ -169,7 +169,7 @@ class ServiceBackend:
             return page, following
 
         fields = {"limit": PAGE_SIZE} | ({"after": after} if after else {})
-        return self.servers.request("GET", "/v1/sequences", fields, read=read)
+        return self.servers.request("GET", "/v1/tags", fields, read=read)
 
     def make_tag(self, tag: Tag, *, has_start: bool) -> Tag:
         form: dict[str, object] = {
@@ -182,7 +182,7 @@ class ServiceBackend:
         return self.put_tag(tag.name, form, {"If-None-Match": "*"})
 
     def put_tag(self, name: str, form: Mapping[str, object], headers: Mapping[str, str]) -> Tag:
-        path = f"/v1/sequences/{check_tag(name)}"
+        path = f"/v1/tags/{check_tag(name)}"
         return self.servers.request("PUT", path, body=form, headers=headers, read=lambda value: tag_named(name, value))
 
 

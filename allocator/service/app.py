@@ -54,7 +54,7 @@ def application(settings: ServeSettings) -> HotPath:
     if settings.console:
         from allocator.service.console.views import Console  # and its templates, for those who want it
 
-        console = Console(settings, handlers.sequences, token_cache, updater, metrics, error_reporter)
+        console = Console(settings, handlers.tags, token_cache, updater, metrics, error_reporter)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:

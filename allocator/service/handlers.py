@@ -51,13 +51,13 @@ CONDITIONS = ("If-None-Match", "If-Match")
 class IdHandlers:
     ids: ServiceAllocator
     sources: Sources
-    sequences: ServedTags
+    tags: ServedTags
     tickets: dict[str, int] = field(default_factory=dict)
     """Issued tickets by type, for the metrics. A type that is not here may exceed the maximum of types."""
 
     async def of_tag(self, request: Request, tag: Name, wanted: Annotated[schemas.Count, Query()]) -> Response:
         """The next ids of a tag."""
-        return await take(request, await self.sequences.source(tag), wanted.count)
+        return await take(request, await self.tags.source(tag), wanted.count)
 
     async def meteor(self, request: Request, wanted: Annotated[schemas.Count, Query()]) -> Response:
         """Meteor ids."""
@@ -76,7 +76,7 @@ class IdHandlers:
         if wanted.exact and wanted.size is None:
             raise InvalidSetting("exact needs a size")
         try:
-            segment = await self.sequences.claim(tag, wanted.size, wanted.seen, exact=wanted.exact)
+            segment = await self.tags.claim(tag, wanted.size, wanted.seen, exact=wanted.exact)
         except MaxValueWentBack as error:
             raise (ClientIsAhead(*error.args) if wanted.seen else error) from error
         return json_response(segment_to_json(tag, segment))
@@ -93,7 +93,7 @@ class IdHandlers:
         count = partial(self.ids.run, ticket_types, self.ids.databases, kind)
         if await count() is None:
             return await self.ids.ticket(kind)
-        return await self.sequences.creation_limit.make("type", kind, count, partial(self.ids.ticket, kind))
+        return await self.tags.creation_limit.make("type", kind, count, partial(self.ids.ticket, kind))
 
     async def node(self, request: Request) -> Response:
         """Register a meteor node."""
@@ -189,7 +189,7 @@ def check_format(layout: Layout, epoch: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TagHandlers:
-    sequences: ServedTags
+    tags: ServedTags
 
     async def list(self, request: Request, wanted: Annotated[schemas.Pages, Query()]) -> Response:
         """List the tags that the token may read, by name.
@@ -200,10 +200,10 @@ class TagHandlers:
 
         def page(tags: PageReader) -> bytes:
             found = page_of(tags, wanted.after, wanted.limit, lambda name: token.may(READ, name))
-            answer: dict[str, Any] = {"sequences": [tag_to_json(tag) for tag in found]}
+            answer: dict[str, Any] = {"tags": [tag_to_json(tag) for tag in found]}
             return json.dumps(answer | ({"next": found[-1].name} if len(found) == wanted.limit else {})).encode()
 
-        return json_response(await self.sequences.read(page))
+        return json_response(await self.tags.read(page))
 
     async def get(self, request: Request, tag: Name) -> Response:
         """Get the settings of a tag, and its last claimed id.
@@ -213,12 +213,12 @@ class TagHandlers:
         principal = principal_in(request)
         if not principal.token.may(READ, tag):
             principal.check(DRAW, tag)
-        return json_response(tag_to_json(await self.sequences.get(tag)))
+        return json_response(tag_to_json(await self.tags.get(tag)))
 
     async def put(self, request: Request, tag: Name, form: schemas.Settings) -> Response:
         """Create or change a tag. With If-None-Match: * only create it, with If-Match: * only change it."""
         new, old = (is_given(name, request.headers) for name in CONDITIONS)
-        made, created = await self.sequences.put(tag, form.given(), caller_of(request.scope), new=new, old=old)
+        made, created = await self.tags.put(tag, form.given(), caller_of(request.scope), new=new, old=old)
         return json_response(tag_to_json(made), 201 if created else 200)
 
 

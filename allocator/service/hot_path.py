@@ -25,7 +25,7 @@ Pairs = list[tuple[bytes, bytes]]
 COUNTS = {b"": 1} | {b"count=%d" % count: count for count in range(1, MAX_IDS_A_CALL + 1)}
 
 FIXED = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
-PATHS = re.compile("/v1/(sequences/[^/]+/ids|meteor|snowflake|objectids)")
+PATHS = re.compile("/v1/(tags/[^/]+/ids|meteor|snowflake|objectids)")
 UNIQUE_HEADERS = (b"host", b"authorization")
 
 

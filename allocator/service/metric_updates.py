@@ -88,7 +88,7 @@ class MetricsUpdater:
         metrics, handlers = self._metrics, self._handlers
         for source in handlers.sources.all():
             metrics.count(source.scheme, source.tag, source.given)
-        metrics.count_all("block", handlers.sequences.blocks)
+        metrics.count_all("block", handlers.tags.blocks)
         metrics.count_all("ticket", handlers.tickets)
         self._update_memory()
         for number, error in enumerate(self._ids.databases.troubles(), 1):
@@ -134,7 +134,7 @@ class MetricsUpdater:
         self._days("meteor second", meteor.layout.runs_out("second", meteor.epoch).timestamp())
         ends = snowflake.layout.runs_out("timestamp", snowflake.epoch / 1000, 1000)
         self._days("snowflake timestamp", ends.timestamp())
-        tags = await self._handlers.sequences.all()
+        tags = await self._handlers.tags.all()
         counters = [(tag.name, tag.max_value, tag.limit) for tag in tags]
         # On a thread: ten thousand tags would delay requests for ids.
         self._metrics.hidden.set(await asyncio.to_thread(self.tags_left.update, counters))

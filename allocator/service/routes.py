@@ -20,7 +20,7 @@ GROUPS = (
     (IDS, "Ids to use at once. Each request returns new ids, even a repeated one."),
     (CLIENTS, "Segments and numbers from which a client library makes ids in memory."),
     (INSPECT, "The scheme, time and fields of an id."),
-    (TAGS, "A tag is one sequence of ids. Its settings and its last claimed id."),
+    (TAGS, "A tag has ids of its own. Its settings and its last claimed id."),
 )
 ABOUT = (
     "Unique 64-bit ids. JSON holds them as strings, since a browser reads the number 9007199254740993 as "
@@ -47,23 +47,23 @@ CONDITIONAL = [{"name": name, "in": "header", "required": False, "schema": ASTER
 
 
 def routes(ids: IdHandlers) -> Iterator[GuardedRoute]:
-    tags, sequence, post = TagHandlers(ids.sequences), "/v1/sequences/{tag}", "POST"
+    tags, tag, post = TagHandlers(ids.tags), "/v1/tags/{tag}", "POST"
     table: tuple[tuple[str, str, str, Callable[..., Any], Any, Right], ...] = (
-        (IDS, post, f"{sequence}/ids", ids.of_tag, schemas.TaggedIds, Right(DRAW)),
+        (IDS, post, f"{tag}/ids", ids.of_tag, schemas.TaggedIds, Right(DRAW)),
         (IDS, post, "/v1/tickets/{type}", ids.ticket, schemas.Ticket, Right(DRAW)),
         (IDS, post, "/v1/meteor", ids.meteor, schemas.Ids, Right(DRAW, METEOR)),
         (IDS, post, "/v1/snowflake", ids.snowflake, schemas.Ids, Right(DRAW, SNOWFLAKE)),
         (IDS, post, "/v1/objectids", ids.objectids, schemas.ObjectIds, Right(DRAW, OBJECTID)),
-        (CLIENTS, post, f"{sequence}/segments", ids.segment, schemas.Segment, Right(DRAW)),
+        (CLIENTS, post, f"{tag}/segments", ids.segment, schemas.Segment, Right(DRAW)),
         (CLIENTS, post, "/v1/nodes", ids.node, schemas.Node, Right(DRAW, METEOR)),
         (CLIENTS, post, "/v1/workers", ids.lease_worker, schemas.Lease, Right(DRAW, SNOWFLAKE)),
         (CLIENTS, "PUT", "/v1/workers", ids.renew_worker, schemas.Lease, Right(DRAW, SNOWFLAKE)),
         (CLIENTS, post, "/v1/workers/{space}", ids.lease_number, schemas.NumberLease, Right(DRAW)),
         (CLIENTS, "PUT", "/v1/workers/{space}", ids.renew_number, schemas.NumberLease, Right(DRAW)),
         (INSPECT, "GET", "/v1/inspect/{id}", ids.inspect, schemas.Inspection, ANY_TOKEN),
-        (TAGS, "GET", "/v1/sequences", tags.list, schemas.Tags, Right(READ)),
-        (TAGS, "GET", sequence, tags.get, schemas.Tag, ANY_TOKEN),  # the handler checks: to read or to draw
-        (TAGS, "PUT", sequence, tags.put, schemas.Tag, Right(ADMINISTER)),
+        (TAGS, "GET", "/v1/tags", tags.list, schemas.Tags, Right(READ)),
+        (TAGS, "GET", tag, tags.get, schemas.Tag, ANY_TOKEN),  # the handler checks: to read or to draw
+        (TAGS, "PUT", tag, tags.put, schemas.Tag, Right(ADMINISTER)),
     )
     for group, method, path, handler, answer, right in table:
         summary, _, description = (handler.__doc__ or "").partition("\n")

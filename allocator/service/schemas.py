@@ -234,7 +234,7 @@ class Tag(Answer):
 
 
 class Tags(Answer):
-    sequences: list[Tag]
+    tags: list[Tag]
     next: str = Field("", description="Only on a full page.")
 
 

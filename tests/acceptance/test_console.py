@@ -159,7 +159,7 @@ def test_a_session_ends_with_its_token(guarded, seat):
 
 def test_a_session_is_good_for_no_id(guarded, admin):
     """The API knows bearer tokens alone, so that no page of a foreign site can draw with a cookie."""
-    for method, path in (("POST", "/v1/sequences/seen-1/ids"), ("GET", "/v1/sequences"), ("GET", "/metrics")):
+    for method, path in (("POST", "/v1/tags/seen-1/ids"), ("GET", "/v1/tags"), ("GET", "/metrics")):
         assert guarded.service.ask(method, path, Cookie=admin.cookie, Sec_Fetch_Site="same-origin").status == 401
 
 
@@ -182,8 +182,8 @@ def test_without_a_token_configured_it_is_open_to_this_machine_by_its_own_names(
 def test_the_first_page_stands_where_a_number_in_the_database_is_none(tmp_path):
     url = f"sqlite:///{tmp_path}/ids.db"
     with Served(url) as service:
-        service.post("/v1/sequences/order/ids")
-        service.post("/v1/sequences/line/ids")
+        service.post("/v1/tags/order/ids")
+        service.post("/v1/tags/line/ids")
         execute(url, "UPDATE allocator_segment SET max_value = 1007.5 WHERE tag = 'order'")
         page = Seat(service).text("/")
 
@@ -362,7 +362,7 @@ def test_it_can_be_switched_off_and_the_root_leads_to_the_description(tmp_path, 
 def test_while_the_database_is_away_what_is_in_memory_is_shown(shared_database, tag):
     with Wire(shared_database("postgres")) as wire, Served(wire.url, options=("--timeout", "1")) as service:
         seat = Seat(service)
-        service.post(f"/v1/sequences/{tag}/ids")  # and nobody has looked yet: memory alone knows the tag
+        service.post(f"/v1/tags/{tag}/ids")  # and nobody has looked yet: memory alone knows the tag
         wire.refuse()
         assert until(lambda: "The database does not answer" in seat.text(f"/?q={tag}"))
         assert until(lambda: tag in tags_in(seat.text(f"/?q={tag}")))

@@ -37,8 +37,8 @@ class Place:
         database.close()
         self.service = Served(url)
         for tag in ("order", "order-line", "invoice"):
-            self.service.put(f"/v1/sequences/{tag}", token=self.admin, json={})
-        self.service.post("/v1/sequences/order/ids?count=500", token=self.admin)
+            self.service.put(f"/v1/tags/{tag}", token=self.admin, json={})
+        self.service.post("/v1/tags/order/ids?count=500", token=self.admin)
         self.service.post("/v1/snowflake", token=self.admin)
         self.service.post("/v1/meteor", token=self.admin)
 
@@ -85,7 +85,7 @@ def test_the_plot_of_a_tag_is_drawn_and_goes_on(visits, place):
     visit = visits()
     visit.sign_in(place.admin, "/console/tags/order")
     page = visit.page
-    place.service.post("/v1/sequences/order/ids?count=500", token=place.admin)
+    place.service.post("/v1/tags/order/ids?count=500", token=place.admin)
     visit.until("+document.querySelector('[data-series]').dataset.points >= 3")
     before = int(page.locator("[data-series]").get_attribute("data-points"))
     visit.until(f"+document.querySelector('[data-series]').dataset.points > {before}")

@@ -87,13 +87,13 @@ def test_replicas_before_a_real_database_never_repeat_an_id(shared_database, kin
     """One is killed, and a new one starts."""
     with ExitStack() as started:
         replicas = [started.enter_context(Served(shared_database(kind))) for _ in range(2)]
-        loads = [Load(replica, f"/v1/sequences/{tag}/ids?count={count}") for replica in replicas for count in (1, 50)]
+        loads = [Load(replica, f"/v1/tags/{tag}/ids?count={count}") for replica in replicas for count in (1, 50)]
         for load in loads:
             load.start()
         for load in loads:
             load.draw(300)
         replicas[0].process.kill()
-        loads.append(Load(started.enter_context(Served(shared_database(kind))), f"/v1/sequences/{tag}/ids?count=7"))
+        loads.append(Load(started.enter_context(Served(shared_database(kind))), f"/v1/tags/{tag}/ids?count=7"))
         loads[-1].start()
         for load in loads[2:]:
             load.draw(300)
@@ -109,7 +109,7 @@ def test_replicas_before_a_real_database_never_repeat_an_id(shared_database, kin
 def test_a_stop_cuts_no_answer(tmp_path, number):
     """What was under way is answered whole; no id of a 200 is lost or cut."""
     service = Served(f"sqlite:///{tmp_path}/ids.db")
-    load = Load(service, "/v1/sequences/order/ids?count=2000")
+    load = Load(service, "/v1/tags/order/ids?count=2000")
     load.start()
     load.draw(2000)
     code = service.stop(number)
@@ -161,7 +161,7 @@ def test_one_host_restarts_without_a_refused_connection_or_a_failed_request(tmp_
     with ExitStack() as started:
         kept = started.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1024))
         running = started.enter_context(Served(url, listener=kept))
-        path = "/v1/sequences/order/ids?count=3"
+        path = "/v1/tags/order/ids?count=3"
         loads = [Load(running, path, **headers) for headers in ({}, {"Connection": "close"}) for _ in range(2)]
         for load in loads:
             load.start()
@@ -187,7 +187,7 @@ def test_one_host_restarts_without_a_refused_connection_or_a_failed_request(tmp_
 @pytest.mark.parametrize("kind", SERVERS)
 def test_ids_and_readiness_while_the_database_is_away(shared_database, kind, tag):
     with Wire(shared_database(kind)) as wire, Served(wire.url, options=("--timeout", "1")) as service:
-        path = f"/v1/sequences/{tag}/ids"
+        path = f"/v1/tags/{tag}/ids"
         first = service.post(path).ids
         wire.refuse()
         drawn = [number for _ in range(30) for number in service.post(path).ids]
@@ -218,11 +218,11 @@ def test_a_service_that_starts_without_its_database_gets_ready_when_it_is_there(
         wire.refuse()
         with Served(wire.url, options=("--timeout", "1"), ready=False, is_open=False) as service:
             assert service.get("/readyz").status == 503
-            assert service.post(f"/v1/sequences/{tag}/ids").status == 503
+            assert service.post(f"/v1/tags/{tag}/ids").status == 503
             assert "cannot check yet whether a token exists" in service.log()
             wire.accept()
             assert until(lambda: service.get("/readyz").status == 200)
-            refused = service.post(f"/v1/sequences/{tag}/ids")
+            refused = service.post(f"/v1/tags/{tag}/ids")
             assert refused.status == 401
             assert refused.json["detail"].startswith("no token exists; create one with: allocator tokens")
 
@@ -286,7 +286,7 @@ def test_settings_come_from_the_environment_and_secrets_from_files(tmp_path):
     known = {"ALLOCATOR_COMPAT": "leaf", "ALLOCATOR_GUARD_RESTARTS": "0"}
     unknown = {"ALLOCATOR_DB": "", "ALLOCATOR_PROT": "1", "ALLOCATOR_PORT": "tcp://10.96.12.7:8000"}
     with Served(ALLOCATOR_DATABASE_URL_FILE=str(secret), **unknown, **known) as service:
-        assert service.post("/v1/sequences/order/ids").ids == ["1"]
+        assert service.post("/v1/tags/order/ids").ids == ["1"]
         assert service.get("/api/segment/get/order").status == 200
         said = [line["message"] for line in service.lines() if "unknown" in line["message"]]
         listed = "ALLOCATOR_DB, ALLOCATOR_PORT=tcp://10.96.12.7:8000, ALLOCATOR_PROT"
@@ -297,8 +297,8 @@ def test_settings_come_from_the_environment_and_secrets_from_files(tmp_path):
 
 def test_every_line_of_the_log_is_json(tmp_path):
     with Served(f"sqlite:///{tmp_path}/ids.db") as service:
-        service.post("/v1/sequences/a%0ab/ids")
-        service.post("/v1/sequences/order/ids")
+        service.post("/v1/tags/a%0ab/ids")
+        service.post("/v1/tags/order/ids")
         lines = service.lines()
 
     assert all({"time", "level", "logger", "message"} <= set(line) for line in lines)
@@ -308,7 +308,7 @@ def test_every_line_of_the_log_is_json(tmp_path):
 
 def test_a_proxy_on_this_machine_says_who_asks(tmp_path):
     with Served(f"sqlite:///{tmp_path}/ids.db") as service:
-        service.get("/v1/sequences", X_Forwarded_For="192.0.2.7, 127.0.0.1")
+        service.get("/v1/tags", X_Forwarded_For="192.0.2.7, 127.0.0.1")
         assert until(lambda: [line for line in service.lines() if line.get("caller") == "192.0.2.7"])
 
 
@@ -344,7 +344,7 @@ def test_it_serves_https(tmp_path, monkeypatch):
     options = ("--certificate", str(certificate), "--key", str(key))
     with Served(f"sqlite:///{tmp_path}/ids.db", options=options, ca=str(certificate)) as service:
         assert service.address.startswith("https://")
-        assert service.post("/v1/sequences/order/ids").ids == ["1"]
+        assert service.post("/v1/tags/order/ids").ids == ["1"]
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         with Allocator(service.address) as ids:
             assert ids.reserve("order", 2) == range(1001, 1003)
@@ -400,21 +400,21 @@ def test_unfinished_requests_take_little_memory_before_their_token_is_known(tmp_
         Served(f"sqlite:///{tmp_path}/ids.db", options=("--compat", "tinyid")) as service,
         ExitStack() as open_ones,
     ):
-        service.post("/v1/sequences/order/ids")
+        service.post("/v1/tags/order/ids")
         service.get("/console/sign-in")  # its templates are loaded by the first page
         before, connections = greatest_memory_of(service.process.pid), []
         for _ in range(400):
             made = socket.create_connection(("127.0.0.1", service.port), 20)
             connections.append(open_ones.enter_context(made))
             made.sendall(head)
-        assert service.post("/v1/sequences/order/ids").status == 200
+        assert service.post("/v1/tags/order/ids").status == 200
         for connection in connections:
             with suppress(OSError):  # it has answered already
                 connection.sendall(rest)
         with suppress(OSError):
             connections[-1].shutdown(socket.SHUT_WR)
         until_closed(connections[-1])
-        assert service.post("/v1/sequences/order/ids").status == 200
+        assert service.post("/v1/tags/order/ids").status == 200
         taken = greatest_memory_of(service.process.pid) - before
 
     assert taken / 400 < 100_000  # 147,000 to 1,200,000 where nothing bounds what is read before the token
@@ -446,7 +446,7 @@ def test_the_command_line_draws_from_a_service(tmp_path):
 def test_a_fleet_is_served(shards):
     urls = shards(2)
     with Served(*urls) as service:
-        drawn = [number for _ in range(20) for number in service.post("/v1/sequences/order/ids?count=300").ids]
+        drawn = [number for _ in range(20) for number in service.post("/v1/tags/order/ids?count=300").ids]
         tickets = [service.post("/v1/tickets/a").json["id"] for _ in range(10)]
         figures = service.get("/metrics").body.decode()
         with Allocator(service.address) as ids:
@@ -462,11 +462,11 @@ def test_a_fleet_is_served(shards):
 def test_a_client_can_start_while_a_shard_is_away(shards):
     urls = shards(2)
     with Served(*urls) as service:
-        drawn = [service.post("/v1/sequences/order/ids?count=10").ids for _ in range(4)]
+        drawn = [service.post("/v1/tags/order/ids?count=10").ids for _ in range(4)]
         file = Path(urls[1].removeprefix("sqlite:///"))
         file.rename(file.with_suffix(".away"))
         with Allocator(service.address) as ids:
             drawn.append([str(ids.next_id("order")) for _ in range(5)])
-        assert service.get("/v1/sequences/order").status == 200
+        assert service.get("/v1/tags/order").status == 200
 
     assert distinct(sum(drawn, [])) == 45

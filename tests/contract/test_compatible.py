@@ -28,7 +28,7 @@ def service(served: Callable[..., Served]) -> Served:
 @pytest.fixture
 def known(service: Served, tag: str) -> str:
     """A tag that exists; neither server makes one by being asked."""
-    service.put(f"/v1/sequences/{tag}", json={"step": 100})
+    service.put(f"/v1/tags/{tag}", json={"step": 100})
     return tag
 
 
@@ -59,7 +59,7 @@ def test_leaf_says_500_for_a_key_that_is_unknown(service, tag):
         assert refused.json["message"] == "Result{id=-2, status=EXCEPTION}"
         assert refused.json["exception"].endswith(".LeafServerException")
         assert refused.headers["Cache-Control"] == "no-store"
-    assert service.get(f"/v1/sequences/{tag}").status == 404
+    assert service.get(f"/v1/tags/{tag}").status == 404
 
 
 def test_leaf_answers_with_a_slash_behind_too(service, known):
@@ -84,7 +84,7 @@ def test_leaf_decodes_a_key_and_tells_the_path_as_it_was_sent(service, known):
 
 
 def test_leaf_says_500_for_a_tag_that_has_no_ids_left(service, known):
-    service.put(f"/v1/sequences/{known}", json={"limit": 100, "start_after": 100})
+    service.put(f"/v1/tags/{known}", json={"limit": 100, "start_after": 100})
 
     assert service.get(f"/api/segment/get/{known}").json["message"] == "Result{id=-3, status=EXCEPTION}"
 
@@ -125,7 +125,7 @@ def test_tinyid_gives_a_hundred_thousand_ids_at_most(tinyid, known):
 
 
 def test_tinyid_draws_nothing_for_a_batch_that_cannot_be_had(tinyid, service, known):
-    service.put(f"/v1/sequences/{known}", json={"limit": 15_000})
+    service.put(f"/v1/tags/{known}", json={"limit": 15_000})
     refused = tinyid("nextId", bizType=known, batchSize=20_000).json
 
     assert (refused["code"], refused["data"]) == (6, None)
@@ -153,7 +153,7 @@ def test_tinyid_gives_segments_as_its_client_counts_them(tinyid, service, known)
     assert second == {"data": data, "code": 200, "message": ""}
     assert list(second["data"]) == list(data)
     assert ids_of(first.decode()) == list(range(1, 101))
-    assert service.post(f"/v1/sequences/{known}/ids").ids == ["201"]
+    assert service.post(f"/v1/tags/{known}/ids").ids == ["201"]
 
 
 def ids_of(text: str) -> list[int]:
@@ -192,10 +192,10 @@ def test_tinyid_refuses_a_batch_that_is_no_number(tinyid, known):
 def test_the_segments_of_a_fleet_go_to_the_clients_of_tinyid_too(shards):
     urls = shards(2)
     with Served(*urls, options=("--compat", "tinyid")) as service:
-        service.put("/v1/sequences/order", json={"step": 10})
+        service.put("/v1/tags/order", json={"step": 10})
         ask = "/tinyid/id/nextSegmentIdSimple?bizType=order&token=x"
         drawn = [number for _ in range(6) for number in ids_of(service.get(ask).body.decode())]
-        drawn += [int(number) for number in service.post("/v1/sequences/order/ids?count=50").ids]
+        drawn += [int(number) for number in service.post("/v1/tags/order/ids?count=50").ids]
 
     assert distinct(drawn) == 110
     assert {number % 2 for number in drawn} == {0, 1}
@@ -208,7 +208,7 @@ def test_where_a_token_is_needed_these_routes_need_it_too(tmp_path):
     tokens = Tokens(lambda: database)
     secret, _ = tokens.create("old", verbs=("draw", "administer"), tags=("order",), schemes=("snowflake",))
     with Served(url, options=("--compat", "leaf,tinyid")) as service:
-        service.put("/v1/sequences/order", token=secret, json={})
+        service.put("/v1/tags/order", token=secret, json={})
         assert service.get("/api/segment/get/order").status == 401
         assert service.get("/api/segment/get/order", token=secret).body == b"1"
         assert service.get("/api/segment/get/other", token=secret).status == 403
@@ -229,7 +229,7 @@ def test_clients_that_cannot_send_a_token_have_the_rights_of_the_one_that_is_nam
     secret, old = tokens.create("old", verbs=("draw",), tags=("order",), schemes=("snowflake",))
     with Served(url, options=("--compat", "leaf,tinyid", "--compat-token", "old")) as service:
         for tag in ("order", "other"):
-            service.put(f"/v1/sequences/{tag}", token=admin, json={})
+            service.put(f"/v1/tags/{tag}", token=admin, json={})
         assert service.get("/api/segment/get/order").body == b"1"
         assert service.get("/api/segment/get/order", token=secret).body == b"2"
         assert service.get("/tinyid/id/nextIdSimple?bizType=order").body == b"3"
@@ -239,7 +239,7 @@ def test_clients_that_cannot_send_a_token_have_the_rights_of_the_one_that_is_nam
         for headers in ({"token": "allocator_wrong"}, {"Authorization": "Basic YTpi"}):
             assert service.get("/api/segment/get/order", **headers).status == 401
         assert service.get("/tinyid/id/nextId?bizType=order&token=allocator_wrong").json["code"] == 5
-        assert service.post("/v1/sequences/order/ids").status == 401
+        assert service.post("/v1/tags/order/ids").status == 401
         assert service.post("/v1/snowflake").status == 401
         tokens.revoke(old.number)
         assert until(lambda: service.get("/api/segment/get/order").status == 401, KNOWN_WITHIN)

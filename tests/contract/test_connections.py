@@ -26,7 +26,7 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 def put(tag: str, token: str, body: bytes, *lines: str) -> bytes:
-    head = (f"PUT /v1/sequences/{tag} HTTP/1.1", "Host: x", f"Authorization: Bearer {token}", *lines)
+    head = (f"PUT /v1/tags/{tag} HTTP/1.1", "Host: x", f"Authorization: Bearer {token}", *lines)
     return "\r\n".join([*head, f"Content-Length: {len(body)}", "", ""]).encode() + body
 
 
@@ -67,7 +67,7 @@ def rest_of(connection: Connection, *more: bytes) -> bytes:
 def test_the_end_of_a_head_is_no_request(guarded, connection, tag):
     """The first request is answered when the head of the next one has begun: its rest may look like another request."""
     request, victim = post(tag, guarded.admin), post(f"{tag}-other", guarded.admin)
-    begun = f"POST /v1/sequences/{tag}/ids HTTP/1.1\r\nX: ".encode()
+    begun = f"POST /v1/tags/{tag}/ids HTTP/1.1\r\nX: ".encode()
     assert connection.draw(victim) == connection.draw(request) == 1
     for _ in range(20):
         connection.send(request + begun)
@@ -81,7 +81,7 @@ def test_the_end_of_a_head_is_no_request(guarded, connection, tag):
 @pytest.mark.parametrize(("offer", "filled"), [(OFFERS[0], False), (OFFERS[1], True)], ids=["in pieces", "at once"])
 def test_the_body_of_an_offered_upgrade_is_no_request(guarded, connection, tag, offer, filled):
     """Behind a proxy, its last bytes and the next caller's request would make a request with that caller's token."""
-    begun = f"POST /v1/sequences/{tag}-chosen/ids HTTP/1.1\r\nX: ".encode()
+    begun = f"POST /v1/tags/{tag}-chosen/ids HTTP/1.1\r\nX: ".encode()
     body = begun.rjust(5000) if filled else begun
     head = post(tag, "", *offer, f"Content-Length: {len(body)}")
     assert connection.ask(head + body if filled else head)[0] == 401

@@ -252,7 +252,7 @@ def test_the_settings_of_another_tag_are_refused():
 
 
 def test_pages_of_tags_that_come_to_no_end_are_refused():
-    first, empty = saying({"sequences": [SETTINGS], "next": "order"}), saying({"sequences": [], "next": "order"})
+    first, empty = saying({"tags": [SETTINGS], "next": "order"}), saying({"tags": [], "next": "order"})
     with (
         Hostile(lambda asked: [empty if "after" in asked else first]) as hostile,
         Allocator(hostile.address, timeout=15) as ids,
@@ -263,7 +263,7 @@ def test_pages_of_tags_that_come_to_no_end_are_refused():
 
 def test_a_tag_that_no_client_can_read_hides_no_other(caplog):
     odd = [SETTINGS | {"tag": "odd", "failover_gap": "-7"}, SETTINGS | {"tag": "odder", "limit": "0"}]
-    with always({"sequences": [*odd, SETTINGS]}) as server, Allocator(server.address) as ids:
+    with always({"tags": [*odd, SETTINGS]}) as server, Allocator(server.address) as ids:
         assert [tag.name for tag in ids.tags.list()] == ["order"]
     assert caplog.text.count("which is left out") == 2
 

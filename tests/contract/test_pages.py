@@ -39,9 +39,9 @@ def pages(service: Served, token: str | None = None, **query: Any) -> list[list[
     following: str | None = ""
     while following is not None:
         fields = query | ({"after": following} if following else {})
-        path = "/v1/sequences?" + "&".join(f"{name}={value}" for name, value in fields.items())
+        path = "/v1/tags?" + "&".join(f"{name}={value}" for name, value in fields.items())
         answer = service.get(path, token=token).json
-        found.append([one["tag"] for one in answer["sequences"]])
+        found.append([one["tag"] for one in answer["tags"]])
         following = answer.get("next")
     return found
 
@@ -51,14 +51,14 @@ def test_pages_follow_each_other_byte_by_byte(kind, served, tag):
     service = served(kind)
     names = [f"{tag}{ending}" for ending in ENDINGS]
     for name in reversed(names):
-        assert service.put(f"/v1/sequences/{name}", json={}).status == 201
+        assert service.put(f"/v1/tags/{name}", json={}).status == 201
     found = pages(service, limit=2)
     listed = [name for page in found for name in page]
 
     assert [len(page) for page in found[:-1]] == [2] * (len(found) - 1)
     assert listed == sorted(set(listed))
     assert [name for name in listed if name in names] == names
-    assert service.get(f"/v1/sequences?after={tag}Z&limit=1").json["sequences"][0]["tag"] == f"{tag}_d"
+    assert service.get(f"/v1/tags?after={tag}Z&limit=1").json["tags"][0]["tag"] == f"{tag}_d"
 
 
 def test_a_damaged_row_hides_no_other(tmp_path, caplog):
@@ -104,13 +104,13 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_a_page_has_a_hundred_tags_and_a_thousand_at_most(crowded):
-    first = crowded.get("/v1/sequences").json
+    first = crowded.get("/v1/tags").json
 
-    assert (len(first["sequences"]), first["next"]) == (100, "tag-0098")
+    assert (len(first["tags"]), first["next"]) == (100, "tag-0098")
     assert [len(page) for page in pages(crowded, limit=1000)] == [1000, 1000, 500]
-    assert crowded.get("/v1/sequences?after=tag-2498").json == {"sequences": []}
+    assert crowded.get("/v1/tags?after=tag-2498").json == {"tags": []}
     for query in ("limit=0", "limit=1001", "limit=x", "after=", "after=a%20b", "after=a&after=b"):
-        assert crowded.get(f"/v1/sequences?{query}").status == 400, query
+        assert crowded.get(f"/v1/tags?{query}").status == 400, query
 
 
 def test_the_client_the_command_and_the_console_follow_pages(crowded):
@@ -125,17 +125,17 @@ def test_the_client_the_command_and_the_console_follow_pages(crowded):
 
 def test_of_many_readers_one_is_served_at_a_time_and_too_many_are_refused(crowded):
     def read(number: int) -> Any:
-        return crowded.get("/v1/sequences?limit=1000")
+        return crowded.get("/v1/tags?limit=1000")
 
     with ThreadPoolExecutor(60) as pool:
         answers = [pool.submit(read, number) for number in range(120)]
-        claims = [crowded.post("/v1/sequences/order/segments?size=10").status for _ in range(5)]
+        claims = [crowded.post("/v1/tags/order/segments?size=10").status for _ in range(5)]
     refused = [answer for one in answers if (answer := one.result()).status != 200]
 
     assert claims == [200] * 5
     assert {one.status for one in refused} == {503}
     assert {one.headers["Retry-After"] for one in refused} == {"1"}
-    assert crowded.get("/v1/sequences").status == 200
+    assert crowded.get("/v1/tags").status == 200
 
 
 def test_a_reader_of_a_few_tags_learns_no_name_of_others():
@@ -183,7 +183,7 @@ class Answers:
 def page(*names: str, following: str | None = None) -> dict[str, Any]:
     fields = {"max_value": "0", "step": 1, "max_step": 1, "limit": "9", "failover_gap": "0"}
     rows = [{"tag": name, **fields} for name in names]
-    return {"sequences": rows} | ({} if following is None else {"next": following})
+    return {"tags": rows} | ({} if following is None else {"next": following})
 
 
 def test_a_client_takes_pages_that_follow_each_other_alone():

@@ -18,7 +18,7 @@ from support.service.served import Served
 from allocator import inspect_id
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE
 
-ROUTES_WITH_COUNT = ("/v1/sequences/some/ids", "/v1/meteor", "/v1/snowflake", "/v1/objectids")
+ROUTES_WITH_COUNT = ("/v1/tags/some/ids", "/v1/meteor", "/v1/snowflake", "/v1/objectids")
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def embedded(served: Callable[..., Served]) -> Served:
 
 
 def test_ids_of_a_tag_follow_each_other(service, tag):
-    path = f"/v1/sequences/{tag}/ids"
+    path = f"/v1/tags/{tag}/ids"
     first = service.post(path)
 
     assert first.json == {"tag": tag, "ids": ["1"]}
@@ -48,7 +48,7 @@ def test_ids_of_a_tag_follow_each_other(service, tag):
 
 
 def test_ten_thousand_ids_come_in_one_answer_and_none_is_lost(embedded, tag):
-    path = f"/v1/sequences/{tag}/ids?count=10000"
+    path = f"/v1/tags/{tag}/ids?count=10000"
     drawn = [int(number) for _ in range(3) for number in embedded.post(path).ids]
 
     assert drawn == list(range(1, 30_001))
@@ -79,29 +79,29 @@ def test_a_ticket_is_the_next_one_of_its_type(service, tag):
 
 
 def test_a_segment_is_the_callers_alone(service, tag):
-    one = service.post(f"/v1/sequences/{tag}/segments?size=500").json
-    two = service.post(f"/v1/sequences/{tag}/segments").json
+    one = service.post(f"/v1/tags/{tag}/segments?size=500").json
+    two = service.post(f"/v1/tags/{tag}/segments").json
 
     assert one == {"tag": tag, "start": "1", "stop": "501", "step": "1"}
     assert two == {"tag": tag, "start": "501", "stop": "1501", "step": "1"}
-    assert service.post(f"/v1/sequences/{tag}/ids").ids == ["1501"]
+    assert service.post(f"/v1/tags/{tag}/ids").ids == ["1501"]
 
 
 def test_a_segment_is_refused_below_what_its_client_has_seen(embedded, tag):
     """Rule 7, by the client's word; and its word stops nobody else."""
-    path = f"/v1/sequences/{tag}/segments?size=10"
+    path = f"/v1/tags/{tag}/segments?size=10"
     embedded.post(path)
     refused = embedded.post(f"{path}&seen=1.1.5000")
 
     assert refused.status == 409
     assert refused.json["error"] == "MaxValueWentBack"
     assert embedded.post(f"{path}&seen=1.1.10").json["start"] == "11"
-    assert embedded.post(f"/v1/sequences/{tag}/ids").status == 200
+    assert embedded.post(f"/v1/tags/{tag}/ids").status == 200
 
 
 def test_many_at_once_never_get_the_same_id(service, tag):
     def draw(_: int) -> list[str]:
-        return [number for _ in range(20) for number in service.post(f"/v1/sequences/{tag}/ids?count=7").ids]
+        return [number for _ in range(20) for number in service.post(f"/v1/tags/{tag}/ids?count=7").ids]
 
     with ThreadPoolExecutor(8) as pool:
         drawn = [number for ids in pool.map(draw, range(8)) for number in ids]
@@ -110,8 +110,8 @@ def test_many_at_once_never_get_the_same_id(service, tag):
 
 
 def test_a_number_beyond_what_a_browser_reads_is_text(embedded, tag):
-    embedded.put(f"/v1/sequences/{tag}", json={"start_after": 2**53})
-    answer = embedded.post(f"/v1/sequences/{tag}/ids")
+    embedded.put(f"/v1/tags/{tag}", json={"start_after": 2**53})
+    answer = embedded.post(f"/v1/tags/{tag}/ids")
 
     assert answer.ids == ["9007199254740993"]
 
@@ -120,7 +120,7 @@ def test_a_number_beyond_what_a_browser_reads_is_text(embedded, tag):
 
 
 def test_a_tag_is_created_and_changed(service, tag):
-    path = f"/v1/sequences/{tag}"
+    path = f"/v1/tags/{tag}"
     made = service.put(path, json={"step": 10, "limit": "1000"})
 
     assert made.status == 201
@@ -135,11 +135,11 @@ def test_a_tag_is_created_and_changed(service, tag):
     changed = service.put(path, json={"step": 20, "max_step": 20})
     assert (changed.status, changed.json["step"]) == (200, 20)
     assert service.get(path).json == changed.json
-    assert changed.json in service.get(f"/v1/sequences?after={tag[:-1]}").json["sequences"]
+    assert changed.json in service.get(f"/v1/tags?after={tag[:-1]}").json["tags"]
 
 
 def test_conditions_say_whether_a_tag_is_created_or_changed(embedded, tag):
-    path = f"/v1/sequences/{tag}"
+    path = f"/v1/tags/{tag}"
 
     assert embedded.put(path, json={}, If_Match="*").status == 404
     assert embedded.put(path, json={}, If_None_Match="*").status == 201
@@ -150,19 +150,19 @@ def test_conditions_say_whether_a_tag_is_created_or_changed(embedded, tag):
 
 def test_a_condition_that_is_not_a_star_is_refused(embedded, tag):
     """Tags have no ETag: taken as *, it would change what it should not."""
-    embedded.put(f"/v1/sequences/{tag}", json={"step": 100})
+    embedded.put(f"/v1/tags/{tag}", json={"step": 100})
     for name, value in product(("If-Match", "If-None-Match"), ('"x"', 'W/"x"', "", '*, "x"', "**")):
-        refused = embedded.put(f"/v1/sequences/{tag}", json={"step": 5}, **{name: value})
+        refused = embedded.put(f"/v1/tags/{tag}", json={"step": 5}, **{name: value})
         assert (refused.status, f"{name} must be *" in refused.json["detail"]) == (400, True), (name, value)
 
-    assert embedded.get(f"/v1/sequences/{tag}").json["step"] == 100
+    assert embedded.get(f"/v1/tags/{tag}").json["step"] == 100
 
 
 def test_a_tag_that_has_given_its_last_id_is_gone(embedded, tag):
-    embedded.put(f"/v1/sequences/{tag}", json={"limit": 3})
+    embedded.put(f"/v1/tags/{tag}", json={"limit": 3})
 
-    assert embedded.post(f"/v1/sequences/{tag}/ids?count=3").ids == ["1", "2", "3"]
-    refused = embedded.post(f"/v1/sequences/{tag}/ids")
+    assert embedded.post(f"/v1/tags/{tag}/ids?count=3").ids == ["1", "2", "3"]
+    refused = embedded.post(f"/v1/tags/{tag}/ids")
     assert (refused.status, refused.json["error"]) == (410, "Exhausted")
 
 
@@ -205,7 +205,7 @@ def test_an_odd_count_is_refused(embedded):
 
 def test_an_odd_tag_is_refused_and_not_logged_raw(embedded):
     names = ("a'b", "a%0d%0aSet-Cookie:x", "%1b[31mred", "%F0%9F%98%80", "x" * 10_000, "%20", "a%2Fb", "%00", "..%2f")
-    for name, form in product(names, ("sequences/{}/ids", "sequences/{}/segments", "tickets/{}")):
+    for name, form in product(names, ("tags/{}/ids", "tags/{}/segments", "tickets/{}")):
         refused = embedded.post(f"/v1/{form.format(name)}")
 
         assert refused.status in {400, 404}, (form, name[:20])
@@ -218,11 +218,11 @@ def test_an_odd_tag_is_refused_and_not_logged_raw(embedded):
 
 def test_a_wrong_path_or_method_is_a_problem_too(embedded):
     for asked, status in {
-        "GET /v1/sequences/order/ids": 405,
-        "POST /v1/sequences": 405,
-        "DELETE /v1/sequences/order": 405,
+        "GET /v1/tags/order/ids": 405,
+        "POST /v1/tags": 405,
+        "DELETE /v1/tags/order": 405,
         "POST /v1/nothing": 404,
-        "POST /v1/sequences/order/ids/": 404,
+        "POST /v1/tags/order/ids/": 404,
         "GET /favicon.ico": 404,
         "TRACE /v1/meteor": 405,
     }.items():
@@ -235,21 +235,21 @@ def test_a_wrong_path_or_method_is_a_problem_too(embedded):
 def test_an_odd_body_is_refused(embedded, tag):
     odd = (b"", b"[]", b"{", b'{"step": 0}', b'{"step": true}', b'{"step": 1.5}', b'{"nope": 1}', b'{"limit": -1}')
     for body in (*odd, b'{"step": 1e99}', b'{"step": null}', b"[" * 5000, b"\xff\xfe", b'{"step": 10, "max_step": 5}'):
-        refused = embedded.put(f"/v1/sequences/{tag}", body=body)
+        refused = embedded.put(f"/v1/tags/{tag}", body=body)
 
         assert (refused.status, bool(refused.json["detail"])) == (400, True), body[:20]
     for body in (b"[" * 5000, b'{"step": ' + b"9" * 5000 + b"}"):  # Python's parser refuses them by other errors
-        assert "must be a JSON object" in embedded.put(f"/v1/sequences/{tag}", body=body).json["detail"], body[:20]
-    assert embedded.get(f"/v1/sequences/{tag}").status == 404
+        assert "must be a JSON object" in embedded.put(f"/v1/tags/{tag}", body=body).json["detail"], body[:20]
+    assert embedded.get(f"/v1/tags/{tag}").status == 404
 
 
 def test_fields_that_are_not_known_are_refused(embedded, tag):
     for query in ("size=5", "count=1&x=2", "count=1&count=1", "Count=1"):
-        assert embedded.post(f"/v1/sequences/{tag}/ids?{query}").status == 400
+        assert embedded.post(f"/v1/tags/{tag}/ids?{query}").status == 400
 
 
 def test_a_body_where_none_belongs_is_refused_and_an_empty_one_is_not(embedded, tag):
-    path = f"/v1/sequences/{tag}/ids"
+    path = f"/v1/tags/{tag}/ids"
 
     assert embedded.post(path, json={"count": 5}).status == 400
     assert embedded.post(path, json={}).ids == ["1"]
@@ -257,10 +257,10 @@ def test_a_body_where_none_belongs_is_refused_and_an_empty_one_is_not(embedded, 
 
 
 def test_a_body_of_a_hundred_megabytes_is_refused_unread(embedded, tag):
-    known = f"POST /v1/sequences/{tag}/ids HTTP/1.1\r\nHost: localhost\r\nContent-Length: 104857600\r\n\r\n"
+    known = f"POST /v1/tags/{tag}/ids HTTP/1.1\r\nHost: localhost\r\nContent-Length: 104857600\r\n\r\n"
     assert talk(embedded, known) == 413
-    assert embedded.put(f"/v1/sequences/{tag}", body=b" " * 100_000).status == 413
-    chunked = f"PUT /v1/sequences/{tag} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert embedded.put(f"/v1/tags/{tag}", body=b" " * 100_000).status == 413
+    chunked = f"PUT /v1/tags/{tag} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     assert talk(embedded, chunked + "fffff\r\n" + "x" * 0xFFFFF + "\r\n") == 413
 
 
@@ -281,14 +281,14 @@ def test_a_worker_that_cannot_be_is_refused(embedded):
 
 
 def test_a_batch_that_memory_does_not_hold_costs_nothing_when_it_cannot_be_had(embedded, tag):
-    embedded.put(f"/v1/sequences/{tag}", json={"limit": 50, "step": 10})
-    assert embedded.post(f"/v1/sequences/{tag}/ids").ids == ["1"]
-    refused = embedded.post(f"/v1/sequences/{tag}/ids?count=60")
+    embedded.put(f"/v1/tags/{tag}", json={"limit": 50, "step": 10})
+    assert embedded.post(f"/v1/tags/{tag}/ids").ids == ["1"]
+    refused = embedded.post(f"/v1/tags/{tag}/ids?count=60")
 
     assert (refused.status, refused.json["error"]) == (400, "InvalidCount")
     assert "count must be at most 49, the ids left of tag" in refused.json["detail"]
-    assert embedded.post(f"/v1/sequences/{tag}/ids?count=49").ids == [str(number) for number in range(2, 51)]
-    assert embedded.post(f"/v1/sequences/{tag}/ids").status == 410
+    assert embedded.post(f"/v1/tags/{tag}/ids?count=49").ids == [str(number) for number in range(2, 51)]
+    assert embedded.post(f"/v1/tags/{tag}/ids").status == 410
 
 
 def test_a_head_that_names_two_hosts_or_two_tokens_is_refused(embedded):
@@ -339,11 +339,11 @@ def test_a_defect_is_never_shown(embedded):
 
 def test_a_request_has_a_name_in_the_answer_and_in_the_log(embedded, tag):
     for name in ("abc-123", "trace/9:z=="):
-        assert embedded.post(f"/v1/sequences/{tag}/ids", X_Request_Id=name).headers["X-Request-Id"] == name
+        assert embedded.post(f"/v1/tags/{tag}/ids", X_Request_Id=name).headers["X-Request-Id"] == name
 
     def found() -> list[dict[str, Any]]:
         """Of many refusals in a second not all are logged."""
-        refused = embedded.post("/v1/sequences/none/ids?count=0", X_Request_Id="find-me")
+        refused = embedded.post("/v1/tags/none/ids?count=0", X_Request_Id="find-me")
         assert refused.json["request"] == refused.headers["X-Request-Id"] == "find-me"
         return [line for line in embedded.lines() if line.get("request") == "find-me"]
 
@@ -352,7 +352,7 @@ def test_a_request_has_a_name_in_the_answer_and_in_the_log(embedded, tag):
     assert (line["status"], line["error"], line["method"]) == (400, "InvalidCount", "POST")
     odd = embedded.post("/v1/meteor?count=0", X_Request_Id="a b;c").headers["X-Request-Id"]
     assert re.fullmatch("[0-9a-f]+-[0-9a-f]+", odd)
-    unnamed = [embedded.post(f"/v1/sequences/{tag}/ids").headers.get("X-Request-Id", "") for _ in range(3)]
+    unnamed = [embedded.post(f"/v1/tags/{tag}/ids").headers.get("X-Request-Id", "") for _ in range(3)]
     assert distinct(unnamed) == 3
     assert all(re.fullmatch("[0-9a-f]+-[0-9a-f]+", name) for name in unnamed)
 
@@ -364,15 +364,15 @@ def test_health_and_readiness(service):
 
 def test_the_description_is_served_and_no_page_beside_it(embedded):
     """A page for it would load a script beside tokens."""
-    assert "/v1/sequences/{tag}/ids" in embedded.get("/openapi.json").json["paths"]
+    assert "/v1/tags/{tag}/ids" in embedded.get("/openapi.json").json["paths"]
     for path in ("/docs", "/docs/", "/docs/../../etc/passwd"):
         assert (embedded.get(path).status, path) == (404, path)
 
 
 def test_figures_tell_what_was_given_claimed_and_refused(embedded, tag):
-    embedded.post(f"/v1/sequences/{tag}/ids?count=250")
-    embedded.post(f"/v1/sequences/{tag}/ids?count=0")
-    embedded.post(f"/v1/sequences/{tag}/segments?size=30")
+    embedded.post(f"/v1/tags/{tag}/ids?count=250")
+    embedded.post(f"/v1/tags/{tag}/ids?count=0")
+    embedded.post(f"/v1/tags/{tag}/segments?size=30")
     embedded.post(f"/v1/tickets/{tag}")
     figures = figures_of(embedded)
 
@@ -395,8 +395,8 @@ def figures_of(service: Served) -> dict[str, float]:
 def test_made_up_tags_make_no_series(embedded):
     before = len(figures_of(embedded))
     for number in range(50):
-        embedded.post(f"/v1/sequences/{'no-'}{number}-!/ids")
-        embedded.get(f"/v1/sequences/unknown-{number}")
+        embedded.post(f"/v1/tags/{'no-'}{number}-!/ids")
+        embedded.get(f"/v1/tags/unknown-{number}")
 
     after = figures_of(embedded)
     assert len(after) <= before + 50  # of tags that other tests drew from, and of the kinds of these refusals

@@ -96,7 +96,7 @@ def test_without_a_token_nothing_is_given(service, tag):
         ({"Authorization": "Basic YTpi"}, "Bearer"),
         ({"Authorization": "Bearer allocator_x"}, 'Bearer error="invalid_token"'),
     ):
-        for path in (f"/v1/sequences/{tag}/ids", "/v1/meteor", "/v1/tickets/a"):
+        for path in (f"/v1/tags/{tag}/ids", "/v1/meteor", "/v1/tickets/a"):
             refused = service.post(path, **headers)
             assert (refused.status, refused.json["error"]) == (401, "AccessDenied")
             assert refused.headers["WWW-Authenticate"] == said
@@ -115,7 +115,7 @@ def test_a_route_that_is_not_named_here_needs_a_token_and_its_right(tmp_path):
     routes = [one for one in app._framework.routes if isinstance(one, Route) and one.path not in OPEN]
     with closing(Guarded(str(tmp_path), "--compat", ",".join(COMPATIBLE))) as guarded:
         poor, service = guarded.make("poor", tags=("nothing",)), guarded.service
-        service.put("/v1/sequences/5", token=guarded.admin, json={})
+        service.put("/v1/tags/5", token=guarded.admin, json={})
         for method, path in [(method, re.sub("{.*?}", "5", one.path)) for one in routes for method in one.methods]:
             if path.startswith("/tinyid/"):
                 answers = [service.ask(method, f"{path}?bizType=5&token={token}") for token in ("", poor)]
@@ -124,7 +124,7 @@ def test_a_route_that_is_not_named_here_needs_a_token_and_its_right(tmp_path):
                 assert service.ask(method, path).status in {401, 303}, (method, path)
                 expected = 200 if path == "/v1/inspect/5" else 403  # which is for any token
                 assert service.ask(method, path, token=poor).status == expected, (method, path)
-        assert service.post("/v1/sequences/5/ids", token=guarded.admin).ids == ["1"]
+        assert service.post("/v1/tags/5/ids", token=guarded.admin).ids == ["1"]
     assert len(routes) > 30
 
 
@@ -136,10 +136,10 @@ def test_a_route_cannot_be_written_without_a_right():
 def test_a_token_is_good_for_its_verbs_and_its_tags(guarded, service):
     drawing = guarded.make("drawing", tags=("order", "bill-*"))
     for path, status in {
-        "/v1/sequences/order/ids": 200,
-        "/v1/sequences/bill-2/ids": 200,
-        "/v1/sequences/orders/ids": 403,
-        "/v1/sequences/other/segments": 403,
+        "/v1/tags/order/ids": 200,
+        "/v1/tags/bill-2/ids": 200,
+        "/v1/tags/orders/ids": 403,
+        "/v1/tags/other/segments": 403,
         "/v1/tickets/bill-x": 200,
         "/v1/tickets/x": 403,
         "/v1/meteor": 403,
@@ -149,9 +149,9 @@ def test_a_token_is_good_for_its_verbs_and_its_tags(guarded, service):
         "/v1/objectids": 403,
     }.items():
         assert service.post(path, token=drawing).status == status, path
-    assert service.get("/v1/sequences/order", token=drawing).status == 200
-    assert service.get("/v1/sequences", token=drawing).status == 403
-    assert service.put("/v1/sequences/order", token=drawing, json={}).status == 403
+    assert service.get("/v1/tags/order", token=drawing).status == 200
+    assert service.get("/v1/tags", token=drawing).status == 403
+    assert service.put("/v1/tags/order", token=drawing, json={}).status == 403
     assert service.get("/metrics", token=drawing).status == 403
 
 
@@ -169,8 +169,8 @@ def test_a_token_is_good_for_its_schemes_alone(guarded, service, tag):
         assert (refused.status, refused.json["detail"]) == (403, f"this token may not draw the scheme {scheme!r}")
         assert (service.post(f"/v1/{path}", token=of_meteors).status == 200) is (scheme == "meteor")
     assert service.put("/v1/workers", token=of_tags, json={}).status == 403
-    assert service.post("/v1/sequences/snowflake/ids", token=of_tags).status == 200
-    assert service.post("/v1/sequences/meteor/ids", token=of_meteors).status == 403
+    assert service.post("/v1/tags/snowflake/ids", token=of_tags).status == 200
+    assert service.post("/v1/tags/meteor/ids", token=of_meteors).status == 403
 
 
 def test_a_token_that_names_nothing_is_for_everything_and_else_for_what_it_names(tmp_path):
@@ -191,23 +191,23 @@ def test_a_token_that_names_nothing_is_for_everything_and_else_for_what_it_names
 
 def test_a_reader_and_an_administrator_have_what_matches(guarded, service):
     for name in ("seen-1", "hidden-1"):
-        service.put(f"/v1/sequences/{name}", token=guarded.admin, json={})
+        service.put(f"/v1/tags/{name}", token=guarded.admin, json={})
     reading = guarded.make("reading", "read", tags=("seen-*",))
-    found = service.get("/v1/sequences", token=reading).json["sequences"]
+    found = service.get("/v1/tags", token=reading).json["tags"]
 
     assert [one["tag"] for one in found] == ["seen-1"]
-    assert service.get("/v1/sequences/hidden-1", token=reading).status == 403
-    assert service.post("/v1/sequences/seen-1/ids", token=reading).status == 403
-    assert service.put("/v1/sequences/seen-1", token=reading, json={}).status == 403
+    assert service.get("/v1/tags/hidden-1", token=reading).status == 403
+    assert service.post("/v1/tags/seen-1/ids", token=reading).status == 403
+    assert service.put("/v1/tags/seen-1", token=reading, json={}).status == 403
     assert service.get("/metrics", token=reading).status == 403
     assert service.get("/metrics", token=guarded.make("reading-all", "read")).status == 200
     some = guarded.make("some", "administer", tags=("mine-*",))
-    assert service.put("/v1/sequences/mine-1", token=some, json={}).status == 201
-    assert service.put("/v1/sequences/yours", token=some, json={}).status == 403
+    assert service.put("/v1/tags/mine-1", token=some, json={}).status == 201
+    assert service.put("/v1/tags/yours", token=some, json={}).status == 403
 
 
 def test_a_new_token_is_good_at_once_and_a_revoked_one_soon_no_more(guarded, service, tag):
-    path = f"/v1/sequences/{tag}/ids"
+    path = f"/v1/tags/{tag}/ids"
     old = guarded.make("rotated")
     assert service.post(path, token=old).status == 200
     new = guarded.make("rotated")
@@ -224,7 +224,7 @@ def until(holds: Callable[[], bool], seconds: float = KNOWN_WITHIN) -> bool:
 def test_a_token_that_has_expired_is_none(guarded, service, tag):
     """Also on the hot route, which it was good for before."""
     secret = guarded.make("passing", days=3 / 86_400)
-    path = f"/v1/sequences/{tag}/ids"
+    path = f"/v1/tags/{tag}/ids"
 
     assert until(lambda: service.post(path, token=secret).status == 200)
     assert until(lambda: service.post(path, token=secret).status == 401, 4)
@@ -263,9 +263,9 @@ def test_a_token_is_rotated_with_all_it_may(tmp_path):
 
 def test_a_secret_is_in_no_log_wherever_it_was_sent(guarded, service):
     secret = guarded.make("astray")
-    service.post("/v1/sequences/a b/ids", token=secret)
+    service.post("/v1/tags/a b/ids", token=secret)
     for path in (
-        f"/v1/sequences/{secret}/ids",
+        f"/v1/tags/{secret}/ids",
         f"/v1/meteor?token={secret}",
         f"/v1/meteor?{secret}=1",
         f"/v1/{secret}",
@@ -276,8 +276,8 @@ def test_a_secret_is_in_no_log_wherever_it_was_sent(guarded, service):
     service.get(f"/v1/inspect/{secret}", token=secret)
     service.post("/v1/meteor", X_Request_Id=secret)
     service.post("/v1/meteor", Cookie=f"allocator={secret}", X_Api_Key=secret)
-    service.put("/v1/sequences/x", token=guarded.admin, json={"failover_gap": secret, secret: 1})
-    service.put("/v1/sequences/x", token=guarded.admin, json={"failover_gap": secret})
+    service.put("/v1/tags/x", token=guarded.admin, json={"failover_gap": secret, secret: 1})
+    service.put("/v1/tags/x", token=guarded.admin, json={"failover_gap": secret})
 
     lines = [line for line in service.lines() if line.get("status")]
     assert len(lines) >= 10
@@ -290,9 +290,9 @@ def test_a_refusal_says_who_was_refused(guarded, service):
     secret = guarded.make("refused-one", tags=("a",))
     number = next(one.number for one in guarded.tokens.list() if one.name == "refused-one")
     for name, token in (("hot", secret), ("cold", None)):
-        service.post(f"/v1/sequences/{name}-refused/ids", token=token)
+        service.post(f"/v1/tags/{name}-refused/ids", token=token)
         found = next(
-            line for line in reversed(service.lines()) if line.get("path") == f"/v1/sequences/{name}-refused/ids"
+            line for line in reversed(service.lines()) if line.get("path") == f"/v1/tags/{name}-refused/ids"
         )
         assert found["caller"] == "127.0.0.1"
         assert found["token"] == (number if token else None)
@@ -302,7 +302,7 @@ def test_a_refusal_says_who_was_refused(guarded, service):
 def test_each_administrative_change_is_one_line_with_who_made_it(guarded, service):
     number = next(one.number for one in guarded.tokens.list() if one.digest == digest_of(guarded.admin.encode()))
     for form in ({"step": 7}, {"step": 8, "failover_gap": "refuse"}):
-        assert service.put("/v1/sequences/changed", token=guarded.admin, json=form).status < 300
+        assert service.put("/v1/tags/changed", token=guarded.admin, json=form).status < 300
     found = [line for line in service.lines() if line.get("change") and line["tag"] == "changed"]
 
     assert [line["message"] for line in found] == [
@@ -385,28 +385,28 @@ FOREIGN = [
 def test_an_open_service_is_no_pages_but_its_own(tmp_path):
     """A page in a browser on this machine, also under a name that was pointed here, may do nothing."""
     with Served(f"sqlite:///{tmp_path}/ids.db", options=("--compat", "leaf,tinyid")) as service:
-        assert service.post("/v1/sequences/order/ids").status == 200
+        assert service.post("/v1/tags/order/ids").status == 200
         for headers in FOREIGN:
-            answer = service.post("/v1/sequences/order/ids", **headers)
+            answer = service.post("/v1/tags/order/ids", **headers)
             assert answer.status == 401, headers
             assert "ask it by the name localhost" in answer.body.decode()
             assert service.post("/v1/nodes", **headers).status == 401
-            assert service.put("/v1/sequences/evil", json={}, **headers).status == 401
+            assert service.put("/v1/tags/evil", json={}, **headers).status == 401
             assert service.get("/api/segment/get/order", **headers).status == 401
             assert service.get("/tinyid/id/nextIdSimple?bizType=order&token=x", **headers).body == b""
         own = {"Origin": service.address, "Sec_Fetch_Site": "same-origin"}
-        assert service.post("/v1/sequences/order/ids", **own).status == 200
+        assert service.post("/v1/tags/order/ids", **own).status == 200
         assert service.get("/tinyid/id/nextIdSimple?bizType=order&token=x").status == 200
 
 
 def test_the_first_token_closes_an_open_service(tmp_path):
     url = f"sqlite:///{tmp_path}/ids.db"
     with Served(url) as service:
-        assert service.post("/v1/sequences/a/ids").status == 200
+        assert service.post("/v1/tags/a/ids").status == 200
         made = CliRunner().invoke(main, ["tokens", "create", "first", "--url", url, "--json"])
         secret = json.loads(made.output)["secret"]
-        assert until(lambda: service.post("/v1/sequences/a/ids").status == 401)
-        assert service.post("/v1/sequences/a/ids", token=secret).status == 200
+        assert until(lambda: service.post("/v1/tags/a/ids").status == 401)
+        assert service.post("/v1/tags/a/ids", token=secret).status == 200
 
 
 def test_a_damaged_token_is_refused_alone_and_logged_once(tokens, fresh, caplog):
@@ -443,9 +443,9 @@ def test_an_open_service_that_was_closed_stays_closed(tmp_path):
     with Served(url) as service:
         tokens = Tokens(lambda: database)
         secret, token = tokens.create("only", verbs=("draw",), tags=("order",))
-        assert until(lambda: service.post("/v1/sequences/order/ids").status == 401)
+        assert until(lambda: service.post("/v1/tags/order/ids").status == 401)
         tokens.revoke(token.number)
-        assert until(lambda: service.post("/v1/sequences/order/ids", token=secret).status == 401)
+        assert until(lambda: service.post("/v1/tags/order/ids", token=secret).status == 401)
         assert {service.post("/v1/meteor").status for _ in range(5)} == {401}
     for is_open in (True, False):
         with Served(url, is_open=is_open) as service:
@@ -491,15 +491,15 @@ def test_a_revoked_token_is_refused_while_every_connection_waits(fresh):
 
 def test_tags_are_made_up_to_a_number(tmp_path):
     with Served(f"sqlite:///{tmp_path}/ids.db", options=("--max-tags", "3")) as service:
-        answers = [service.post(f"/v1/sequences/t{number}/ids").status for number in range(6)]
+        answers = [service.post(f"/v1/tags/t{number}/ids").status for number in range(6)]
         assert answers == [200, 200, 200, 404, 404, 404]
-        assert service.put("/v1/sequences/t5", json={}).status == 404
-        assert service.put("/v1/sequences/t2", json={"step": 10}).json["step"] == 10
+        assert service.put("/v1/tags/t5", json={}).status == 404
+        assert service.put("/v1/tags/t2", json={"step": 10}).json["step"] == 10
         with Allocator(service.address) as ids, pytest.raises(UnknownTag, match="creates no more than 3 tags"):
             ids.next_id("t5")
     with Served(f"sqlite:///{tmp_path}/other.db", options=("--no-create",)) as service:
-        assert service.post("/v1/sequences/t/ids").json["error"] == "UnknownTag"
-        assert service.post("/v1/sequences/t/segments").status == 404
+        assert service.post("/v1/tags/t/ids").json["error"] == "UnknownTag"
+        assert service.post("/v1/tags/t/segments").status == 404
 
 
 def test_ticket_types_are_made_up_to_a_number_that_the_database_counts(fresh):
@@ -509,7 +509,7 @@ def test_ticket_types_are_made_up_to_a_number_that_the_database_counts(fresh):
     with Served(fresh, options=("--max-tags", "3")) as service, ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda number: service.post(f"/v1/tickets/a{number}").status, range(8)))
         existing = service.post("/v1/tickets/job")
-        tags = [service.post(f"/v1/sequences/a{number}/ids").status for number in range(3)]
+        tags = [service.post(f"/v1/tags/a{number}/ids").status for number in range(3)]
     with Served(fresh, options=("--max-tags", "3")) as service:
         again = service.post("/v1/tickets/another")
         still = service.post("/v1/tickets/job")

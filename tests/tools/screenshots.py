@@ -61,7 +61,7 @@ class Traffic(threading.Thread):
             for number, (tag, rate) in enumerate(BUSY.items()):
                 wave = 1 + 0.35 * math.sin(began / (9 + 2 * number) + number) + noise.uniform(-0.12, 0.12)
                 for count in split(max(1, round(rate * wave / 5)), noise):
-                    self.service.post(f"/v1/sequences/{tag}/ids?count={count}", token=self.secret)
+                    self.service.post(f"/v1/tags/{tag}/ids?count={count}", token=self.secret)
             self.service.post("/v1/snowflake?count=40", token=self.secret)
             self.stopped.wait(max(0.0, 0.2 - (time.monotonic() - began)))
 
@@ -80,11 +80,11 @@ def demo(folder: str) -> tuple[Served, str]:
     database.close()
     service = Served(url)
     for tag in QUIET:
-        service.put(f"/v1/sequences/{tag}", token=secret, json={"start_after": 10_000 * len(tag) ** 3})
+        service.put(f"/v1/tags/{tag}", token=secret, json={"start_after": 10_000 * len(tag) ** 3})
     for tag in BUSY:
         start = {"start_after": 48_213_907 + 9_999_991 * len(tag), "step": 200, "max_step": 12_000}
         limit = {"limit": "210000000"} if tag == "session" else {}
-        service.put(f"/v1/sequences/{tag}", token=secret, json=start | limit)
+        service.put(f"/v1/tags/{tag}", token=secret, json=start | limit)
     service.post("/v1/meteor", token=secret)
     return service, secret
 

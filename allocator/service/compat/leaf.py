@@ -37,7 +37,7 @@ def routes(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> list
         note_token(request.scope, principal)
         principal.authorize(DRAW, key, scheme)
         try:
-            source = ids.sources.snowflake if scheme else await ids.sequences.source(key, create=False)
+            source = ids.sources.snowflake if scheme else await ids.tags.source(key, create=False)
             (number,) = await source.take(1)
         except AllocatorError as error:
             return failure(request, error)

@@ -46,11 +46,11 @@ def routes(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> list
         count = batch_size(fields)
         if count < 1:
             return []
-        source = await ids.sequences.source(fields["bizType"], create=False)
+        source = await ids.tags.source(fields["bizType"], create=False)
         return await source.take_any(count)
 
     async def next_segment(fields: Fields) -> dict[str, int]:
-        return segment_id(await ids.sequences.claim(fields["bizType"], None, {}, exact=False, create=False))
+        return segment_id(await ids.tags.claim(fields["bizType"], None, {}, exact=False, create=False))
 
     def both(name: str, act: Act, as_text: Callable[[Any], str] | None) -> list[Route]:
         async def answer(request: Request) -> Response:

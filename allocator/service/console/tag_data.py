@@ -39,8 +39,8 @@ class Listing:
 
 
 class TagData:
-    def __init__(self, sequences: ServedTags, metrics: Metrics, updater: MetricsUpdater) -> None:
-        self._sequences = sequences
+    def __init__(self, tags: ServedTags, metrics: Metrics, updater: MetricsUpdater) -> None:
+        self._served = tags
         self._metrics = metrics
         self._updater = updater
         self._reading = NOTHING
@@ -48,7 +48,7 @@ class TagData:
         self.tags: Cache[dict[str, Tag]] = Cache(self._load_tags, LIFETIME)
 
     async def _load_tags(self) -> dict[str, Tag]:
-        return {tag.name: tag for tag in await self._sequences.all()}
+        return {tag.name: tag for tag in await self._served.all()}
 
     async def _read_metrics(self) -> Reading:
         totals = await asyncio.to_thread(lambda: totals_of(self._metrics.collect()))
@@ -91,7 +91,7 @@ class TagData:
         if error is None:
             try:
                 async with asyncio.timeout(MAX_WAIT):
-                    return await self._sequences.get(name), None
+                    return await self._served.get(name), None
             except TimeoutError:
                 error = DatabaseUnavailable("the databases do not answer")
             except DatabaseUnavailable as away:

@@ -48,7 +48,7 @@ class Console:
     def __init__(
         self,
         settings: ServeSettings,
-        sequences: ServedTags,
+        tags: ServedTags,
         token_cache: TokenCache,
         updater: MetricsUpdater,
         metrics: Metrics,
@@ -56,7 +56,7 @@ class Console:
     ) -> None:
         self._pages = Pages(token_cache, error_reporter)
         self._sign_in = SignIn(token_cache, Sessions(token_bytes(32)), self._pages)
-        self._tags = TagData(sequences, metrics, updater)
+        self._tags = TagData(tags, metrics, updater)
         self._background = Background()
         """Own threads, so that claims need not wait and the process can end."""
         examined = partial(self._on_thread, examine, settings.urls, timeout=TIMEOUT)

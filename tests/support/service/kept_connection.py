@@ -42,4 +42,4 @@ class Connection:
 
 def post(tag: str, token: str = "", *lines: str) -> bytes:
     authorization = (f"Authorization: Bearer {token}",) if token else ()
-    return "\r\n".join([f"POST /v1/sequences/{tag}/ids HTTP/1.1", "Host: x", *authorization, *lines, "", ""]).encode()
+    return "\r\n".join([f"POST /v1/tags/{tag}/ids HTTP/1.1", "Host: x", *authorization, *lines, "", ""]).encode()

@@ -91,7 +91,7 @@ class Load:
     async def draw(self, connection: Connection, tag: str, wish: str) -> None:
         """Takes as long as it takes until there is an answer, with the connection that broke and the one after it."""
         began = monotonic()
-        while (answer := await self.answer(connection, f"/v1/sequences/{tag}/{wish}")) is None:
+        while (answer := await self.answer(connection, f"/v1/tags/{tag}/{wish}")) is None:
             self.cut += 1
         self.requests += 1
         self.longest = max(self.longest, monotonic() - began)

@@ -18,7 +18,7 @@ SECRET = PREFIX + "Ab-_9" * 8 + "xyz"
 
 
 def test_a_token_is_masked_wherever_it_stands():
-    for text in ["/v1/sequences/{}/ids", "token={}&x=1", "got '{}'", '{{"detail": "{}"}}', "{}"]:
+    for text in ["/v1/tags/{}/ids", "token={}&x=1", "got '{}'", '{{"detail": "{}"}}', "{}"]:
         assert masked(text.format(SECRET)) == text.format("allocator_***"), text
 
 
