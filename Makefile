@@ -35,7 +35,7 @@ run: $(READY)  ## draw ids from SQLite, then start the service
 	@echo "    curl http://127.0.0.1:$(PORT)/openapi.json"
 	@echo "and open http://127.0.0.1:$(PORT)/; press Ctrl-C to stop."
 	@echo
-	@$(BIN)/allocator serve --open --port $(PORT) --logs text --url sqlite:///allocator.db
+	@$(BIN)/allocator serve --open --port $(PORT) --log-format text --url sqlite:///allocator.db
 
 test: $(READY)  ## the quick tests, on every available database, with a retry of what failed
 	PYTHONPATH=tests $(BIN)/python -m tools.second_look --numprocesses $(WORKERS) --dist loadfile --quick --durations=40 $(TESTS)

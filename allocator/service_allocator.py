@@ -92,10 +92,6 @@ class ServiceAllocator(AsyncAllocator):
         template = replace(self._hosted._template, name=tag)
         return await self.run(self._hosted._backend.open_segment, template, create)
 
-    async def count_tags(self) -> int:
-        """The number of tags, for the limit on tags that a first request makes."""
-        return await self.run(self._hosted.tags.count)
-
     def page_of_tags(self, after: str, most: int) -> list[Tag]:
         """The first `most` tags after this one, by name. Blocking."""
         return self._hosted.tags._page(after, most)

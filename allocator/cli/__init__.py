@@ -29,6 +29,8 @@ Environment:
 Completion, in ~/.bashrc (or zsh_source in ~/.zshrc):
   eval "$(_ALLOCATOR_COMPLETE=bash_source allocator)"
 
+Messages name commands without --url: use the same --url, or the variable.
+
 Exit codes: 0 success, 1 error, 2 wrong usage; worker run has its own.
 """
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 import click
 
 from allocator.cli.options import database_options, fleet_options, only_one, open_database
-from allocator.cli.output import REFUSED, CommandGroup, pasteable, show
+from allocator.cli.output import REFUSED, CommandGroup, show
 from allocator.database.address import address_of
 from allocator.database.schema import inspection
 from allocator.database.schema import upgrade as migrations
@@ -81,13 +81,13 @@ def check(url: str) -> None:
     """
     with open_database(url) as database:
         revision = database.run(lambda connection, _: inspection.current(connection))
-        found, blind = list(map(pasteable, database.run(inspection.problems, database.address.shown))), None
+        found, blind = database.run(inspection.problems, database.address.shown), None
         with suppress(AllocatorError):  # the server run of a standby cannot be read
             blind = database.run(servers.fetch_blind)
         newest = "the newest" if revision == inspection.HEAD else f"the newest is {inspection.HEAD}"
         state = f"{database.address.shown} is at revision {revision or 'none'} ({newest})"
         lines = found or ["the tables are correct"]
-        guard = pasteable(f"{blind.found}; {blind.mend}") if blind else ""
+        guard = f"{blind.found}; {blind.mend}" if blind else ""
         values = {"revision": revision, "newest": inspection.HEAD, "problems": found}
         show(values | ({"guard": guard} if guard else {}), "\n".join([state, *lines, *filter(None, [guard])]))
     if found:

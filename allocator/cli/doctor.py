@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from allocator.cli.options import TIMEOUT, fleet_options
-from allocator.cli.output import REFUSED, pasteable, show
+from allocator.cli.output import REFUSED, show
 from allocator.doctor import examine, is_healthy
 from allocator.rules.findings import Finding
 
@@ -46,4 +46,4 @@ def finding_to_json(one: Finding) -> dict[str, str]:
 
 def text_of(one: Finding) -> str:
     where = f" ({one.where})" if one.where else ""
-    return f"{one.severity:<6}  {one.name}{where}\n        {one.found}\n        fix: {pasteable(one.mend)}"
+    return f"{one.severity:<6}  {one.name}{where}\n        {one.found}\n        fix: {one.mend}"

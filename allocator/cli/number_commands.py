@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from allocator.cli.options import database_options, open_database, option, options
-from allocator.cli.output import REFUSED, CommandGroup, pasteable, printable, show, show_rows, table, wants_json
+from allocator.cli.output import REFUSED, CommandGroup, printable, show, show_rows, table, wants_json
 from allocator.errors import InvalidSetting
 from allocator.rules.gapless_audit import Found, audit, is_period, read_row, reset_of, scopes_of, uuid_of
 from allocator.schemes.gapless_numbers import CALENDAR, RESETS, Group, NumberFormat, NumberRule, first_day, place
@@ -293,5 +293,5 @@ def to_row(one: Found, name: str) -> dict[str, object]:
         **one.group._asdict(),
         "first": str(one.first),
         "last": str(one.last),
-        "message": pasteable(sentence_of(one, name)),
+        "message": sentence_of(one, name),
     }

@@ -14,10 +14,10 @@ import click
 from click.core import ParameterSource
 
 from allocator.backend import databases_at
-from allocator.cli.output import GIVEN_URLS, json_option
+from allocator.cli.output import json_option
 from allocator.database.address import address_of
 from allocator.database.store import Database
-from allocator.errors import AllocatorError, InvalidDatabase, InvalidSetting
+from allocator.errors import InvalidDatabase, InvalidSetting
 from allocator.fleet.fleet_backend import Fleet
 from allocator.remote.service_address import is_address
 from allocator.rules.hosts import Hosts, hosts_from
@@ -81,21 +81,10 @@ def named_urls(context: click.Context, parameter: click.Parameter, given: tuple[
     """The URLs of --url, else of the variable. An empty one is a mistake of a script or a deployment."""
     if not all(url.strip() for url in given):
         raise click.UsageError("--url is empty; give it the URL of a database")
-    if given:
-        context.meta[GIVEN_URLS] = partial(without_passwords, given)
     variable = None if given else from_environment(URL_VARIABLE)
     if variable is not None and not variable.strip():
         raise click.UsageError(f"{URL_VARIABLE} is empty; set it to the URL of a database")
     return given or tuple(BETWEEN_URLS.split(variable.strip()) if variable else ())
-
-
-def without_passwords(urls: tuple[str, ...]) -> list[str]:
-    """The URLs as they may be printed; none if one is no URL."""
-    try:
-        shown = [url if is_address(url) else address_of(url).shown for url in urls]
-    except AllocatorError:
-        return []
-    return [url for url in shown if "@" not in url or not is_address(url)]
 
 
 def required(urls: tuple[str, ...]) -> tuple[str, ...]:

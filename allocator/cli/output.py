@@ -10,13 +10,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import methodcaller
-from shlex import quote
 from typing import Any, NoReturn
 
 import click
 
 from allocator.errors import AllocatorError, InvalidSetting
-from allocator.remote.service_address import is_address
 
 REFUSED = 1
 OWN_FAILURE = 125
@@ -24,15 +22,6 @@ OWN_FAILURE = 125
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 """Errors of an output that is full, broken or closed, which the user can mend; any other is a fault of ours."""
 JSON = "allocator.json"
-GIVEN_URLS = "allocator.given_urls"
-"""A function that returns the URLs of --url of the running command, without passwords; not there for a variable."""
-RECOMMENDED = re.compile(
-    r"(?<!manage\.py )\ballocator ((db|nodes|numbers|shards|tags|tokens|worker) [a-z]+|doctor|next|serve(?= --open))\b"
-    r"(?!.* --url)"
-)
-"""A command that takes --url, on a line without one."""
-OF_A_SERVICE = re.compile("allocator (next|tags (create|list|set|show))")
-OF_ONE_DATABASE = re.compile("allocator (db check|nodes|numbers|worker list)")
 NUMBER = re.compile(r"-|\d[\d,]*(\.\d+)?%?")
 
 
@@ -48,30 +37,6 @@ json_option = click.option(
     expose_value=False,
     help="Print JSON, with ids as strings.",
 )
-
-
-def pasteable(text: str) -> str:
-    """Add --url to the commands that a message recommends, as the user gave it. A variable needs no repeating."""
-    return with_urls(given_urls(), text)
-
-
-def given_urls() -> Sequence[str]:
-    """The URLs of --url of the running command, without passwords."""
-    context = click.get_current_context(silent=True)
-    return context.meta[GIVEN_URLS]() if context and GIVEN_URLS in context.meta else ()
-
-
-def with_urls(urls: Sequence[str], text: str) -> str:
-    """Add --url to the commands that a text recommends. One for a single database gets the URL that the text names."""
-
-    def add(found: re.Match[str]) -> str:
-        is_for_all = len(urls) == 1 or not OF_ONE_DATABASE.match(found[0])
-        chosen = urls if is_for_all else [url for url in urls if url in text][:1]
-        if any(map(is_address, chosen)) and not OF_A_SERVICE.match(found[0]):
-            return f"{found[0]} --url DATABASE"
-        return " ".join([found[0], *(f"--url {quote(url)}" for url in chosen)])
-
-    return RECOMMENDED.sub(add, text)
 
 
 def wants_json() -> bool:
@@ -121,7 +86,7 @@ def cell(value: Any, style: str = "") -> str:
 
 
 def refuse(error: AllocatorError, as_json: bool, code: int = REFUSED) -> NoReturn:
-    message = pasteable(str(error))
+    message = str(error)
     if as_json:
         click.echo(json.dumps({"error": type(error).__name__, "message": message}), err=True)
     else:

@@ -13,7 +13,6 @@ import click
 from click.core import ParameterSource
 
 from allocator.cli.options import TOKEN_VARIABLE, URL_VARIABLE, fleet_options, option, shard_hosts
-from allocator.cli.output import given_urls, with_urls
 from allocator.cli.public import KEY_VARIABLE
 from allocator.database.connection import GUARD_RESTARTS
 from allocator.errors import InvalidSetting
@@ -60,20 +59,13 @@ setting = partial(option, show_envvar=True)
     help="Port to listen on; 0 for any free one.",
 )
 @setting(
-    "--unix",
-    envvar="ALLOCATOR_UNIX",
+    "--uds",
+    "unix",
+    envvar="ALLOCATOR_UDS",
     default="",
     show_default=False,
     metavar="PATH",
     help="Listen on a Unix socket, for this machine only, in place of --host and --port.",
-)
-@setting("--no-create", envvar="ALLOCATOR_NO_CREATE", is_flag=True, help="Do not create tags on first use.")
-@setting(
-    "--max-tags",
-    envvar="ALLOCATOR_MAX_TAGS",
-    type=click.IntRange(0),
-    default=10_000,
-    help="Create no tags and ticket types once this many exist.",
 )
 @setting(
     "--timeout",
@@ -92,26 +84,18 @@ setting = partial(option, show_envvar=True)
     help="Also serve the routes of these servers.",
 )
 @setting(
-    "--compat-token",
-    envvar="ALLOCATOR_COMPAT_TOKEN",
-    default="",
-    show_default=False,
-    metavar="NAME",
-    help="With --compat: the token whose rights clients have that cannot send one.",
-)
-@setting(
     "--open",
     "is_open",
     envvar="ALLOCATOR_OPEN",
     is_flag=True,
     help="Serve this machine without a token until one is created.",
 )
-@setting("--no-console", envvar="ALLOCATOR_NO_CONSOLE", is_flag=True, help="Do not serve the console at /.")
 @setting("--certificate", envvar="ALLOCATOR_CERTIFICATE", type=Path, help="For HTTPS: file of the certificate chain.")
 @setting("--key", envvar="ALLOCATOR_KEY", type=Path, help="For HTTPS: file of the private key.")
 @setting(
-    "--logs",
-    envvar="ALLOCATOR_LOGS",
+    "--log-format",
+    "logs",
+    envvar="ALLOCATOR_LOG_FORMAT",
     type=click.Choice(["json", "text"]),
     show_default="text on a terminal, else json",
     help="Format of the logs.",
@@ -119,8 +103,6 @@ setting = partial(option, show_envvar=True)
 @fleet_options
 def serve(
     urls: tuple[str, ...],
-    no_create: bool,
-    no_console: bool,
     timeout: float,
     certificate: Path | None,
     key: Path | None,
@@ -141,18 +123,16 @@ def serve(
     """
     from allocator.service.server import serve as run
 
-    if settings["compat_token"] and not settings["compat"]:
-        raise click.UsageError("--compat-token needs --compat")
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key need each other")
     if not settings["host"].strip():
         raise click.UsageError("--host is empty, which would be every address; give it the address to listen on")
     settings["unix"] = settings["unix"].removeprefix("unix://")  # as clients name it
     check_place(settings["unix"], certificate)
-    settings |= {"certificate": file(certificate), "key": file(key), "console": not no_console}
-    settings |= {"shard_hosts": shard_hosts(), "pasteable": partial(with_urls, given_urls())}
+    settings |= {"certificate": file(certificate), "key": file(key)}
+    settings["shard_hosts"] = shard_hosts()
     settings["logs"] = logs or ("text" if sys.stderr.isatty() else "json")
-    given = ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings)
+    given = ServeSettings(urls, timeout=check_seconds("timeout", timeout, 0.05), **settings)
     run(given, unknown_variables(os.environ))
 
 
@@ -169,9 +149,9 @@ def check_place(unix: str, certificate: Path | None) -> None:
     source = click.get_current_context().get_parameter_source
     others = [name for name in ("host", "port") if source(name) is ParameterSource.COMMANDLINE]
     if source("unix") is ParameterSource.COMMANDLINE and not unix.strip():
-        raise click.UsageError("--unix is empty; give it the path of a socket")
+        raise click.UsageError("--uds is empty; give it the path of a socket")
     if unix and (others or certificate):
-        raise click.UsageError(f"--unix and --{(others or ['certificate'])[0]} exclude each other")
+        raise click.UsageError(f"--uds and --{(others or ['certificate'])[0]} exclude each other")
 
 
 def file(path: Path | None) -> str | None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 
 from allocator.cli.options import TIMEOUT, fleet_options, open_database, option, shard_hosts
-from allocator.cli.output import CommandGroup, pasteable, show, show_rows
+from allocator.cli.output import CommandGroup, show, show_rows
 from allocator.database.store import Database
 from allocator.fleet.discovery import Found, state_of
 from allocator.fleet.grow import Growth
@@ -64,7 +64,7 @@ def add_shard(new: str, without: tuple[str, ...], urls: tuple[str, ...]) -> None
         growth.begin()
         target = growth.add(Database(new, TIMEOUT))
     coming = [member.url for member in target.members]
-    show({"shards": coming}, pasteable(f"{coming[-1]} will be shard {len(coming)}; now run: allocator shards grow"))
+    show({"shards": coming}, f"{coming[-1]} will be shard {len(coming)}; now run: allocator shards grow")
 
 
 @shards.command("grow")
@@ -126,5 +126,5 @@ def to_row(one: Found) -> dict[str, object]:
         "step": numbering.step if numbering else None,
         "database": one.where,
         "last": str(one.last),
-        "state": pasteable(state_of(one)),
+        "state": state_of(one),
     }

@@ -13,7 +13,7 @@ import click
 
 from allocator.cli.doctor import report
 from allocator.cli.options import fleet_options, only_one, open_allocator, open_database, options
-from allocator.cli.output import CommandGroup, cell, confirm, pasteable, show, show_rows, table, yes_option
+from allocator.cli.output import CommandGroup, cell, confirm, show, show_rows, table, yes_option
 from allocator.database.columns.tag_columns import read_alone
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.fleet.tag_administration import Tags, delete, last_claimed
@@ -179,7 +179,7 @@ def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[
     if repaired or not refused:
         show_rows([to_row(tag) for tag in repaired], COLUMNS)
     for error in refused[1:]:
-        click.echo(f"error: {pasteable(str(error))}", err=True)
+        click.echo(f"error: {error}", err=True)
     if refused:
         raise refused[0]
 
@@ -206,7 +206,7 @@ def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
         if last := last_claimed(databases, tag):
             confirm(f"tag {tag!r} may have issued ids up to {last}; they repeat if its name is used again", sure)
         delete(databases, tag, last)
-    again = pasteable(f"; to use the name again: allocator tags create {tag} --start-after {last}") if last else ""
+    again = f"; to use the name again: allocator tags create {tag} --start-after {last}" if last else ""
     show({"deleted": tag, "last": str(last)}, f"deleted {tag}{again}")
 
 

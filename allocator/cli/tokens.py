@@ -1,4 +1,4 @@
-"""`allocator tokens create|rotate|list|revoke`."""
+"""`allocator tokens create|list|revoke`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import click
 
 from allocator.cli.options import fleet_options, open_fleet, option
 from allocator.cli.output import CommandGroup, check_open, show, show_rows, wants_json
-from allocator.rules.token import DRAW, SCHEMES, VERBS, Token
+from allocator.rules.token import ALL, DRAW, VERBS, Token
 from allocator.service.token_administration import Tokens
 
 
 @click.group(cls=CommandGroup)
 def tokens() -> None:
-    """Create, rotate, list and revoke the tokens of the service."""
+    """Create, list and revoke the tokens of the service."""
 
 
 @contextmanager
@@ -31,42 +31,25 @@ def open_tokens(urls: tuple[str, ...], creates: bool = False) -> Iterator[Tokens
 @option(
     "--may", "verbs", multiple=True, type=click.Choice(VERBS), default=(DRAW,), help="Permitted action; repeatable."
 )
-@click.option("--tags", multiple=True, help="Permitted tags, such as 'order-*'; repeatable.")
-@click.option("--schemes", multiple=True, type=click.Choice(SCHEMES), help="Permitted schemes; repeatable.")
+@option("--tags", multiple=True, default=(ALL,), help="Permitted tags, or a scheme as @meteor; repeatable.")
 @click.option("--days", type=float, help="Days until it expires. Default: never.")
 @fleet_options
-def create(name: str, tags: tuple[str, ...], schemes: tuple[str, ...], urls: tuple[str, ...], **settings: Any) -> None:
+def create(name: str, urls: tuple[str, ...], **settings: Any) -> None:
     """Create a token and print its secret.
 
-    The secret is stored nowhere and cannot be shown again. Without --tags and --schemes, the token covers all of them.
+    The secret is stored nowhere and cannot be shown again.
 
-    Two tokens of one name may be valid at a time: see `rotate`.
+    To replace a token, create one with another name, give its secret to the clients, and revoke the old one.
 
     \b
     Examples:
         allocator tokens create billing --tags 'coupon*' --tags order
-        allocator tokens create worker --schemes snowflake
+        allocator tokens create worker --tags @snowflake
         allocator tokens create operations --may read --may administer
     """
     check_open()
-    if not tags and not schemes:
-        tags, schemes = ("*",), SCHEMES
     with open_tokens(urls, creates=True) as found:
-        secret, token = found.create(name, tags=tags, schemes=schemes, **settings)
-        print_secret(secret, token, found)
-
-
-@tokens.command()
-@click.argument("number", type=int)
-@fleet_options
-def rotate(number: int, urls: tuple[str, ...]) -> None:
-    """Create a new secret with the rights of token NUMBER.
-
-    Give the new secret to the clients, then revoke token NUMBER.
-    """
-    check_open()
-    with open_tokens(urls) as found:
-        secret, token = found.rotate(number)
+        secret, token = found.create(name, **settings)
         print_secret(secret, token, found)
 
 
@@ -76,7 +59,7 @@ def list_tokens(urls: tuple[str, ...]) -> None:
     """Print all tokens that are not revoked."""
     with open_tokens(urls) as found:
         rows = [to_row(token) for token in found.list()]
-    show_rows(rows, "token name may tags schemes created_at expires_at expired")
+    show_rows(rows, "token name may tags created_at expires_at expired")
 
 
 @tokens.command()
@@ -102,7 +85,6 @@ def to_row(token: Token) -> dict[str, object]:
         "name": token.name,
         "may": list(token.verbs),
         "tags": list(token.tags),
-        "schemes": list(token.schemes),
         "created_at": token.created_at,
         "expires_at": token.expires_at,
         "expired": not token.is_valid(datetime.now(UTC)),

@@ -143,9 +143,6 @@ class Database(Registry):
     def fetch_page(self, after: str, most: int) -> list[Tag]:
         return self.run(segments.fetch_page, after, most)
 
-    def count_tags(self) -> int:
-        return self.run(segments.count)
-
     def create_tag(self, tag: Tag, *, has_start: bool) -> bool:
         """Make a tag; without a start of its own, above ids that it may have given. False if there is one."""
         return self._made(tag, None, has_start=has_start)[0]

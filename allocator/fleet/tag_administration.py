@@ -92,10 +92,6 @@ class Tags:
         """All tags, by name. A row that was damaged by hand is left out, and logged."""
         return self._page("", MAX_ID)
 
-    def count(self) -> int:
-        """The number of tags; with shards, of the shard that has most."""
-        return max(database.count_tags() for database in self.databases())
-
     def get(self, tag: str) -> Tag:
         """One tag as the database has it. Raises `UnknownTag`."""
         name = check_tag(tag)

@@ -221,9 +221,6 @@ class RemoteTags(Tags):
             tags += page
         return tags
 
-    def count(self) -> int:
-        return len(self.list())
-
     def get(self, tag: str) -> Tag:
         try:
             return self._service.read_tag(tag)

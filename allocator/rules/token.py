@@ -2,9 +2,9 @@
 
 secret     `allocator_` and 43 characters for 256 random bits; only its SHA-256 is stored
 verbs      draw: ids; read: settings, state and metrics; administer: create and change tags
-tags       patterns, with `*` as wildcard, for tags and ticket types
-schemes    the schemes without tags: meteor, including nodes; snowflake, including workers; objectid
-name       at most two valid tokens share a name, so that a token can be rotated without downtime
+tags       patterns, with `*` as wildcard, for tags, ticket types and spaces of worker numbers. A scheme without tags is
+           named as @meteor, including nodes; @snowflake, including workers; @objectid
+name       no two valid tokens share a name
 """
 
 from __future__ import annotations
@@ -19,16 +19,13 @@ from allocator.errors import InvalidSetting, InvalidTag
 from allocator.schemes.shared.argument_checks import check_tag
 
 DRAW, READ, ADMINISTER = VERBS = ("draw", "read", "administer")
-SCHEMES = ("meteor", "snowflake", "objectid")
-MAX_VALID = 2
-"""Valid tokens of one name: the old and the new one, while its clients change over."""
+SCHEMES = METEOR, SNOWFLAKE, OBJECTID = ("@meteor", "@snowflake", "@objectid")
+"""What a scope calls them. No tag is spelled so, and no pattern but `*` matches one: workers are scarce."""
+ALL = "*"
 PREFIX = "allocator_"
 """By it a log masks secrets, and only an unknown secret that begins with it is worth a read of the database."""
 MAX_SCOPE = 1000
 """The width of the column `tags` of `allocator_token`."""
-
-SCHEMES_MARK = "@"
-"""Marks the schemes in a stored scope; no pattern contains it."""
 
 PATTERN = re.compile(r"[A-Za-z0-9_.:*-]{1,64}", re.ASCII)
 
@@ -44,14 +41,14 @@ class Token:
     tags: tuple[str, ...]
     created_at: datetime
     expires_at: datetime | None = None
-    schemes: tuple[str, ...] = ()
 
     def may(self, verb: str, name: str | None) -> bool:
-        """Whether the token allows `verb` on a tag or ticket type; with None, on any that its patterns match."""
+        """Whether the token allows `verb` on what its patterns match; with None, on any of it."""
         return verb in self.verbs and (name is None or any(fnmatchcase(name, pattern) for pattern in self.tags))
 
-    def may_draw(self, scheme: str) -> bool:
-        return DRAW in self.verbs and scheme in self.schemes
+    def may_create(self, tag: str) -> bool:
+        """Whether a first draw creates the tag: whoever may make up names must not fill the database with tags."""
+        return self.may(ADMINISTER, tag) or tag in self.tags
 
     def is_valid(self, now: datetime) -> bool:
         return self.expires_at is None or now < self.expires_at
@@ -74,29 +71,20 @@ class Token:
                 f"the verbs of a token must be of {', '.join(VERBS)}, got {unknown[0] if unknown else ''!r:.40}"
             )
         for pattern in self.tags:
-            if not PATTERN.fullmatch(pattern):
+            if not PATTERN.fullmatch(pattern) and pattern not in SCHEMES:
                 raise InvalidSetting(
-                    f"a pattern must be 1 to 64 of the characters of tags and *, as in order-*, got {pattern!a:.80}"
+                    "a pattern must be 1 to 64 of the characters of tags and *, as in order-*, or one of "
+                    f"{', '.join(SCHEMES)}, got {pattern!a:.80}"
                 )
-        for scheme in self.schemes:
-            if scheme not in SCHEMES:
-                raise InvalidSetting(f"the schemes of a token must be of {', '.join(SCHEMES)}, got {scheme!r:.40}")
-        if not self.tags and not self.schemes:
-            raise InvalidSetting("a token needs a pattern of tags or a scheme, got neither")
-        length = len(scope_to_text(self.tags, self.schemes))
-        if length > MAX_SCOPE:
+        if not self.tags:
+            raise InvalidSetting("a token needs a pattern of tags, got none")
+        if (length := len(scope_to_text(self.tags))) > MAX_SCOPE:
             raise InvalidSetting(f"the scope of a token must be at most {MAX_SCOPE} characters in all, got {length}")
 
 
-def scope_to_text(tags: tuple[str, ...], schemes: tuple[str, ...]) -> str:
-    """The scope as stored in one column: `order-* @meteor,snowflake`."""
-    return " ".join([*tags, SCHEMES_MARK + ",".join(schemes)])
-
-
-def scope_from_text(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tags and schemes of a stored scope."""
-    *tags, schemes = text.split()
-    return tuple(tags), tuple(filter(None, schemes.removeprefix(SCHEMES_MARK).split(",")))
+def scope_to_text(tags: tuple[str, ...]) -> str:
+    """The scope as stored in one column: `order-* @meteor`."""
+    return " ".join(tags)
 
 
 def digest_of(secret: bytes) -> str:

@@ -24,7 +24,7 @@ from allocator.service.hot_path import HotPath
 from allocator.service.id_sources import Sources
 from allocator.service.metric_updates import MetricsUpdater
 from allocator.service.metrics import Metrics
-from allocator.service.served_tags import CreationLimit, ServedTags
+from allocator.service.served_tags import ServedTags
 from allocator.service.settings import LEAF, TINYID, ServeSettings
 from allocator.service.token_administration import Tokens
 from allocator.service_allocator import ServiceAllocator
@@ -44,9 +44,9 @@ def application(settings: ServeSettings) -> HotPath:
             tokens.ping()
 
     share = min(SHARE * len(settings.urls), THREADS - 2)
-    token_cache = TokenCache(tokens.state, settings.is_open, settings.compat_token, check_database, share)
-    sources, creation_limit = Sources(ids), CreationLimit(settings.max_tags, settings.timeout)
-    handlers = IdHandlers(ids, sources, ServedTags(ids, sources, settings.create, creation_limit))
+    token_cache = TokenCache(tokens.state, settings.is_open, check_database, share)
+    sources = Sources(ids)
+    handlers = IdHandlers(ids, sources, ServedTags(ids, sources))
     updater = MetricsUpdater(handlers, token_cache, metrics)
     error_reporter = ErrorReporter(metrics.refused)
     dispatch = Dispatch(token_cache, error_reporter)
@@ -103,7 +103,7 @@ def other_routes(
 ) -> list[BaseRoute]:
     made = monitoring.routes(dispatch, updater, metrics)
     if LEAF in compat:
-        made += leaf.routes(handlers, dispatch, token_cache)
+        made += leaf.routes(handlers, dispatch)
     if TINYID in compat:
         made += tinyid.routes(handlers, dispatch, token_cache)
     return made

@@ -19,7 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
-from allocator.rules.token import DRAW, PREFIX, SCHEMES, VERBS, Token
+from allocator.rules.token import ALL, PREFIX, VERBS, Token
 from allocator.service.error_responses import Busy, Unauthorized
 from allocator.service.log_config import NUMBER
 from allocator.service.rate_limits import RateLimit
@@ -38,7 +38,7 @@ works until the end of the next read, two seconds at most where a read takes a q
 TRUSTED = 10.0
 """Seconds until tokens that cannot be read, although the database answers, are refused: one may have been revoked."""
 
-EVERYTHING = Token(0, "open", "", VERBS, ("*",), datetime.fromtimestamp(0, UTC), None, SCHEMES)
+EVERYTHING = Token(0, "open", "", VERBS, (ALL,), datetime.fromtimestamp(0, UTC))
 
 SECRET_PREFIX = PREFIX.encode()
 NONE_EXISTS = (
@@ -94,13 +94,6 @@ class Principal:
         if not self.token.may(verb, name):
             raise AccessDenied(f"this token may not {verb} {'tags' if name is None else repr(name)}")
 
-    def authorize(self, verb: str, name: str | None, scheme: str | None = None) -> None:
-        """Check the right to a verb on this name, or to draw a scheme."""
-        if scheme is None:
-            self.check(verb, name)
-        elif not self.token.may_draw(scheme):
-            raise AccessDenied(f"this token may not {DRAW} the scheme {scheme!r}")
-
     def admit_rare(self) -> None:
         """Count a request for a node or worker, whose numbers are scarce. Each process limits every token."""
         if wait := self._rare.wait(monotonic()):
@@ -128,7 +121,6 @@ class Principal:
 class TokenCache:
     """All tokens, by the digests of their secrets. Used by one event loop.
 
-    compat: the name of the token whose rights clients of Leaf and tinyid have that cannot send one; empty for none.
     check_database: raises while the database is away.
     share: as `SHARE`, for all databases together.
     """
@@ -137,7 +129,6 @@ class TokenCache:
         self,
         load: Callable[[], tuple[list[Token], bool]],
         is_open: bool,
-        compat: str = "",
         check_database: Callable[[], object] = lambda: None,
         share: int = SHARE,
     ) -> None:
@@ -147,8 +138,6 @@ class TokenCache:
         self._open = Principal(EVERYTHING, share) if is_open else None
         self._were_made = False
         self._principals: dict[bytes, Principal] = {}
-        self._compat = compat
-        self._compat_principal: Principal | None = None
         self._lock = asyncio.Lock()
         self._tried_at = -REFRESH
         self._trusted_at = monotonic()
@@ -201,11 +190,6 @@ class TokenCache:
         detail = f"this request needs a valid token; {HOW}" if self._were_made else NONE_EXISTS
         scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
         return Unauthorized(detail, was_sent=is_bearer(scheme) and secret != b"")
-
-    def find_for_compat(self) -> Principal | None:
-        """The token of clients of Leaf and tinyid that send none, if there is a valid one."""
-        principal = self._compat_principal
-        return principal if principal and principal.token.is_valid(datetime.now(UTC)) else None
 
     async def find_by_secret(self, secret: bytes, headers: Mapping[bytes, bytes]) -> Principal:
         """Find the token of a request that sends its secret in a form or query."""
@@ -273,9 +257,6 @@ class TokenCache:
             # An unchanged token keeps its principal, which knows how much of its rate is used.
             principals[fresh.digest] = known if known and known.token == token else fresh
         self._principals = principals
-        now = datetime.now(UTC)
-        compat = [one for one in principals.values() if one.token.name == self._compat and one.token.is_valid(now)]
-        self._compat_principal = compat[-1] if compat else None
 
 
 def is_bearer(scheme: bytes) -> bool:

@@ -42,7 +42,7 @@ SHOULD = re.compile("^(Input should|String should|Value error,)")
 
 
 class Right(NamedTuple):
-    """What a token needs for a route: a verb on the tag, ticket type or space in the path; or a scheme to draw."""
+    """What a token needs for a route: a verb on the tag, ticket type or space in the path; or on a scheme."""
 
     verb: str
     scheme: str | None = None
@@ -92,7 +92,7 @@ class Dispatch:
     async def answer(self, route: GuardedRoute, handle: Endpoint, request: Request) -> Response:
         principal, right = await self.principal_of(request), route.right
         if right is not ANY_TOKEN:
-            principal.authorize(right.verb, next(iter(request.path_params.values()), None), right.scheme)
+            principal.check(right.verb, right.scheme or next(iter(request.path_params.values()), None))
         request.state.principal = principal
         check_query(request, route)
         # The body last: a caller without rights must not make this process hold 64 KB for each connection.

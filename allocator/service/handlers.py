@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from secrets import token_hex
 from typing import Annotated, Any
 
@@ -35,7 +34,7 @@ from allocator.service.error_responses import ClientIsAhead, HttpRefusal
 from allocator.service.id_sources import Source, Sources
 from allocator.service.log_config import caller_of
 from allocator.service.schemas import MAX_LEASE, Name
-from allocator.service.served_tags import PageReader, ServedTags, page_of, ticket_types
+from allocator.service.served_tags import PageReader, ServedTags, page_of
 from allocator.service_allocator import ServiceAllocator
 
 MAX_HOT_SOURCES = 10_000
@@ -53,11 +52,12 @@ class IdHandlers:
     sources: Sources
     tags: ServedTags
     tickets: dict[str, int] = field(default_factory=dict)
-    """Issued tickets by type, for the metrics. A type that is not here may exceed the maximum of types."""
+    """Issued tickets by type, for the metrics."""
 
     async def of_tag(self, request: Request, tag: Name, wanted: Annotated[schemas.Count, Query()]) -> Response:
         """The next ids of a tag."""
-        return await take(request, await self.tags.source(tag), wanted.count)
+        create = principal_in(request).token.may_create(tag)
+        return await take(request, await self.tags.source(tag, create), wanted.count)
 
     async def meteor(self, request: Request, wanted: Annotated[schemas.Count, Query()]) -> Response:
         """Meteor ids."""
@@ -71,12 +71,13 @@ class IdHandlers:
         """ObjectIds."""
         return await take(request, self.sources.objectid, wanted.count)
 
-    async def segment(self, tag: Name, wanted: Annotated[schemas.Wanted, Query()]) -> Response:
+    async def segment(self, request: Request, tag: Name, wanted: Annotated[schemas.Wanted, Query()]) -> Response:
         """A segment of a tag's ids, for a client that serves them from memory."""
         if wanted.exact and wanted.size is None:
             raise InvalidSetting("exact needs a size")
+        create = principal_in(request).token.may_create(tag)
         try:
-            segment = await self.tags.claim(tag, wanted.size, wanted.seen, exact=wanted.exact)
+            segment = await self.tags.claim(tag, wanted.size, wanted.seen, exact=wanted.exact, create=create)
         except MaxValueWentBack as error:
             raise (ClientIsAhead(*error.args) if wanted.seen else error) from error
         return json_response(segment_to_json(tag, segment))
@@ -84,16 +85,9 @@ class IdHandlers:
     async def ticket(self, request: Request, kind: Annotated[Name, Path(alias="type")]) -> Response:
         """The next ticket of a type."""
         async with principal_in(request).connection_slot(self.ids.deadline()):
-            number = await (self.ids.ticket(kind) if kind in self.tickets else self._first_ticket(kind))
+            number = await self.ids.ticket(kind)
         self.tickets[kind] = self.tickets.get(kind, 0) + 1
         return json_response({"type": kind, "id": str(number)})
-
-    async def _first_ticket(self, kind: str) -> int:
-        """Draw the first ticket of a type in this process; enforce the maximum number of types."""
-        count = partial(self.ids.run, ticket_types, self.ids.databases, kind)
-        if await count() is None:
-            return await self.ids.ticket(kind)
-        return await self.tags.creation_limit.make("type", kind, count, partial(self.ids.ticket, kind))
 
     async def node(self, request: Request) -> Response:
         """Register a meteor node."""

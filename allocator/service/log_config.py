@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
-from copy import copy
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TextIO
 
 from allocator.rules.token import PREFIX
@@ -23,8 +22,8 @@ MAX_ADDRESS = 64
 FIELDS = "%(levelname)s %(name)s %(message)s"
 
 
-def config_of(form: str, pasteable: Callable[[str], str] = str) -> dict[str, Any]:
-    """The settings for `logging.config.dictConfig`; `form` is "json" or "text", `pasteable` changes each message."""
+def config_of(form: str) -> dict[str, Any]:
+    """The settings for `logging.config.dictConfig`; `form` is "json" or "text"."""
     formats: dict[str, Any] = {
         "json": {
             "()": "pythonjsonlogger.json.JsonFormatter",
@@ -39,7 +38,7 @@ def config_of(form: str, pasteable: Callable[[str], str] = str) -> dict[str, Any
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"chosen": formats[form]},
-        "handlers": {"stderr": {"class": f"{__name__}.MaskingHandler", "formatter": "chosen", "pasteable": pasteable}},
+        "handlers": {"stderr": {"class": f"{__name__}.MaskingHandler", "formatter": "chosen"}},
         "loggers": {OURS: ours},
         "root": {"handlers": ["stderr"], "level": "WARNING"},  # the server has a level of its own
     }
@@ -69,11 +68,5 @@ def masked(text: str) -> str:
 class MaskingHandler(logging.StreamHandler[TextIO]):
     """Masks tokens, whoever logs them."""
 
-    def __init__(self, pasteable: Callable[[str], str] = str) -> None:
-        super().__init__()
-        self._pasteable = pasteable
-
     def format(self, record: logging.LogRecord) -> str:
-        said = copy(record)  # other handlers get it as it was
-        said.msg, said.args = self._pasteable(record.getMessage()), None
-        return masked(super().format(said))
+        return masked(super().format(record))

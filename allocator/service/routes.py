@@ -8,12 +8,11 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from allocator.rules.token import ADMINISTER, DRAW, READ
+from allocator.rules.token import ADMINISTER, DRAW, METEOR, OBJECTID, READ, SNOWFLAKE
 from allocator.service import schemas
 from allocator.service.dispatch import ANY_TOKEN, GuardedRoute, Right
 from allocator.service.error_responses import CONTENT_TYPE
 from allocator.service.handlers import CONDITIONS, IdHandlers, TagHandlers
-from allocator.service.id_sources import METEOR, OBJECTID, SNOWFLAKE
 
 IDS, CLIENTS, INSPECT, TAGS = ("Draw ids", "For client libraries", "Inspect ids", "Manage tags")
 GROUPS = (

@@ -1,16 +1,13 @@
-"""The tags of the service: list, settings, creation on first use, and segments for clients."""
+"""The tags of the service: list, settings, and segments for clients."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from allocator.database.verbs import tickets
-from allocator.errors import AllocatorError, DatabaseUnavailable, TagExists, UnknownTag
-from allocator.fleet.fleet_backend import Fleet
+from allocator.errors import DatabaseUnavailable, TagExists
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.tag import Tag
@@ -31,36 +28,22 @@ log = logging.getLogger("allocator.service")
 
 
 class ServedTags:
-    """`create`: whether the first use of a tag creates it, within the limit of `creation_limit`."""
-
-    def __init__(self, ids: ServiceAllocator, sources: Sources, create: bool, creation_limit: CreationLimit) -> None:
+    def __init__(self, ids: ServiceAllocator, sources: Sources) -> None:
         self._ids = ids
         self._sources = sources
-        self._create = create
-        self.creation_limit = creation_limit
         self._queue = ReadQueue("the list of tags")
         self.blocks: dict[str, int] = {}
         """Ids in segments by tag, for the metrics. A segment counts as a whole when it is sent."""
 
-    async def source(self, tag: str, create: bool = True) -> TagSource:
-        """The source of a tag; create a missing tag if allowed. Raises `InvalidTag` or `UnknownTag`."""
+    async def source(self, tag: str, create: bool = False) -> TagSource:
+        """The source of a tag; make a missing tag if `create`. Raises `InvalidTag` or `UnknownTag`."""
         name = check_tag(tag)
         if name not in self._sources.tags:
-            await self._open(name, create and self._create)
+            await self._ids.open_tag(name, create)  # before a name that may be made up takes memory
             self._sources.tags.setdefault(name, TagSource(self._ids, name))
         return self._sources.tags[name]
 
-    async def _open(self, name: str, create: bool) -> None:
-        """Make sure that the tag exists before a name that may be made up takes memory."""
-        try:
-            await self._ids.open_tag(name)
-        except UnknownTag:
-            if not create:
-                raise
-            make = partial(self._ids.open_tag, name, create=True)
-            await self.creation_limit.make("tag", name, self._ids.count_tags, make)
-
-    async def claim(self, tag: str, size: int | None, seen: Seen, *, exact: bool, create: bool = True) -> range:
+    async def claim(self, tag: str, size: int | None, seen: Seen, *, exact: bool, create: bool = False) -> range:
         """Claim a segment for a client, above all ids that the client or this process has seen."""
         await self.source(tag, create)
         segment = await self._ids.claim(tag, size, seen, exact)
@@ -102,21 +85,12 @@ class ServedTags:
         if new and old:
             raise HttpRefusal(400, "If-Match and If-None-Match exclude each other")
         if not old:
-            make = partial(self._ids.tags.create, tag, **form)
             try:
-                return await self.creation_limit.make("tag", tag, partial(self._count_others, tag), make), True
+                return await self._ids.tags.create(tag, **form), True
             except TagExists:
                 if new:
                     raise
         return await self._ids.tags.set(tag, **form), False
-
-    async def _count_others(self, tag: str) -> int | None:
-        """The number of tags; None if this one exists."""
-        try:
-            await self._ids.open_tag(tag)
-        except UnknownTag:
-            return await self._ids.count_tags()
-        return None
 
 
 def anything(name: str) -> bool:
@@ -134,56 +108,3 @@ def page_of(pages: PageReader, after: str, limit: int, sees: Callable[[str], boo
             return page[:limit]
         # A caller that sees few tags needs many rows: read them in the largest pages from now on.
         after, most = rows[-1].name, MAX_PAGE
-
-
-class CreationLimit:
-    """Creates tags and ticket types until the database holds `most` of them.
-
-    Creates one at a time, so that concurrent requests cannot exceed the limit between the count and the use. Workers do
-    not wait for each other: R replicas may exceed the limit by R - 1.
-    """
-
-    def __init__(self, most: int, seconds: float) -> None:
-        self.most = most
-        self._seconds = seconds
-        self._lock = asyncio.Lock()
-
-    async def make(
-        self, kind: str, name: str, count: Callable[[], Awaitable[int | None]], make: Callable[[], Awaitable[T]]
-    ) -> T:
-        """Call `make` and return its result. `count` returns the number of names, or None if this one exists by now."""
-        try:
-            await asyncio.wait_for(self._lock.acquire(), self._seconds)
-        except TimeoutError:
-            raise DatabaseUnavailable(f"{kind} {name!r} is not created yet: others are created first; retry") from None
-        try:
-            number = await count()
-            if number is not None and number >= self.most:
-                raise UnknownTag(
-                    f"{kind} {name!r} does not exist, and this service creates no more than {self.most} {kind}s "
-                    "(allocator serve --max-tags)"
-                )
-            return await make()
-        finally:
-            self._lock.release()
-
-
-def ticket_types(databases: Fleet, kind: str) -> int | None:
-    """Count the ticket types, on the shard that has most; None if this type has tickets. Blocking."""
-    databases.open()
-    found: list[int] = []
-    error: AllocatorError | None = None
-    for database, trouble in zip(databases.databases(), databases.troubles(), strict=False):
-        try:
-            if trouble is not None:
-                raise trouble.again()
-            number = database.run(tickets.count_types, kind)
-        except AllocatorError as failure:
-            error = failure
-            continue
-        if number is None:
-            return None
-        found.append(number)
-    if error is not None and not found:
-        raise error
-    return max(found)

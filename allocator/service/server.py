@@ -37,7 +37,7 @@ def serve(given: ServeSettings, unknown: Sequence[str] = ()) -> None:
     if any(addresses(url) for url in given.urls):
         raise InvalidSetting("--url must be a database; a service cannot run in front of another service")
     check_installed()
-    dictConfig(config_of(given.logs, given.pasteable))
+    dictConfig(config_of(given.logs))
     if unknown:
         log.warning("these environment variables are unknown and ignored: %s", ", ".join(unknown))
     handed = handed_over()
@@ -79,7 +79,7 @@ def check_access(settings: ServeSettings) -> None:
         log.info("ids come from %s", databases.shown)
         tokens = Tokens(databases.lead)
         try:
-            found, made = tokens.state()
+            _, made = tokens.state()
         except DatabaseUnavailable as error:
             log.warning("cannot check yet whether a token exists: %s", error)
             return
@@ -88,11 +88,6 @@ def check_access(settings: ServeSettings) -> None:
             raise InvalidSetting(
                 f"no token exists in {databases.shown}, so nobody could use the service on {place}; create "
                 f"one with: allocator tokens create NAME{alone}"
-            )
-        if settings.compat_token not in {"", *(token.name for token in found)}:
-            raise InvalidSetting(
-                f"--compat-token: {databases.shown} has no token named {settings.compat_token!a:.80}; create it with: "
-                f"allocator tokens create {settings.compat_token:.80}"
             )
     if not made:
         log.warning(

@@ -1,4 +1,4 @@
-"""Creates, rotates, lists and revokes tokens. Blocking."""
+"""Creates, lists and revokes tokens. Blocking."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from allocator.database.verbs import token_rows
 from allocator.errors import InvalidSetting
-from allocator.rules.days_left import DAY
-from allocator.rules.token import MAX_VALID, PREFIX, Token, digest_of
+from allocator.rules.token import PREFIX, Token, digest_of
 from allocator.schemes.shared.argument_checks import quoted
 
 if TYPE_CHECKING:
@@ -37,24 +36,22 @@ class Tokens:
         *,
         verbs: tuple[str, ...],
         tags: tuple[str, ...],
-        schemes: tuple[str, ...] = (),
         days: float | None = None,
     ) -> tuple[str, Token]:
         """Create a token; return its secret, which is stored nowhere, and the token.
 
-        Raises `InvalidSetting` if two valid tokens have this name.
+        Raises `InvalidSetting` if a valid token has this name.
         """
         secret = PREFIX + token_urlsafe(RANDOM_BYTES)
         digest = digest_of(secret.encode())
         now = datetime.now(UTC).replace(microsecond=0)
-        fresh = Token(0, name, digest, verbs, tags, now, expiry(now, days), schemes).checked()
-        valid = [token for token in self.list() if token.name == name and token.is_valid(now)]
-        if len(valid) >= MAX_VALID:
-            oldest = valid[0].number
-            raise InvalidSetting(
-                f"{len(valid)} valid tokens are named {name!r}, the maximum is {MAX_VALID}; revoke the oldest with: "
-                f"allocator tokens revoke {oldest}"
-            )
+        fresh = Token(0, name, digest, verbs, tags, now, expiry(now, days)).checked()
+        for token in self.list():
+            if token.name == name and token.is_valid(now):
+                raise InvalidSetting(
+                    f"token {token.number} is named {name!r}; choose another name, or revoke it with: "
+                    f"allocator tokens revoke {token.number}"
+                )
         return secret, replace(fresh, number=self._run(token_rows.add, fresh))
 
     def state(self) -> tuple[list[Token], bool]:
@@ -83,22 +80,10 @@ class Tokens:
         """Tell whether a token was ever created, even one revoked since."""
         return self._run(token_rows.any_made)
 
-    def rotate(self, number: int) -> tuple[str, Token]:
-        """Create a token with the rights of this one, which stays valid until it is revoked."""
-        old = next((token for token in self.list() if token.number == number), None)
-        if old is None:
-            raise none_such(number)
-        lasting = (old.expires_at - old.created_at).total_seconds() / DAY if old.expires_at else None
-        return self.create(old.name, verbs=old.verbs, tags=old.tags, schemes=old.schemes, days=lasting)
-
     def revoke(self, number: int) -> None:
         """Raises `InvalidSetting` if there is no such token."""
         if not self._run(token_rows.revoke, number, datetime.now(UTC).replace(microsecond=0)):
-            raise none_such(number)
-
-
-def none_such(number: int) -> InvalidSetting:
-    return InvalidSetting(f"there is no token {quoted(number)}; see: allocator tokens list")
+            raise InvalidSetting(f"there is no token {quoted(number)}; see: allocator tokens list")
 
 
 def expiry(now: datetime, days: float | None) -> datetime | None:

@@ -146,9 +146,6 @@ class MemoryBackend:
     def fetch_page(self, after: str, most: int) -> list[Tag]:
         return [tag for tag in self.fetch_tags() if tag.name > after][:most]
 
-    def count_tags(self) -> int:
-        return len(self.fetch_tags())
-
     def create_tag(self, tag: Tag, *, has_start: bool) -> bool:
         with self._table() as rows:
             return rows.setdefault(tag.name, tag) is tag

@@ -231,14 +231,13 @@ REFUSED = {
     "--url postgresql+psycopg://u:s3cret@127.0.0.1:1/x --certificate c --key nowhere.pem": "there is no file",
     "--port 99999": "99999",
     "--compat twitter": "--compat must be leaf or tinyid, got 'twitter'",
-    "--compat-token x": "--compat-token needs --compat",
     "--certificate x": "--certificate and --key need each other",
     "--timeout 0": "timeout must be",
     "--url https://ids.example.org": "--url must be a database",
     "--url nonsense": "this is not a database URL",
     "--url=": "--url is empty; give it the URL of a database",
     "--host ' '": "--host is empty, which would be every address",
-    "--unix=": "--unix is empty; give it the path of a socket",
+    "--uds=": "--uds is empty; give it the path of a socket",
     "--host=": "--host is empty, which would be every address",
 }
 

@@ -134,27 +134,22 @@ def drawing(service: Served, *requests: bytes) -> Iterator[list[list[int]]]:
             thread.join()
 
 
-class WithLeaf(Guarded):
-    def prepare(self) -> None:
-        self.make("leaf")
-
-
 def test_a_revoked_token_is_refused_with_the_next_reading_while_it_and_others_draw(tmp_path, tag):
-    """Leaf's route, whose token is revoked after it, shows when the service has read the tokens."""
-    guarded = WithLeaf(str(tmp_path), "--compat", "leaf", "--compat-token", "leaf")
-    requests = [post(tag, guarded.make("revoked")), post(tag, guarded.make("valid")), post(tag)]
-    leaf = f"GET /api/segment/get/{tag} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    """A token that is revoked after it shows when the service has read the tokens."""
+    guarded = Guarded(str(tmp_path))
+    requests = [post(tag, guarded.make("revoked", tags=(tag,))), post(tag, guarded.make("valid")), post(tag)]
+    later = post(tag, guarded.make("later"))
     numbers = {one.name: one.number for one in guarded.tokens.list()}
     with (
         guarded.service as service,
         closing(Connection(service)) as kept,
-        drawing(service, *requests, leaf) as statuses,
+        drawing(service, *requests, later) as statuses,
     ):
         assert until(lambda: min(map(len, statuses)) > 100 and statuses[3][-1] == 200, KNOWN_WITHIN)
         assert [set(one) for one in statuses[:3]] == [{200}, {200}, {401}]
         assert {kept.ask(requests[0])[0] for _ in range(5)} == {200}
         guarded.tokens.revoke(numbers["revoked"])
-        guarded.tokens.revoke(numbers["leaf"])
+        guarded.tokens.revoke(numbers["later"])
         assert until(lambda: statuses[3][-1] == 401, KNOWN_WITHIN, every=0.001)
         assert [kept.ask(one)[0] for one in requests] == [401, 200, 401]
         assert until(lambda: [one[-1] for one in statuses] == [401, 200, 401, 401], KNOWN_WITHIN)

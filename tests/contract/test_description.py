@@ -13,7 +13,7 @@ import pytest
 from support.service.served import Served
 
 from allocator.database.store import Database
-from allocator.rules.token import SCHEMES, VERBS
+from allocator.rules.token import VERBS
 from allocator.schemes.shared.argument_checks import MAX_STEP
 from allocator.service.token_administration import Tokens
 
@@ -54,7 +54,7 @@ def test_with_a_token_too(tmp_path):
     url = f"sqlite:///{tmp_path}/ids.db"
     database = Database(url)
     database.upgrade_schema()
-    secret, _ = Tokens(lambda: database).create("st", verbs=VERBS, tags=("*",), schemes=SCHEMES)
+    secret, _ = Tokens(lambda: database).create("st", verbs=VERBS, tags=("*",))
     with Served(url) as service:
         run_generator(service, tmp_path, "--header", f"Authorization: Bearer {secret}", *FEW)
         assert secret not in service.log()

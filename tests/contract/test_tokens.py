@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -64,26 +65,18 @@ def test_a_secret_is_stored_nowhere(fresh, tokens):
 
 
 @pytest.mark.statements
-def test_two_of_one_name_are_valid_at_a_time(tokens):
-    make = lambda **settings: tokens.create("billing", verbs=("draw",), tags=("*",), **settings)  # noqa: E731
+def test_no_two_of_one_name_are_valid(tokens):
+    make = partial(tokens.create, "billing", verbs=("draw",), tags=("*",))
     _, first = make()
-    make(days=1)
-    with pytest.raises(InvalidSetting, match=f"revoke the oldest with: allocator tokens revoke {first.number}"):
+    with pytest.raises(InvalidSetting, match=f"or revoke it with: allocator tokens revoke {first.number}$"):
         make()
     tokens.create("other", verbs=("draw",), tags=("*",))
     tokens.revoke(first.number)
-    _, third = make()
+    _, second = make()
 
-    assert [token.number for token in tokens.list() if token.name == "billing"][-1] == third.number
+    assert [token.number for token in tokens.list() if token.name == "billing"] == [second.number]
     with pytest.raises(InvalidSetting, match="there is no token"):
         tokens.revoke(first.number)
-
-
-def test_a_service_wants_the_token_of_its_compatible_routes(fresh, tokens):
-    tokens.create("shop", verbs=("draw",), tags=("*",))
-    check_access(ServeSettings((fresh,), compat_token="shop"))
-    with pytest.raises(InvalidSetting, match="has no token named 'leaf'; create it with: allocator tokens"):
-        check_access(ServeSettings((fresh,), compat_token="leaf"))
 
 
 # -- a service that has tokens
@@ -156,37 +149,49 @@ def test_a_token_is_good_for_its_verbs_and_its_tags(guarded, service):
 
 
 def test_a_token_is_good_for_its_schemes_alone(guarded, service, tag):
-    of_tags = guarded.make("s-tags", tags=("s*", "meteor", "o*"))
-    of_meteors = guarded.make("meteors", tags=(), schemes=("meteor",))
+    of_tags = guarded.make("s-tags", tags=("s*", "meteor", "snowflake", "o*"))
+    of_meteors = guarded.make("meteors", tags=("@meteor",))
     for path, scheme in {
-        "meteor": "meteor",
-        "nodes": "meteor",
-        "snowflake": "snowflake",
-        "workers": "snowflake",
-        "objectids": "objectid",
+        "meteor": "@meteor",
+        "nodes": "@meteor",
+        "snowflake": "@snowflake",
+        "workers": "@snowflake",
+        "objectids": "@objectid",
     }.items():
         refused = service.post(f"/v1/{path}", token=of_tags, json={} if path == "workers" else None)
-        assert (refused.status, refused.json["detail"]) == (403, f"this token may not draw the scheme {scheme!r}")
-        assert (service.post(f"/v1/{path}", token=of_meteors).status == 200) is (scheme == "meteor")
+        assert (refused.status, refused.json["detail"]) == (403, f"this token may not draw {scheme!r}")
+        assert (service.post(f"/v1/{path}", token=of_meteors).status == 200) is (scheme == "@meteor")
     assert service.put("/v1/workers", token=of_tags, json={}).status == 403
     assert service.post("/v1/tags/snowflake/ids", token=of_tags).status == 200
     assert service.post("/v1/tags/meteor/ids", token=of_meteors).status == 403
 
 
+def test_a_pattern_makes_no_tags(guarded, service, tag):
+    """Whoever may make up names would fill the database with tags: by a name in full, or by the right to administer."""
+    pattern, named = guarded.make("pattern", tags=(f"{tag}*",)), guarded.make("named", tags=(f"{tag}-named",))
+    administrator = guarded.make("administrator", "draw", "administer", tags=(f"{tag}*",))
+    for path in ("ids", "segments"):
+        refused = service.post(f"/v1/tags/{tag}/{path}", token=pattern)
+        assert (refused.status, refused.json["error"]) == (404, "UnknownTag")
+        assert refused.json["detail"].endswith(f"does not exist; create it with: allocator tags create {tag}")
+    with Allocator(service.address, token=pattern) as ids, pytest.raises(UnknownTag, match=f"tags create {tag}"):
+        ids.next_id(tag)
+    for owner, name in ((named, "named"), (administrator, "administered")):
+        assert service.post(f"/v1/tags/{tag}-{name}/segments", token=owner).status == 200
+        assert service.post(f"/v1/tags/{tag}-{name}/ids", token=pattern).status == 200
+    assert service.post(f"/v1/tags/{tag}/ids", token=administrator).ids == ["1"]
+    assert service.post(f"/v1/tags/{tag}/ids", token=pattern).ids == ["2"]
+
+
 def test_a_token_that_names_nothing_is_for_everything_and_else_for_what_it_names(tmp_path):
     url = f"sqlite:///{tmp_path}/ids.db"
 
-    def scope(name: str, *words: str) -> tuple[list[str], list[str]]:
+    def scope(name: str, *words: str) -> list[str]:
         done = CliRunner().invoke(main, ["tokens", "create", name, *words, "--json", "--url", url])
-        made = json.loads(done.output)
-        return made["tags"], made["schemes"]
+        return json.loads(done.output)["tags"]
 
-    assert scope("a") == (["*"], ["meteor", "snowflake", "objectid"])
-    assert scope("b", "--tags", "s*") == (["s*"], [])
-    assert scope("c", "--schemes", "snowflake") == ([], ["snowflake"])
-    assert scope("d", "--tags", "*", "--schemes", "meteor") == (["*"], ["meteor"])
-    listed = json.loads(CliRunner().invoke(main, ["tokens", "rotate", "3", "--json", "--url", url]).output)
-    assert (listed["tags"], listed["schemes"]) == ([], ["snowflake"])
+    assert scope("a") == ["*"]
+    assert scope("b", "--tags", "s*", "--tags", "@snowflake") == ["s*", "@snowflake"]
 
 
 def test_a_reader_and_an_administrator_have_what_matches(guarded, service):
@@ -208,11 +213,11 @@ def test_a_reader_and_an_administrator_have_what_matches(guarded, service):
 
 def test_a_new_token_is_good_at_once_and_a_revoked_one_soon_no_more(guarded, service, tag):
     path = f"/v1/tags/{tag}/ids"
-    old = guarded.make("rotated")
+    old = guarded.make("old")
     assert service.post(path, token=old).status == 200
-    new = guarded.make("rotated")
+    new = guarded.make("new")
     assert [service.post(path, token=one).status for one in (old, old)] == [200, 200]
-    guarded.tokens.revoke(next(one.number for one in guarded.tokens.list() if one.name == "rotated"))
+    guarded.tokens.revoke(next(one.number for one in guarded.tokens.list() if one.name == "old"))
     assert until(lambda: service.post(path, token=old).status == 401)
     assert service.post(path, token=new).status == 200
 
@@ -240,25 +245,6 @@ def test_nodes_and_workers_are_given_slowly(guarded, service):
     assert len(refused) == 40 - given
     assert {answer.json["error"] for answer in refused} == {"TooManyRequests"}
     assert {answer.headers["Retry-After"] for answer in refused} == {"1"}
-
-
-def test_a_token_is_rotated_with_all_it_may(tmp_path):
-    url = f"sqlite:///{tmp_path}/ids.db"
-
-    def run(*words: str) -> str:
-        done = CliRunner().invoke(main, ["tokens", *words, "--json", "--url", url])
-        assert done.exit_code == 0, done.output
-        return done.output
-
-    first = json.loads(run("create", "billing", "--tags", "a*", "--may", "read", "--days", "9"))
-    second = json.loads(run("rotate", "1"))
-
-    assert second["secret"] != first["secret"]
-    unlike = {"token", "secret", "created_at", "expires_at"}
-    assert {name: first[name] for name in first.keys() - unlike} == {
-        name: second[name] for name in second.keys() - unlike
-    }
-    assert second["expires_at"] is not None
 
 
 def test_a_secret_is_in_no_log_wherever_it_was_sent(guarded, service):
@@ -291,9 +277,7 @@ def test_a_refusal_says_who_was_refused(guarded, service):
     number = next(one.number for one in guarded.tokens.list() if one.name == "refused-one")
     for name, token in (("hot", secret), ("cold", None)):
         service.post(f"/v1/tags/{name}-refused/ids", token=token)
-        found = next(
-            line for line in reversed(service.lines()) if line.get("path") == f"/v1/tags/{name}-refused/ids"
-        )
+        found = next(line for line in reversed(service.lines()) if line.get("path") == f"/v1/tags/{name}-refused/ids")
         assert found["caller"] == "127.0.0.1"
         assert found["token"] == (number if token else None)
         assert f"from 127.0.0.1, {f'token {number}' if token else 'no valid token'}: " in found["message"]
@@ -339,7 +323,7 @@ def test_for_other_machines_a_token_is_the_only_way(fresh):
             check_access(ServeSettings((fresh,), host=host))
 
 
-@pytest.mark.parametrize("options", [(), ("--logs", "json")])
+@pytest.mark.parametrize("options", [(), ("--log-format", "json")])
 def test_logs_are_text_on_a_terminal_and_json_where_it_is_said(tmp_path, options):
     """Its first line, of a start that is refused."""
     command = [sys.executable, "-m", "allocator", "serve", "--url", f"sqlite:///{tmp_path}/ids.db", *options]
@@ -473,7 +457,7 @@ def test_a_revoked_token_is_refused_while_every_connection_waits(fresh):
             ids.ticket(f"t{number}")
         tokens = Tokens(lambda: database)
         (one, _), (two, _), (revoked, row) = (
-            tokens.create(name, verbs=("draw",), tags=("*",), schemes=("objectid",)) for name in ("a", "b", "c")
+            tokens.create(name, verbs=("draw",), tags=("*",)) for name in ("a", "b", "c")
         )
         with (
             Served(fresh, options=("--timeout", "60"), is_open=False) as service,
@@ -487,38 +471,6 @@ def test_a_revoked_token_is_refused_while_every_connection_waits(fresh):
             assert service.post("/v1/objectids", token=revoked).status == 200
             tokens.revoke(row.number)
             assert until(lambda: service.post("/v1/objectids", token=revoked).status == 401)
-
-
-def test_tags_are_made_up_to_a_number(tmp_path):
-    with Served(f"sqlite:///{tmp_path}/ids.db", options=("--max-tags", "3")) as service:
-        answers = [service.post(f"/v1/tags/t{number}/ids").status for number in range(6)]
-        assert answers == [200, 200, 200, 404, 404, 404]
-        assert service.put("/v1/tags/t5", json={}).status == 404
-        assert service.put("/v1/tags/t2", json={"step": 10}).json["step"] == 10
-        with Allocator(service.address) as ids, pytest.raises(UnknownTag, match="creates no more than 3 tags"):
-            ids.next_id("t5")
-    with Served(f"sqlite:///{tmp_path}/other.db", options=("--no-create",)) as service:
-        assert service.post("/v1/tags/t/ids").json["error"] == "UnknownTag"
-        assert service.post("/v1/tags/t/segments").status == 404
-
-
-def test_ticket_types_are_made_up_to_a_number_that_the_database_counts(fresh):
-    """A type that exists gives tickets however many others were made meanwhile, also after a restart."""
-    with Allocator(fresh) as ids:
-        ids.ticket("job")
-    with Served(fresh, options=("--max-tags", "3")) as service, ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda number: service.post(f"/v1/tickets/a{number}").status, range(8)))
-        existing = service.post("/v1/tickets/job")
-        tags = [service.post(f"/v1/tags/a{number}/ids").status for number in range(3)]
-    with Served(fresh, options=("--max-tags", "3")) as service:
-        again = service.post("/v1/tickets/another")
-        still = service.post("/v1/tickets/job")
-
-    assert sorted(made) == [200, 200, 404, 404, 404, 404, 404, 404]
-    assert tags == [200, 200, 200]
-    assert existing.status == still.status == 200
-    assert again.status == 404
-    assert "creates no more than 3 types" in again.json["detail"]
 
 
 # -- the command line

@@ -33,7 +33,7 @@ FILE = "Ids of the Shop.sock"
 def served(fresh: str, tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
     """The socket of a service, and its process."""
     path = tmp_path / FILE
-    command = [sys.executable, "-m", "allocator", "serve", "--open", "--url", fresh, "--unix", f"unix://{path}"]
+    command = [sys.executable, "-m", "allocator", "serve", "--open", "--url", fresh, "--uds", f"unix://{path}"]
     in_image = {**os.environ, "ALLOCATOR_HOST": "0.0.0.0"}
     with subprocess.Popen(command, cwd=tmp_path, env=in_image) as process:
         assert until(lambda: answers(path), START_SECONDS, hopeless=lambda: process.poll() is not None)
@@ -65,7 +65,7 @@ def test_ids_come_over_it_and_its_file_goes_at_the_end(served, tag):
 @ONE
 def test_only_the_socket_of_a_service_that_was_killed_is_replaced(served, fresh, tmp_path, tag):
     path, process = served
-    again = ["serve", "--open", "--url", fresh, "--unix", str(path)]
+    again = ["serve", "--open", "--url", fresh, "--uds", str(path)]
     refused = subprocess.run(
         [sys.executable, "-m", "allocator", *again], capture_output=True, text=True, timeout=START_SECONDS, check=False
     )
@@ -118,10 +118,10 @@ def test_an_address_that_names_no_socket_is_refused():
 
 def test_it_takes_the_place_of_a_host_and_port():
     for other in ("--port 8000", "--host 127.0.0.1", "--certificate a --key b"):
-        refused = CliRunner().invoke(main, ["serve", "--url", "sqlite:///x", "--unix", "ids.sock", *other.split()])
+        refused = CliRunner().invoke(main, ["serve", "--url", "sqlite:///x", "--uds", "ids.sock", *other.split()])
 
         assert refused.exit_code == 2
-        assert f"--unix and {other.split()[0]} exclude each other" in refused.output
+        assert f"--uds and {other.split()[0]} exclude each other" in refused.output
 
 
 @ONE

@@ -73,10 +73,6 @@ def fetch_unchecked(connection: Connection, dialect: Dialect) -> list[Tag]:
     return [as_it_is(row) for row in connection.execute(READ_ALL)]
 
 
-def count(connection: Connection, dialect: Dialect) -> int:
-    return connection.scalar(select(func.count()).select_from(segment)) or 0
-
-
 def create(connection: Connection, dialect: Dialect, tag: Tag, state: Failover) -> bool:
     """Make the row; False if there is one, or if the database has moved since `state`, which says where it begins."""
     row = row_of(tag)

@@ -67,15 +67,6 @@ def fenced(statement: str, server: str, here: str, lasting: str, lock: str) -> T
     return text(statement.format(server=server, here=here, lasting=lasting, lock=lock))
 
 
-def count_types(connection: Connection, dialect: Dialect, kind: str) -> int | None:
-    """Count the types that have tickets; None if this one is among them."""
-    for rows in (ticket, counter):
-        if connection.scalar(select(rows.c.type).where(rows.c.type == kind)) is not None:
-            return None
-    counts = (select(func.count()).select_from(one).where(one.c.type != FLOOR) for one in (ticket, counter))
-    return sum(connection.scalar(count) or 0 for count in counts)
-
-
 def has_any(connection: Connection, dialect: Dialect) -> bool:
     return any(connection.scalar(select(exists(select(rows)))) for rows in (ticket, counter))
 

@@ -11,7 +11,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import token
 from allocator.database.verbs.readable_rows import Reader
 from allocator.errors import SchemaDamaged
-from allocator.rules.token import Token, scope_from_text, scope_to_text
+from allocator.rules.token import Token, scope_to_text
 from allocator.schemes.shared.argument_checks import check_tag
 
 DIGEST_BYTES = 32
@@ -42,12 +42,11 @@ def revoke(connection: Connection, dialect: Dialect, number: int, at: datetime) 
 
 
 def as_token(row: Any) -> Token:
-    tags, schemes = scope_from_text(row.tags)
     created, expires = row.created_at.replace(tzinfo=UTC), row.expires_at and row.expires_at.replace(tzinfo=UTC)
     check_tag(row.name)
     if len(bytes.fromhex(row.digest)) != DIGEST_BYTES:
         raise ValueError(f"its digest has {len(row.digest)} digits")
-    return Token(row.id, row.name, row.digest, tuple(row.verbs.split()), tags, created, expires, schemes)
+    return Token(row.id, row.name, row.digest, tuple(row.verbs.split()), tuple(row.tags.split()), created, expires)
 
 
 def damaged(number: int, why: str) -> SchemaDamaged:
@@ -65,7 +64,7 @@ def columns_of(fresh: Token) -> dict[str, object]:
         "name": fresh.name,
         "digest": fresh.digest,
         "verbs": " ".join(fresh.verbs),
-        "tags": scope_to_text(fresh.tags, fresh.schemes),
+        "tags": scope_to_text(fresh.tags),
         "created_at": fresh.created_at.replace(tzinfo=None),
         "expires_at": fresh.expires_at and fresh.expires_at.replace(tzinfo=None),
     }

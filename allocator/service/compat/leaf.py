@@ -18,26 +18,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from allocator.errors import AllocatorError, InvalidTag, UnknownTag
-from allocator.rules.token import DRAW
-from allocator.service.auth import TokenCache, note_token
+from allocator.rules.token import DRAW, SNOWFLAKE
 from allocator.service.compat import routes_of, text
 from allocator.service.dispatch import Dispatch
 from allocator.service.error_responses import NO_STORE
 from allocator.service.handlers import IdHandlers
-from allocator.service.id_sources import SNOWFLAKE
 
 UNKNOWN, NOT_READY = -2, -3
 
 
-def routes(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> list[Route]:
+def routes(ids: IdHandlers, dispatch: Dispatch) -> list[Route]:
     async def answer(request: Request, scheme: str | None) -> Response:
         key = request.path_params["key"]
-        principal = None if "authorization" in request.headers else token_cache.find_for_compat()
-        principal = principal or await dispatch.principal_of(request)
-        note_token(request.scope, principal)
-        principal.authorize(DRAW, key, scheme)
+        (await dispatch.principal_of(request)).check(DRAW, scheme or key)
         try:
-            source = ids.sources.snowflake if scheme else await ids.tags.source(key, create=False)
+            source = ids.sources.snowflake if scheme else await ids.tags.source(key)
             (number,) = await source.take(1)
         except AllocatorError as error:
             return failure(request, error)

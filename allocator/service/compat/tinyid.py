@@ -46,11 +46,11 @@ def routes(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> list
         count = batch_size(fields)
         if count < 1:
             return []
-        source = await ids.tags.source(fields["bizType"], create=False)
+        source = await ids.tags.source(fields["bizType"])
         return await source.take_any(count)
 
     async def next_segment(fields: Fields) -> dict[str, int]:
-        return segment_id(await ids.tags.claim(fields["bizType"], None, {}, exact=False, create=False))
+        return segment_id(await ids.tags.claim(fields["bizType"], None, {}, exact=False))
 
     def both(name: str, act: Act, as_text: Callable[[Any], str] | None) -> list[Route]:
         async def answer(request: Request) -> Response:
@@ -75,10 +75,10 @@ def routes(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> list
 
 async def authorize(token_cache: TokenCache, fields: Fields, headers: dict[bytes, bytes]) -> None:
     tag, token = fields.get("bizType", ""), fields.get("token", "")
-    principal = await token_cache.find_by_secret(token.encode(), headers) if token else token_cache.find_for_compat()
-    if not tag or not principal:
-        raise AccessDenied("bizType and token are needed")
-    principal.authorize(DRAW, tag)
+    if not tag:
+        raise AccessDenied("bizType is needed")
+    principal = await (token_cache.find_by_secret(token.encode(), headers) if token else token_cache.find(headers))
+    principal.check(DRAW, tag)
 
 
 async def fields_of(request: Request) -> Fields:

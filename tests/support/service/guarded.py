@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from allocator.database.store import Database
-from allocator.rules.token import SCHEMES
 from allocator.service.token_administration import Tokens
 from support.service.served import Served
 
@@ -20,15 +19,10 @@ class Guarded:
         self.database.upgrade_schema()
         self.tokens = Tokens(lambda: self.database)
         self.admin = self.make(admin, "draw", "read", "administer")
-        self.prepare()
         self.service = Served(self.url, options=options)
-
-    def prepare(self) -> None:
-        """What else is to be there before the service starts, for a subclass."""
 
     def make(self, name: str, *verbs: str, tags: tuple[str, ...] = ("*",), **settings: object) -> str:
         """The secret of a new token, which may draw everything where nothing else is said."""
-        settings.setdefault("schemes", SCHEMES if tags == ("*",) else ())
         return self.tokens.create(name, verbs=verbs or ("draw",), tags=tags, **settings)[0]  # type: ignore[arg-type]
 
     def close(self) -> None:

@@ -25,8 +25,8 @@ def token(name: str = "x", secret: bytes = SECRET, **changes: object) -> Token:
     return Token(1, name, digest_of(secret), created_at=NOW, **given)
 
 
-def token_cache(*tokens: Token, is_open: bool = False, made: bool | None = None, compat: str = "") -> TokenCache:
-    found = TokenCache(lambda: (list(tokens), bool(tokens) if made is None else made), is_open, compat)
+def token_cache(*tokens: Token, is_open: bool = False, made: bool | None = None) -> TokenCache:
+    found = TokenCache(lambda: (list(tokens), bool(tokens) if made is None else made), is_open)
     asyncio.run(found.refresh())
     return found
 
@@ -161,25 +161,6 @@ def test_a_token_is_told_what_it_may_not():
         Principal(token(tags=("a",))).check("draw", "b")
     with pytest.raises(AccessDenied, match="this token may not read tags"):
         Principal(token(verbs=("draw",))).check("read", None)
-
-
-def test_the_newest_valid_token_of_its_name_is_that_of_compatible_clients():
-    tokens = [
-        token("old", b"allocator_a"),
-        token("old", b"allocator_b", tags=("order",)),
-        token("old", b"allocator_c", expires_at=NOW),
-        token("other", b"allocator_d"),
-    ]
-    found = token_cache(*tokens, compat="old")
-
-    assert found.find_for_compat().token is tokens[1]
-    assert found.find_in_memory({}) is None
-    assert token_cache(*tokens).find_for_compat() is None
-    assert token_cache(token("x", expires_at=NOW), compat="x").find_for_compat() is None
-    found = token_cache(token("x", expires_at=NOW + timedelta(days=1)), compat="x")
-    assert found.find_for_compat()
-    found.find_for_compat().token = token("x", expires_at=NOW)  # it expired since the tokens were read
-    assert found.find_for_compat() is None
 
 
 def test_what_there_is_little_of_is_given_slowly_to_any_token():

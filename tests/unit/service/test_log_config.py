@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import logging
-import pickle
-from functools import partial
 from logging.config import dictConfig
 
 import pytest
 
-from allocator.cli.output import with_urls
 from allocator.rules.token import PREFIX
 from allocator.service.log_config import Caller, caller_of, config_of, masked
-from allocator.service.settings import ServeSettings
 
 SECRET = PREFIX + "Ab-_9" * 8 + "xyz"
 
@@ -45,17 +41,6 @@ def test_both_forms_mask(form, capsys, monkeypatch):
     assert "said allocator_***" in said
     assert "ValueError: allocator_***" in said
     assert SECRET not in said
-
-
-@pytest.mark.parametrize("form", ["json", "text"])
-def test_a_recommended_command_has_the_url_in_a_worker_too(form, capsys):
-    """A worker gets the settings pickled."""
-    settings = ServeSettings((), logs=form, pasteable=partial(with_urls, ["sqlite:///ids.db"]))
-    settings = pickle.loads(pickle.dumps(settings))
-    dictConfig(config_of(settings.logs, settings.pasteable))
-    logging.getLogger("allocator.service").warning("%s; run: %s", "odd", "allocator db upgrade")
-
-    assert "odd; run: allocator db upgrade --url sqlite:///ids.db" in capsys.readouterr().err
 
 
 def test_a_caller_is_an_address_and_the_number_of_a_token():

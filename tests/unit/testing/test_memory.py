@@ -361,7 +361,6 @@ calls = st.lists(
         called("tags.repair", names, above=numbers.filter(lambda number: number > 0)).filter(lambda call: call[2]),
         called("tags.get", names),
         called("tags.list"),
-        called("tags.count"),
     ),
     min_size=5,
     max_size=30,
