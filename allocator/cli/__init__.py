@@ -41,7 +41,6 @@ HOMES = {
     "public": "public:public",
     "tags": "tags:tags",
     "numbers": "number_commands:numbers",
-    "nodes": "nodes:nodes",
     "worker": "worker:worker",
     "shards": "shards:shards",
     "serve": "serve:serve",

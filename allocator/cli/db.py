@@ -1,4 +1,4 @@
-"""`allocator db upgrade|check|restored`."""
+"""`allocator db upgrade|check|mark-restored`."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def row_in(database: Database) -> Shard | None:
     return None if database.is_missing() else database.run(shard_row.fetch_if_made)
 
 
-@db.command()
+@db.command("mark-restored")
 @fleet_options
-def restored(urls: tuple[str, ...]) -> None:
+def mark_restored(urls: tuple[str, ...]) -> None:
     """Skip ids after you restored an older copy of the database.
 
     Use it after a restored snapshot, disk or older rows, which look like a restart to the allocator. Run it before any

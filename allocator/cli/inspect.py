@@ -9,7 +9,7 @@ import click
 from allocator.cli.output import json_option, show
 from allocator.errors import InvalidId
 from allocator.generators.inspect_id import inspect_id
-from allocator.schemes.formats.id_inspection import SCHEMES, Inspection, Reading, inspection_to_json
+from allocator.schemes.formats.id_inspection import Inspection, Reading, inspection_to_json
 from allocator.schemes.formats.known_formats import FORMATS
 
 OTHERS = [name for name in FORMATS if name not in {"meteor", "snowflake", "twitter", "baidu"}]
@@ -20,11 +20,10 @@ TOO_YOUNG = 86_400.0
 
 @click.command("inspect", context_settings={"ignore_unknown_options": True})
 @click.argument("id_", metavar="ID")
-@click.option("--scheme", type=click.Choice(SCHEMES), help="Read the id only as this scheme.")
 @click.option("--epoch", type=int, help="Epoch of the id, in its unit: s or ms since 1970.")
 @click.option("--layout", metavar="NAME[:WIDTHS]", help=f"Read a number only as {', '.join(FORMATS)}.")
 @json_option
-def inspect_command(id_: str, scheme: str | None, epoch: int | None, layout: str | None) -> None:
+def inspect_command(id_: str, epoch: int | None, layout: str | None) -> None:
     """Take ID apart: a number, 24 hex digits, a UUID, a TSID or a ULID.
 
     A number does not tell its scheme, so all schemes that fit are shown, likely ones first.
@@ -33,13 +32,13 @@ def inspect_command(id_: str, scheme: str | None, epoch: int | None, layout: str
     Examples:
         allocator inspect 5016762319896585
         allocator inspect 4df2dcec2cdcd20936a8b817
-        allocator inspect 1541815603606036480 --scheme snowflake
+        allocator inspect 1541815603606036480 --layout snowflake
         allocator inspect 175928847299117063 --layout discord
         allocator inspect 180363646902239241 --layout baidu:1/29/21/13 --epoch 1474300800
     """
-    found = inspect_id(id_, scheme=scheme, epoch=epoch, layout=layout)
+    found = inspect_id(id_, epoch=epoch, layout=layout)
     texts = [text_of(reading) for reading in found.readings]
-    if not (scheme or epoch or layout) and (others := other_formats(id_, found)):
+    if not (epoch or layout) and (others := other_formats(id_, found)):
         texts.append(f"by --layout it could also be {', '.join(others)}")
     show(inspection_to_json(found), "\n\n".join(texts))
 

@@ -20,7 +20,7 @@ MAX_PRINTED = 10_000_000
 
 @click.command("next")
 @click.argument("tag", required=False)
-@option("-n", "count", type=int, default=1, help="Number of ids.")
+@option("-n", "--count", type=int, default=1, help="Number of ids.")
 @option("--scheme", type=click.Choice(SCHEMES), default="segment", help="Scheme of the ids.")
 @click.option("--no-create", is_flag=True, help="Fail if the tag does not exist.")
 @optional_fleet_options

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from allocator.backend import databases_at
 from allocator.cli.output import json_option
 from allocator.database.address import address_of
 from allocator.database.store import Database
-from allocator.errors import InvalidDatabase, InvalidSetting
+from allocator.errors import InvalidDatabase
 from allocator.fleet.fleet_backend import Fleet
 from allocator.remote.service_address import is_address
 from allocator.rules.hosts import Hosts, hosts_from
@@ -28,10 +27,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 URL_VARIABLE = "ALLOCATOR_DATABASE_URL"
 TOKEN_VARIABLE = "ALLOCATOR_TOKEN"  # noqa: S105  # the name of a variable
 HOSTS_VARIABLE = "ALLOCATOR_SHARD_HOSTS"
-HOSTS = "allocator.shard_hosts"
 
 BETWEEN_URLS = re.compile(r"\s+(?=[a-zA-Z]\w*(?:\+\w+)?://)")
 """Splits the variable only before a URL, because a path may hold blanks."""
+
+BETWEEN_COMMAS = re.compile(r",\s*[a-zA-Z]\w*(?:\+\w+)?://")
 
 TIMEOUT = 10.0
 
@@ -84,7 +84,11 @@ def named_urls(context: click.Context, parameter: click.Parameter, given: tuple[
     variable = None if given else from_environment(URL_VARIABLE)
     if variable is not None and not variable.strip():
         raise click.UsageError(f"{URL_VARIABLE} is empty; set it to the URL of a database")
-    return given or tuple(BETWEEN_URLS.split(variable.strip()) if variable else ())
+    urls = given or tuple(BETWEEN_URLS.split(variable.strip()) if variable else ())
+    if any(map(BETWEEN_COMMAS.search, urls)):
+        mend = f"separate them by blanks in {URL_VARIABLE}" if variable else "give --url once for each"
+        raise click.UsageError(f"several URLs have commas between them; {mend}")
+    return urls
 
 
 def required(urls: tuple[str, ...]) -> tuple[str, ...]:
@@ -106,19 +110,9 @@ def only_one(urls: tuple[str, ...]) -> str:
     return first
 
 
-def keep_hosts(context: click.Context, parameter: click.Parameter, given: str | None) -> None:
-    if context.get_parameter_source("shard_hosts") is not ParameterSource.COMMANDLINE:
-        given = settings_of(context).get(HOSTS_VARIABLE, given)
-    try:
-        context.meta[HOSTS] = hosts_from(given or None)
-    except InvalidSetting as error:
-        raise click.BadParameter(str(error)) from None
-
-
 def shard_hosts() -> Hosts:
-    """The --shard-hosts of the running command."""
-    hosts: Hosts = click.get_current_context().meta.get(HOSTS, ())
-    return hosts
+    """Hosts that may receive the password beside those of the given URLs."""
+    return hosts_from(from_environment(HOSTS_VARIABLE) or None)
 
 
 FALLBACKS = f"[env var: {URL_VARIABLE}]"
@@ -126,20 +120,11 @@ FALLBACKS = f"[env var: {URL_VARIABLE}]"
 ONE_URL = f"URL of the database.  {FALLBACKS}"
 URLS = f"URL of the database; once per shard.  {FALLBACKS}"
 urls_option = click.option("--url", "urls", multiple=True, callback=parse_urls, help=URLS)
-hosts_option = click.option(
-    "--shard-hosts",
-    envvar=HOSTS_VARIABLE,
-    show_envvar=True,
-    metavar="PATTERNS",
-    callback=keep_hosts,
-    expose_value=False,
-    help="Other shard hosts that may receive the password, such as 'db-*.internal,10.0.0.?'.",
-)
 
 database_options = options(click.option("--url", multiple=True, callback=parse_url, help=ONE_URL), json_option)
-fleet_options = options(urls_option, hosts_option, json_option)
+fleet_options = options(urls_option, json_option)
 optional_fleet_options = options(
-    click.option("--url", "urls", multiple=True, callback=named_urls, help=URLS), hosts_option, json_option
+    click.option("--url", "urls", multiple=True, callback=named_urls, help=URLS), json_option
 )
 """For a command that needs a database for a part of its work: it calls `required`."""
 

@@ -9,7 +9,7 @@ import click
 from allocator.cli.options import from_environment, option, options
 from allocator.cli.output import CommandGroup, json_option, show
 from allocator.public_ids import CHECK, TEXTS, PublicIds, Text
-from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, MAX_ID
+from allocator.schemes.shared.argument_checks import MAX_ID
 
 KEY_VARIABLE = "ALLOCATOR_PUBLIC_KEY"
 
@@ -18,16 +18,15 @@ format_options = options(
     click.option("--prefix", default="", help="Prefix of the text, such as ord_."),
     option("--text", type=click.Choice(TEXTS), default="base62", help="Encoding of the text."),
     option("--check", type=int, default=CHECK, help="Check bits."),
-    click.option("--javascript", is_flag=True, help="Refuse ids above 2**53 - 1."),
+    click.option("--limit", type=int, default=MAX_ID, help="Greatest id."),
     json_option,
 )
 
 
-def public_ids(prefix: str, text: str, check: int, javascript: bool) -> PublicIds:
+def public_ids(prefix: str, text: str, check: int, limit: int) -> PublicIds:
     keys = (from_environment(KEY_VARIABLE) or "").split()
     if not keys:
-        raise click.UsageError(f"{KEY_VARIABLE} is not set; create a key with: allocator public new-key")
-    limit = JAVASCRIPT_MAX_ID if javascript else MAX_ID
+        raise click.UsageError(f"{KEY_VARIABLE} is not set; PublicIds.new_key() makes a key")
     return PublicIds(keys[0], prefix=prefix, text=cast(Text, text), check=check, limit=limit, old_keys=keys[1:])
 
 
@@ -40,18 +39,10 @@ def public() -> None:
     """
 
 
-@public.command("new-key")
-@json_option
-def new_key() -> None:
-    """Print a new random key."""
-    key = PublicIds.new_key()
-    show({"key": key}, key)
-
-
 @public.command("decode")
 @click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
 @format_options
-def decode(texts: tuple[str, ...], prefix: str, text: str, check: int, javascript: bool) -> None:
+def decode(texts: tuple[str, ...], prefix: str, text: str, check: int, limit: int) -> None:
     """Print the id of each TEXT.
 
     A text that was made with another key is refused.
@@ -60,6 +51,6 @@ def decode(texts: tuple[str, ...], prefix: str, text: str, check: int, javascrip
     Examples:
         allocator public decode ord_VlB9y1FQl8T1ZIG3 --prefix ord_
     """
-    known = public_ids(prefix, text, check, javascript)
+    known = public_ids(prefix, text, check, limit)
     ids = [str(known.decode(one)) for one in texts]
     show({"ids": ids}, "\n".join(ids))

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from allocator.cli.options import TOKEN_VARIABLE, URL_VARIABLE, fleet_options, option, shard_hosts
+from allocator.cli.options import HOSTS_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE, fleet_options, option, shard_hosts
 from allocator.cli.public import KEY_VARIABLE
 from allocator.database.connection import GUARD_RESTARTS
 from allocator.errors import InvalidSetting
@@ -21,7 +21,7 @@ from allocator.service.settings import COMPATIBLE, ServeSettings
 
 PORT_VARIABLE = "ALLOCATOR_PORT"
 FROM_FILES = (URL_VARIABLE, TOKEN_VARIABLE, KEY_VARIABLE)
-KNOWN = frozenset((GUARD_RESTARTS, *FROM_FILES, *(f"{name}_FILE" for name in FROM_FILES)))
+KNOWN = frozenset((GUARD_RESTARTS, HOSTS_VARIABLE, *FROM_FILES, *(f"{name}_FILE" for name in FROM_FILES)))
 """Our variables that are not those of options."""
 
 

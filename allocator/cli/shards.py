@@ -31,7 +31,7 @@ def shards() -> None:
         allocator shards grow --url mysql+pymysql://user:password@old/ids
 
     Give --url once per shard. One --url is enough if all shards share its user and password, and are on its host or on
-    one of --shard-hosts.
+    one of ALLOCATOR_SHARD_HOSTS.
     """
 
 

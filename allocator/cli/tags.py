@@ -1,4 +1,4 @@
-"""`allocator tags list|show|create|set|repair|delete`."""
+"""`allocator tags list|create|set|repair|delete`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from operator import attrgetter
 from typing import Any
 
 import click
 
 from allocator.cli.doctor import report
 from allocator.cli.options import fleet_options, only_one, open_allocator, open_database, options
-from allocator.cli.output import CommandGroup, cell, confirm, show, show_rows, table, yes_option
+from allocator.cli.output import CommandGroup, confirm, show, show_rows, table, yes_option
 from allocator.database.columns.tag_columns import read_alone
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.fleet.tag_administration import Tags, delete, last_claimed
@@ -21,7 +20,7 @@ from allocator.remote.wire import tag_to_json
 from allocator.rules.column_limit import max_step_for
 from allocator.rules.findings import at, in_order
 from allocator.rules.tag_column import findings, is_closed, opened, planned_start
-from allocator.schemes.shared.argument_checks import check_tag
+from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, TAG, check_tag
 from allocator.schemes.tag import DEFAULT_MAX_STEP, FailoverGap, Tag
 
 GAP = "Ids to skip after a failover; auto: by the ids issued so far; refuse: stop the tag."
@@ -51,35 +50,25 @@ def parse_gap(context: click.Context, parameter: click.Parameter, given: str | N
 settings_options = options(
     click.option("--step", type=int, help="Smallest number of ids per claim."),
     click.option("--max-step", type=int, help="Largest number of ids per claim, at a high rate."),
-    click.option("--limit", type=int, help="Greatest id of the tag."),
+    click.option("--limit", type=int, help=f"Greatest id of the tag; {JAVASCRIPT_MAX_ID} for browsers."),
     click.option("--failover-gap", callback=parse_gap, metavar="N|auto|refuse", help=GAP),
 )
 
 
 @tags.command("list")
-@click.argument("pattern", default="*")
+@click.argument("pattern", metavar="[TAG]", default="*")
 @fleet_options
 def list_tags(pattern: str, urls: tuple[str, ...]) -> None:
-    """Print tags, and how much of each is used.
+    """Print tags, and how much of each is used. With --json also the remaining ids and the last claim.
 
-    PATTERN selects tags by name, such as 'order-*'. Without it, all tags are printed.
+    TAG is a name, or a pattern such as 'order-*'. Without it, all tags are printed.
     """
     with open_allocator(urls) as ids:
-        found = sorted((tag for tag in ids.tags.list() if fnmatchcase(tag.name, pattern)), key=attrgetter("name"))
+        if TAG.fullmatch(pattern):
+            found = [ids.tags.get(pattern)]
+        else:
+            found = [tag for tag in ids.tags.list() if fnmatchcase(tag.name, pattern)]
     show_rows([to_row(tag) for tag in found], COLUMNS)
-
-
-@tags.command("show")
-@click.argument("tag")
-@fleet_options
-def show_tag(tag: str, urls: tuple[str, ...]) -> None:
-    """Print TAG: settings, remaining ids and last claim."""
-    with open_allocator(urls) as ids:
-        found = ids.tags.get(tag)
-    claimed_at = datetime.fromtimestamp(found.claimed_at / 1000, UTC) if found.claimed_at else None
-    row = to_row(found) | {"remaining": str(found.remaining), "claimed_at": claimed_at}
-    texts = row | {"used": f"{found.used:.2%}"}
-    show(row, "\n".join(f"{name:<12}  {cell(value)}" for name, value in texts.items()))
 
 
 @tags.command("create")
@@ -232,4 +221,9 @@ def limit_follows(tag: Tag) -> str:
 
 
 def to_row(tag: Tag) -> dict[str, object]:
-    return tag_to_json(tag) | {"used": round(tag.used, 6)}
+    claimed_at = datetime.fromtimestamp(tag.claimed_at / 1000, UTC) if tag.claimed_at else None
+    return tag_to_json(tag) | {
+        "used": round(tag.used, 6),
+        "remaining": str(tag.remaining),
+        "claimed_at": claimed_at,
+    }

@@ -13,12 +13,15 @@ import click
 
 from allocator.cli.options import database_options, fleet_options, open_allocator, open_database, option
 from allocator.cli.output import OWN_FAILURE, Command, CommandGroup, show, table
+from allocator.database.verbs import node_and_snowflake_rows as node_rows
 from allocator.errors import AllocatorError, InvalidSetting
+from allocator.schemes.meteor import Node
 from allocator.schemes.worker_number_lease import NumberRow, Space
 
 if TYPE_CHECKING:
     from allocator.generators.worker_numbers import WorkerLease
 
+NODES = 100
 STOP_SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2")
 
 
@@ -30,12 +33,15 @@ def worker() -> None:
 @worker.command("list")
 @database_options
 def list_numbers(url: str) -> None:
-    """Print who holds which number, and how many are free."""
+    """Print who holds which number, how many are free, and the newest meteor nodes."""
     with open_database(url) as database:
         database.check_schema()
         spaces = [to_row(space) for space in database.worker_spaces()]
-    text = "\n\n".join(map(text_of, spaces)) or "no number was leased yet"
-    show(spaces, text)
+        nodes = [node_to_row(node) for node in database.run(node_rows.fetch_newest, NODES)]
+    texts = [text_of(space) for space in spaces] or ["no number was leased yet"]
+    if nodes:
+        texts.append(table(nodes, "node started_at host process version"))
+    show({"spaces": spaces, "nodes": nodes}, "\n\n".join(texts))
 
 
 def to_row(space: Space) -> dict[str, Any]:
@@ -46,6 +52,16 @@ def to_row(space: Space) -> dict[str, Any]:
 def holder_to_row(row: NumberRow) -> dict[str, object]:
     until = datetime.fromtimestamp(row.until_ms // 1000, UTC)
     return {"number": row.number, "host": row.host, "process": row.process, "until": until}
+
+
+def node_to_row(node: Node) -> dict[str, object]:
+    return {
+        "node": node.number,
+        "host": node.host,
+        "process": node.process,
+        "version": node.version,
+        "started_at": node.started_at,
+    }
 
 
 def text_of(space: Mapping[str, Any]) -> str:

@@ -127,11 +127,11 @@ def of_url(given: str | URL) -> Address:
     dialect = dialect_named(backend, shown(url))
     scheme = dialect.name if backend == "postgres" else backend
     url = url.set(drivername=f"{scheme}+{driver or dialect.default_driver}")
+    check_file(url, dialect)
     check_usable(url, dialect)
     check_driver(url, dialect)
     if dialect.needs_name and not url.database and dialect.may_name.isdisjoint(url.query):
         raise InvalidDatabase(f"{shown(url)} names no database; a URL ends in /name")
-    check_file(url, dialect)
     where = shown(url)
     if dialect.embedded and url.database and is_file(url.database):
         url = url.set(database=str(Path(url.database).absolute()))  # a daemon changes its folder later
@@ -139,7 +139,10 @@ def of_url(given: str | URL) -> Address:
 
 
 def check_file(url: URL, dialect: Dialect) -> None:
-    """Refuse `sqlite:///`, which is a database in memory, and a name of blanks alone."""
+    """Refuse `sqlite://ids.db`; `sqlite:///`, which is a database in memory; and a name of blanks alone."""
+    if dialect.embedded and url.host:
+        name = "/".join(filter(None, (url.host, url.database)))
+        raise InvalidDatabase(f"the URL of a file has three slashes: {dialect.name}:///{name}")
     if dialect.embedded and url.database is not None and not url.database.strip():
         raise InvalidDatabase(f"{shown(url)} names no file; a URL ends in /name, and sqlite:// is a database in memory")
 

@@ -40,7 +40,7 @@ LEFT_OPEN = (
     "Let no engine, listener, proxy or pooler change autocommit or completion_type of the allocator's connections"
 )
 GUARD_RESTARTS = "ALLOCATOR_GUARD_RESTARTS"
-"""If 1, each start of a server counts as a failover: for operators who restore without `allocator db restored`."""
+"""If 1, each start of a server counts as a failover: for operators who restore without `allocator db mark-restored`."""
 
 UNFINISHED = "unfinished"
 """In `info` of a connection: True from the check-out until its statements have ended."""

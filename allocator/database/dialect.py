@@ -40,7 +40,7 @@ class Blind(NamedTuple):
 
 ASLEEP = Blind(
     "the failover guard sleeps: this server does not say which one it is",
-    "run allocator db restored after each failover or restore, before ids are drawn",
+    "run allocator db mark-restored after each failover or restore, before ids are drawn",
     sleeps=True,
 )
 

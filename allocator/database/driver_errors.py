@@ -158,7 +158,7 @@ MEANINGS: Meanings = {
             "SQLITE_CANTOPEN SQLITE_READONLY",
         ),
         Meaning(
-            "{where} is damaged, or no SQLite database: {words}; restore a backup, then run: allocator db restored",
+            "{where} is damaged, or no SQLite database: {words}; restore a backup, and run: allocator db mark-restored",
             "SQLITE_CORRUPT SQLITE_NOTADB",
         ),
         Meaning(LACKS_ANOTHER, "42P01 42703 1054 1146 1356"),

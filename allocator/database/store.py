@@ -197,7 +197,7 @@ def sibling(known: Sequence[Database], url: str) -> Database:
     if not near and not is_named(host_of(place), known[0].shard_hosts):
         raise InvalidDatabase(
             f"the fleet names a shard at {place.render_as_string()}, a host that this process was not given, and gets "
-            "no password; give that URL too, or its host by shard_hosts (--shard-hosts, ALLOCATOR_SHARD_HOSTS)"
+            "no password; give that URL too, or its host by shard_hosts (ALLOCATOR_SHARD_HOSTS)"
         )
     alike = next((one for one in [*near, *known] if one.address.is_like(place)), known[0])
     fresh = Database(alike.address.sibling(place), alike.timeout, known[0].shard_hosts)

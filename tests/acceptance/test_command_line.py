@@ -52,7 +52,7 @@ def test_exactly_as_many_ids_as_asked_for_are_claimed(url, tag):
     tags = json.loads(run("tags", "list", "--json", url=url).output)
 
     assert [found["max_value"] for found in tags if found["tag"] == tag] == ["6"]
-    assert json.loads(run("next", tag, "-n", "2", "--json", url=url).output) == {"tag": tag, "ids": ["7", "8"]}
+    assert json.loads(run("next", tag, "--count", "2", "--json", url=url).output) == {"tag": tag, "ids": ["7", "8"]}
 
 
 def test_the_embedded_database_is_made_on_first_use(here):
@@ -60,7 +60,7 @@ def test_the_embedded_database_is_made_on_first_use(here):
     assert (here / "ids.db").exists()
 
 
-READING = ["tags list", "tags set order --step 5", "next order --no-create", "db check", "nodes list", "tokens list"]
+READING = ["tags list", "tags set order --step 5", "next order --no-create", "db check", "worker list", "tokens list"]
 
 
 def test_what_only_reads_makes_no_file_and_says_so(here):
@@ -148,6 +148,8 @@ REFUSED = {
     "next --scheme meteor -n 0": "error: count must be 1 to 10000000, got 0",
     "next order --no-create": "error: tag 'order' does not exist",
     "next order --url nonsense": "error: this is not a database URL",
+    "next order --url sqlite://ids.db": "error: the URL of a file has three slashes: sqlite:///ids.db",
+    "next order --url sqlite://data/ids.db": "error: the URL of a file has three slashes: sqlite:///data/ids.db",
     "next order --url oracle://u:s3cret@h/x": "known are sqlite, postgresql, mysql, mariadb",
     "tags set order --step 5": "error: tag 'order' does not exist",
     "tags create order --step 0": "error: step must be 1 to 100000000, got 0",
@@ -183,11 +185,15 @@ NOT_UNDERSTOOD = (
     "nope",
     "next",
     "next order --scheme meteor",
-    "inspect 5 --scheme nope",
+    "inspect 5 --scheme meteor",
     "next order -n five",
     "next order --nope",
     "db",
     "tags create x --limit 5 --beside-column orders.id",
+    "next sqlite:///ids.db",
+    "serve --open sqlite:///ids.db",
+    "tags list --json sqlite:///ids.db",
+    "next order --url sqlite:///one.db,sqlite:///two.db",
     "tags --url sqlite:///ids.db list",
 )
 
@@ -196,6 +202,11 @@ def test_what_is_not_understood_is_exit_code_2(here):
     assert {words: run(*words.split()).exit_code for words in NOT_UNDERSTOOD} == dict.fromkeys(NOT_UNDERSTOOD, 2)
     told = run(*NOT_UNDERSTOOD[-1].split()).stderr
     assert "An option comes after its command: main tags COMMAND --url" in told
+    assert "a URL is given by --url: main serve --url URL" in run("serve", "--open", "sqlite:///ids.db").stderr
+    several = "several URLs have commas between them; "
+    assert f"{several}give --url once for each\n" in run("next", "x", "--url", "sqlite:///a, sqlite:///b").stderr
+    said = run("next", "x", url="sqlite:///a,sqlite:///b").stderr
+    assert f"{several}separate them by blanks in ALLOCATOR_DATABASE_URL\n" in said
 
 
 def test_every_command_wants_the_url_of_its_database(here):
@@ -322,6 +333,8 @@ def test_tags_are_made_listed_and_changed(url, tag):
         "limit": "500",
         "failover_gap": "auto",
         "used": 0.4,
+        "remaining": "300",
+        "claimed_at": None,
     }
     assert run("next", tag, url=url).output == "201\n"
     assert tag in run("tags", "list", url=url).output
@@ -356,7 +369,7 @@ def all_of(command: click.Command, name: str = "allocator") -> Iterator[tuple[st
 
 GROUPS = {name: one for name, one in all_of(main) if isinstance(one, click.Group)}
 COMMANDS = {name: one for name, one in all_of(main) if name not in GROUPS}
-WITHOUT_A_DATABASE = {"inspect", "new-key", "decode"}
+WITHOUT_A_DATABASE = {"inspect", "decode"}
 
 
 def test_every_command_explains_itself():
@@ -415,7 +428,7 @@ def test_the_help_names_the_variables_and_how_a_shell_completes():
 
 
 def test_a_shell_completes_commands_and_choices(here):
-    for words, completed in (("tags sh", "plain,show"), ("next order --scheme mete", "plain,meteor")):
+    for words, completed in (("tags re", "plain,repair"), ("next order --scheme mete", "plain,meteor")):
         environment = {"_ALLOCATOR_COMPLETE": "bash_complete", "COMP_WORDS": f"allocator {words}"}
         environment["COMP_CWORD"] = str(words.count(" ") + 1)
         done = CliRunner().invoke(main, [], prog_name="allocator", env=environment)
@@ -439,10 +452,10 @@ def test_the_other_schemes_need_no_tag(url):
 @SQLITE
 def test_nodes_are_listed(url):
     run("next", "--scheme", "meteor", url=url)
-    found = json.loads(run("nodes", "list", "--last", "1", "--json", url=url).output)
+    newest = json.loads(run("worker", "list", "--json", url=url).output)["nodes"][0]
 
-    assert found[0]["process"] == os.getpid()
-    assert str(found[0]["node"]) in run("nodes", "list", url=url).output
+    assert newest["process"] == os.getpid()
+    assert str(newest["node"]) in run("worker", "list", url=url).output
 
 
 READ = {
@@ -450,7 +463,7 @@ READ = {
     "4df2dcec2cdcd20936a8b817": ["objectid: likely", "2011-06-11 03:11:40+00:00", "pid          2358"],
     "1541815603606036480": ["snowflake: likely", "datacenter   11", "2022-06-28 16:07:40.105000+00:00"],
     "175928847299117063": ["by --layout it could also be discord (2016-04-30)"],
-    "1541815603606036480 --scheme meteor --epoch 0": ["meteor: likely", "1972-11-04"],
+    "1541815603606036480 --layout meteor --epoch 0": ["meteor: likely", "1972-11-04"],
     "0190163d-8694-739b-aea5-966c26f8ad91": ["uuid: likely, a UUID of version 7", "2024-06-14"],
 }
 READ_AS_ONE = {
@@ -494,7 +507,7 @@ def test_what_rows_hold_does_not_command_the_terminal(fresh):
     """Any client of the database may have written them."""
     values = "'\x1b[31m\x9b2J\nnode', 1, '\u202e1', CURRENT_TIMESTAMP"
     execute(fresh, f"INSERT INTO allocator_node (host, process, version, started_at) VALUES ({values})")
-    said = run("nodes", "list", url=fresh).output
+    said = run("worker", "list", url=fresh).output
 
     assert "\\x1b[31m\\x9b2J\\nnode" in said
     assert not [one for one in said if not one.isprintable() and one != "\n"]

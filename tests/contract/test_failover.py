@@ -158,7 +158,7 @@ def test_a_sequence_behind_its_rows_repeats_no_ticket(kind, fresh, new_database)
     execute(copy, "INSERT INTO allocator_ticket (id, type) VALUES (5000, 'job'), (4000, 'order')")
 
     for name in ("job", "order", "new"):
-        said = "rows of allocator_ticket reach 5[0-9]+, .* run: allocator db restored"
+        said = "rows of allocator_ticket reach 5[0-9]+, .* run: allocator db mark-restored"
         with Allocator(copy) as ids, pytest.raises(MaxValueWentBack, match=said):
             ids.ticket(name)
     assert values(copy, "SELECT id FROM allocator_ticket WHERE type IN ('job', 'order') ORDER BY id") == [4000, 5000]

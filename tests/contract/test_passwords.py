@@ -82,8 +82,8 @@ def test_a_host_that_is_named_gets_no_password_in_clear(kind, empty, thieving):
     place = elsewhere(url, thieving.port)
     plant(url, place)
 
-    words = ["tags", "list", "--url", url, "--shard-hosts", str(make_url(place).host)]
-    done = CliRunner().invoke(main, words)
+    hosts = {"ALLOCATOR_SHARD_HOSTS": str(make_url(place).host)}
+    done = CliRunner().invoke(main, ["tags", "list", "--url", url], env=hosts)
 
     assert thieving.visits
     assert thieving.heard == []

@@ -448,7 +448,7 @@ def test_what_an_operator_says_was_restored_skips_ids_of_every_kind(sync, fresh,
     ids = sync(fresh)
     before = (ids.next_id(tag), ids.ticket("job"), METEOR.unpack(ids.meteor())["node"])
     for _ in range(2):
-        subprocess.run([sys.executable, "-m", "allocator", "db", "restored", "--url", fresh], check=True)
+        subprocess.run([sys.executable, "-m", "allocator", "db", "mark-restored", "--url", fresh], check=True)
     ids = sync(fresh)
     skipped = (ids.next_id(tag), ids.ticket("job"), METEOR.unpack(ids.meteor())["node"])
 

@@ -65,7 +65,7 @@ def test_a_tag_below_its_column_is_raised_by_the_remedy(fresh):
     run(fresh, *found(fresh)["tag-below-column"].split()[1:])
 
     assert found(fresh) == {}
-    assert run(fresh, "tags", "show", "order")["max_value"] == "5000"
+    assert run(fresh, "tags", "list", "order")[0]["max_value"] == "5000"
 
 
 @pytest.mark.parametrize("kind", ["sqlite", *SERVERS], indirect=True)
@@ -92,7 +92,7 @@ def test_a_limit_above_the_column_is_lowered_by_the_remedy(fresh):
     run(fresh, *found(fresh)["tag-limit-above-column"].split()[1:])
 
     assert found(fresh) == {}
-    assert run(fresh, "tags", "show", "order")["limit"] == str(2**31 - 1)
+    assert run(fresh, "tags", "list", "order")[0]["limit"] == str(2**31 - 1)
 
 
 GENERATORS = {

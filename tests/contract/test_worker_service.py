@@ -131,7 +131,10 @@ def test_a_damaged_lease_hides_no_other_and_stops_its_space(fresh, caplog):
             execute(fresh, f"UPDATE allocator_lease SET {damage} WHERE space = '{held.space}'")
             with pytest.raises(AllocatorError):
                 database.lease_number(NumberClaim(held.space, 2, 60_000, now_ms(), "b"))
-            assert [json.loads(run(fresh, "--json"))[at]["space"] for at in (0, -1)] == ["sound", "sound-too"], damage
+            assert [json.loads(run(fresh, "--json"))["spaces"][at]["space"] for at in (0, -1)] == [
+                "sound",
+                "sound-too",
+            ], damage
             assert f"of a number of space '{held.space}'" in caplog.text, damage
 
 
@@ -145,7 +148,7 @@ def run(url: str, *words: str) -> str:
 def test_who_holds_what_is_listed(fresh):
     assert run(fresh) == "no number was leased yet\n"
     with Allocator(fresh) as ids, ids.worker("pods", bits=2, seconds=90) as held:
-        lines, (space,) = run(fresh).splitlines(), json.loads(run(fresh, "--json"))
+        lines, (space,) = run(fresh).splitlines(), json.loads(run(fresh, "--json"))["spaces"]
 
         assert lines[0] == "pods: 1 held, 3 free, leases of 90 s"
         assert lines[1].split() == ["number", "host", "process", "until"]

@@ -67,7 +67,7 @@ def draw(connection: Connection, statement: TextClause, parameters: dict[str, ob
         hold(connection, statement, parameters)
         raise MaxValueWentBack(
             f"no ticket was given: the rows of allocator_ticket reach {before}, and its sequence is behind them, as "
-            "after COPY or logical replication of rows; to skip all that were given, run: allocator db restored"
+            "after COPY or logical replication of rows; to skip all that were given, run: allocator db mark-restored"
         )
     return drawn
 

@@ -95,7 +95,7 @@ UNNOTICED |= {f"{kind}-dumped-to-itself": dumped(kind, "itself") for kind in KIN
 UNNOTICED |= {"postgres-dumped-to-rows": dumped("postgres", "rows")}
 UNNOTICED |= {f"{kind}-recovered": recovered(kind, Replayed) for kind in KINDS if kind != "postgres"}
 UNNOTICED |= {name: scene for name, scene in RESTORED.items() if name not in TELLING}
-"""What tells nothing of having been replaced, until an operator does: `allocator db restored`."""
+"""What tells nothing of having been replaced, until an operator does: `allocator db mark-restored`."""
 PERHAPS_NOTICED = of_sqlite(*BY_LUCK)
 PROMOTED = {f"{kind}-promoted": promoted(kind) for kind in KINDS}
 DUMPED = {f"{kind}-dumped-to-{into}": dumped(kind, into) for kind in KINDS for into in ("server", "database")}

@@ -108,7 +108,7 @@ class Story:
             self.busy.begin("busy", **BUSY)
         self.place.strike()
         if self.repaired:
-            command(self.place.url, "db", "restored")
+            command(self.place.url, "db", "mark-restored")
         if not self.running:
             self.old, self.busy, self.fresh = self.some(3), *self.some(2)
         if self.place.fragile or not self.running:
