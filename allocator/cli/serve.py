@@ -60,7 +60,6 @@ setting = partial(option, show_envvar=True)
 )
 @setting(
     "--uds",
-    "unix",
     envvar="ALLOCATOR_UDS",
     default="",
     show_default=False,
@@ -94,7 +93,6 @@ setting = partial(option, show_envvar=True)
 @setting("--key", envvar="ALLOCATOR_KEY", type=Path, help="For HTTPS: file of the private key.")
 @setting(
     "--log-format",
-    "logs",
     envvar="ALLOCATOR_LOG_FORMAT",
     type=click.Choice(["json", "text"]),
     show_default="text on a terminal, else json",
@@ -106,7 +104,7 @@ def serve(
     timeout: float,
     certificate: Path | None,
     key: Path | None,
-    logs: str | None,
+    log_format: str | None,
     **settings: Any,
 ) -> None:
     """Serve ids over HTTP.
@@ -127,11 +125,11 @@ def serve(
         raise click.UsageError("--certificate and --key need each other")
     if not settings["host"].strip():
         raise click.UsageError("--host is empty, which would be every address; give it the address to listen on")
-    settings["unix"] = settings["unix"].removeprefix("unix://")  # as clients name it
-    check_place(settings["unix"], certificate)
+    settings["uds"] = settings["uds"].removeprefix("unix://")  # as clients name it
+    check_place(settings["uds"], certificate)
     settings |= {"certificate": file(certificate), "key": file(key)}
     settings["shard_hosts"] = shard_hosts()
-    settings["logs"] = logs or ("text" if sys.stderr.isatty() else "json")
+    settings["log_format"] = log_format or ("text" if sys.stderr.isatty() else "json")
     given = ServeSettings(urls, timeout=check_seconds("timeout", timeout, 0.05), **settings)
     run(given, unknown_variables(os.environ))
 
@@ -144,13 +142,13 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     return sorted([*found, f"{PORT_VARIABLE}={port}"] if is_address_of_service(port) else found)
 
 
-def check_place(unix: str, certificate: Path | None) -> None:
+def check_place(uds: str, certificate: Path | None) -> None:
     """A Unix socket replaces the host, the port and the certificate, and variables such as those of our image."""
     source = click.get_current_context().get_parameter_source
     others = [name for name in ("host", "port") if source(name) is ParameterSource.COMMANDLINE]
-    if source("unix") is ParameterSource.COMMANDLINE and not unix.strip():
+    if source("uds") is ParameterSource.COMMANDLINE and not uds.strip():
         raise click.UsageError("--uds is empty; give it the path of a socket")
-    if unix and (others or certificate):
+    if uds and (others or certificate):
         raise click.UsageError(f"--uds and --{(others or ['certificate'])[0]} exclude each other")
 
 

@@ -60,7 +60,7 @@ class HttpServer(Server):
             backpressure=allow_many_files(),
             http1_settings=HTTP1Settings(header_read_timeout=IDLE * 1000, max_buffer_size=MAX_HEAD),
             log_level=LogLevels.error,  # it warns at each start that embedding is experimental
-            log_dictconfig=config_of(settings.logs),
+            log_dictconfig=config_of(settings.log_format),
             ssl_cert=Path(settings.certificate) if settings.certificate else None,
             ssl_key=Path(settings.key) if settings.key else None,
             ssl_protocol_min=SSLProtocols.tls12,

@@ -32,7 +32,7 @@ def handed_over() -> socket.socket | None:
 def place_of(listener: socket.socket) -> dict[str, Any]:
     """The settings that describe where a socket listens."""
     name = listener.getsockname()
-    return {"unix": os.fsdecode(name)} if is_unix(listener) else {"unix": "", "host": name[0], "port": name[1]}
+    return {"uds": os.fsdecode(name)} if is_unix(listener) else {"uds": "", "host": name[0], "port": name[1]}
 
 
 def is_unix(listener: socket.socket) -> bool:
@@ -41,8 +41,8 @@ def is_unix(listener: socket.socket) -> bool:
 
 def address_of(listener: socket.socket, *, is_https: bool) -> str:
     place = place_of(listener)
-    if place["unix"]:
-        return f"unix://{place['unix']}"
+    if place["uds"]:
+        return f"unix://{place['uds']}"
     host = f"[{place['host']}]" if ":" in place["host"] else place["host"]
     return f"{'https' if is_https else 'http'}://{host}:{place['port']}"
 
@@ -51,16 +51,16 @@ def address_of(listener: socket.socket, *, is_https: bool) -> str:
 def listening(settings: ServeSettings) -> Iterator[socket.socket]:
     """Listen where the settings say. The file of a Unix socket is removed at the end, and that of a killed service."""
     try:
-        listener = at_path(Path(settings.unix)) if settings.unix else at_port(settings.host, settings.port)
+        listener = at_path(Path(settings.uds)) if settings.uds else at_port(settings.host, settings.port)
     except OSError as error:
-        shown = settings.unix or f"{settings.host}:{settings.port}"
+        shown = settings.uds or f"{settings.host}:{settings.port}"
         raise InvalidSetting(f"cannot listen on {shown}: {error.strerror or error}") from error
     try:
         yield listener
     finally:
         listener.close()
-        if settings.unix:
-            remove_dead(Path(settings.unix))
+        if settings.uds:
+            remove_dead(Path(settings.uds))
 
 
 def at_port(host: str, port: int) -> socket.socket:

@@ -37,7 +37,7 @@ def serve(given: ServeSettings, unknown: Sequence[str] = ()) -> None:
     if any(addresses(url) for url in given.urls):
         raise InvalidSetting("--url must be a database; a service cannot run in front of another service")
     check_installed()
-    dictConfig(config_of(given.logs))
+    dictConfig(config_of(given.log_format))
     if unknown:
         log.warning("these environment variables are unknown and ignored: %s", ", ".join(unknown))
     handed = handed_over()
@@ -69,7 +69,7 @@ def check_installed() -> None:
 
 def check_access(settings: ServeSettings) -> None:
     """Refuse to start without any token, unless --open serves this machine only."""
-    place, is_local = settings.unix or settings.host, bool(settings.unix) or is_loopback(settings.host)
+    place, is_local = settings.uds or settings.host, bool(settings.uds) or is_loopback(settings.host)
     if settings.is_open and not is_local:
         raise InvalidSetting(
             f"--open serves this machine only, and cannot listen on {place}; leave it out, and create a "

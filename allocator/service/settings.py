@@ -13,19 +13,19 @@ LEAF, TINYID = COMPATIBLE = ("leaf", "tinyid")
 class ServeSettings:
     """The options of `allocator serve`. `urls` hold passwords, so `repr` omits them.
 
-    unix: the path of a Unix socket, in place of the host and port; empty for these.
+    uds: the path of a Unix socket, in place of the host and port; empty for these.
     is_open: requests from this machine may do everything until a token exists.
     """
 
     urls: tuple[str, ...] = field(repr=False)
     shard_hosts: Hosts = ()
     host: str = "127.0.0.1"
-    unix: str = ""
+    uds: str = ""
     port: int = 8000
     timeout: float = 5.0
     compat: tuple[str, ...] = ()
     is_open: bool = False
-    logs: str = "json"
+    log_format: str = "json"
     certificate: str | None = None
     key: str | None = None
     console: bool = True

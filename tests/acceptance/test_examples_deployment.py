@@ -52,7 +52,7 @@ def test_the_units_of_systemd_start_our_command_and_wait_for_what_is_running(tmp
     unit = (EXAMPLE / "allocator@.service").read_text()
     program, *command = re.search("^ExecStart=(.*)$", unit, re.MULTILINE)[1].split()
 
-    assert options_of(command, monkeypatch)["unix"] == ""
+    assert options_of(command, monkeypatch)["uds"] == ""
     assert not unknown_variables(dict(re.findall("^Environment=([A-Z_]+)=(.*)$", unit, re.MULTILINE)))
     assert float(re.search("^TimeoutStopSec=(.*)$", unit, re.MULTILINE)[1]) > DRAIN + GRACE
     if not shutil.which("systemd-analyze"):

@@ -128,4 +128,4 @@ def test_it_takes_the_place_of_a_host_and_port():
 def test_without_a_token_the_message_names_the_socket(fresh):
     said = r"nobody could use the service on /run/ids\.sock; create one .* allocator serve --open$"
     with pytest.raises(InvalidSetting, match=said):
-        check_access(ServeSettings((fresh,), host="0.0.0.0", unix="/run/ids.sock"))
+        check_access(ServeSettings((fresh,), host="0.0.0.0", uds="/run/ids.sock"))

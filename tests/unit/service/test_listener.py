@@ -29,8 +29,8 @@ def test_a_socket_says_where_it_listens(tmp_path):
         unix.bind(path)
         number = port.getsockname()[1]
 
-        assert place_of(unix) == {"unix": path}
-        assert place_of(port) == {"unix": "", "host": "127.0.0.1", "port": number}
+        assert place_of(unix) == {"uds": path}
+        assert place_of(port) == {"uds": "", "host": "127.0.0.1", "port": number}
         assert address_of(unix, is_https=True) == f"unix://{path}"
         assert address_of(port, is_https=True) == f"https://127.0.0.1:{number}"
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as six:
