@@ -33,7 +33,7 @@ def worker() -> None:
 @worker.command("list")
 @database_options
 def list_numbers(url: str) -> None:
-    """Print who holds which number, how many are free, and the newest meteor nodes."""
+    """Print who holds which number, and the newest meteor nodes."""
     with open_database(url) as database:
         database.check_schema()
         spaces = [to_row(space) for space in database.worker_spaces()]

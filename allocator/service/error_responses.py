@@ -75,6 +75,7 @@ class ClientIsAhead(MaxValueWentBack):
     """A client has seen higher ids than the database knows. Other clients may not have, so only its call fails."""
 
 
+CREATE_IT = "; create it by PUT, or with: allocator tags create TAG"
 IN_THE_LOG = "; the operator of the service finds the reason in the log"
 
 PROBLEMS: tuple[tuple[type[AllocatorError], int, str], ...] = (
@@ -120,7 +121,7 @@ def detail_of(error: AllocatorError) -> str:
         return str(error)
     status, detail = row_of(error)
     if isinstance(error, UnknownTag):
-        return str(error).partition(";")[0]  # the rest names tags that the token may not know of
+        return str(error).partition(";")[0] + CREATE_IT  # the rest names tags that the token may not know of
     if status < 500:
         return URL.sub("(a URL)", str(error))
     if not detail and "://" in str(error):  # the message names a database

@@ -25,7 +25,6 @@ import allocator
 from allocator import Allocator, AsyncAllocator
 from allocator.cli import main
 from allocator.cli.output import show
-from allocator.database.address import address_of
 from allocator.database.schema.tables import REVISIONS
 from allocator.errors import InvalidArgument
 
@@ -307,7 +306,7 @@ def test_a_server_needs_its_schema_first(empty, tag):
     checked = run("db", "check", url=empty)
     assert (checked.exit_code, f" is at revision none (the newest is {REVISIONS[-1]})\n" in checked.output) == (1, True)
     checked = CliRunner().invoke(main, ["db", "check", "--url", empty])
-    assert checked.output.splitlines()[-1].endswith(f"run: allocator db upgrade --url {address_of(empty).shown}")
+    assert checked.output.splitlines()[-1].endswith("run: allocator db upgrade")
     assert json.loads(run("db", "upgrade", "--json", url=empty).output)["revision"] == REVISIONS[-1]
     assert (
         f" is at revision {REVISIONS[-1]} (the newest)\nthe tables are correct\n"

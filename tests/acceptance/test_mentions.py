@@ -131,7 +131,7 @@ class Nothing:
 def test_every_route_is_said():
     made = routes.routes(IdHandlers(Nothing(), Nothing(), Nothing()))  # type: ignore[arg-type]
     table = [(method, one.path) for one in made for method in one.methods]
-    compatible = [*leaf.routes(Nothing(), Nothing(), Nothing()), *tinyid.routes(Nothing(), Nothing(), Nothing())]  # type: ignore[arg-type]
+    compatible = [*leaf.routes(Nothing(), Nothing()), *tinyid.routes(Nothing(), Nothing(), Nothing())]  # type: ignore[arg-type]
     page = (ROOT / "docs" / "http.md").read_text()
 
     assert [f"{method} {path}" for method, path in table if f"`{method} {path}`" not in page] == []

@@ -40,7 +40,9 @@ SECRET = "postgresql://root:hunter2@10.0.0.5/ids: SELECT * FROM allocator_segmen
 
 
 def test_no_tag_is_told_but_the_one_that_was_asked_for():
-    assert detail_of(unknown("ordr", ["order", "secret"])) == "tag 'ordr' does not exist"
+    assert detail_of(unknown("ordr", ["order", "secret"])) == (
+        "tag 'ordr' does not exist; create it by PUT, or with: allocator tags create TAG"
+    )
 
 
 def test_every_error_has_one_status():
