@@ -149,7 +149,7 @@ def races(quick: bool) -> Iterator[list[Race]]:
         bare, open_, closed = free_port(), free_port(), free_port()
         program = [sys.executable, "-m", "allocator"]
         locked = f"sqlite:///{folder}/locked.db"
-        create = [*program, "tokens", "create", "bench", "--url", locked]
+        create = [*program, "tokens", "create", "bench", "--tags", "order", "--url", locked]
         token = subprocess.run(create, capture_output=True, text=True, check=True).stdout.strip()
         serve = [*program, "serve", "--port"]
         for process in (

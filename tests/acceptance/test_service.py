@@ -321,7 +321,7 @@ def test_other_servers_serve_the_application(tmp_path):
     url = f"sqlite:///{tmp_path}/ids.db"
     with closing(Database(url)) as database:
         database.upgrade_schema()
-        secret, _ = Tokens(lambda: database).create("me", verbs=("draw",), tags=("*",))
+        secret, _ = Tokens(lambda: database).create("me", verbs=("draw",), tags=("order",))
     made = f"application(ServeSettings(({url!r},), console=False))"
     (tmp_path / "ids.py").write_text(f"from allocator.service import ServeSettings, application\napp = {made}\n")
     for server, options in OTHER_SERVERS.items():

@@ -137,7 +137,8 @@ def drawing(service: Served, *requests: bytes) -> Iterator[list[list[int]]]:
 def test_a_revoked_token_is_refused_with_the_next_reading_while_it_and_others_draw(tmp_path, tag):
     """A token that is revoked after it shows when the service has read the tokens."""
     guarded = Guarded(str(tmp_path))
-    requests = [post(tag, guarded.make("revoked", tags=(tag,))), post(tag, guarded.make("valid")), post(tag)]
+    guarded.service.put(f"/v1/tags/{tag}", token=guarded.admin, json={})
+    requests = [post(tag, guarded.make("revoked")), post(tag, guarded.make("valid")), post(tag)]
     later = post(tag, guarded.make("later"))
     numbers = {one.name: one.number for one in guarded.tokens.list()}
     with (

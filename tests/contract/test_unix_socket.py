@@ -83,7 +83,7 @@ def test_only_the_socket_of_a_service_that_was_killed_is_replaced(served, fresh,
 @ONE
 def test_a_client_needs_a_token_once_there_is_one(served, fresh, tag):
     path, _ = served
-    made = CliRunner().invoke(main, ["tokens", "create", "shop", "--may", "draw", "--tags", "*", "--url", fresh])
+    made = CliRunner().invoke(main, ["tokens", "create", "shop", "--tags", tag, "--url", fresh])
     secret = next(word for word in made.output.split() if word.startswith("allocator_"))
 
     with Allocator(f"unix://{path}") as stranger:
