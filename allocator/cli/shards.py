@@ -64,7 +64,10 @@ def add_shard(new: str, without: tuple[str, ...], urls: tuple[str, ...]) -> None
         growth.begin()
         target = growth.add(Database(new, TIMEOUT))
     coming = [member.url for member in target.members]
-    show({"shards": coming}, f"{coming[-1]} will be shard {len(coming)}; now run: allocator shards grow")
+    show(
+        {"shards": coming},
+        f"{coming[-1]} will be shard {len(coming)}; now run, with the same --url: allocator shards grow",
+    )
 
 
 @shards.command("grow")

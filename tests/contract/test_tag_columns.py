@@ -249,7 +249,7 @@ def test_a_counter_that_came_to_the_range_before_it_was_held_is_planned_again(ki
 
     run(fresh, *delete.split()[1:], "--yes")
     assert ask(fresh, *shlex.split(create)[1:]).exit_code == 1
-    assert run(fresh, "tags", "show", "order")["limit"] == "2000001"
+    assert run(fresh, "tags", "list", "order")[0]["limit"] == "2000001"
 
 
 @pytest.mark.statements

@@ -290,7 +290,7 @@ def migrate(world: World) -> None:
 
 
 def restored(world: World) -> None:
-    """`allocator db restored`, before anybody draws; one that ended in the middle is run again."""
+    """`allocator db mark-restored`, before anybody draws; one that ended in the middle is run again."""
     Client(world.server).forget_run()
     world.restoring = None
 
