@@ -65,9 +65,16 @@ REFUSED = (
 )
 
 
+def prepare(path: Path) -> None:
+    """Make the database, which is told on stderr."""
+    with Allocator(f"sqlite:///{path}") as ids:
+        ids.create_tables()
+
+
 def ended(tmp_path: Path, *how: str) -> tuple[list[int], list[str]]:
     """The ids that were drawn, and what else was said."""
     path = tmp_path / "ids.db"
+    prepare(path)
     done = subprocess.run(
         [sys.executable, "-c", ENDING, str(path), *how], capture_output=True, text=True, timeout=60, check=False
     )
@@ -118,6 +125,7 @@ late = Late()
 
 def test_administration_in_the_end_waits_for_no_thread(tmp_path):
     """A new one would never say that it has begun."""
+    prepare(tmp_path / "ids.db")
     command = [sys.executable, "-c", ADMINISTRATION, f"sqlite:///{tmp_path}/ids.db"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 

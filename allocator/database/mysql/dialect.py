@@ -167,7 +167,7 @@ class MySQL(Dialect):
 
     def here(self, connection: Connection, facts: Any, was: str) -> Here:
         if run_of(connection) == NOWHERE:
-            return plain(was, "")
+            return plain(was, "", int(facts.at))
         run = prefix_in(settings_in(facts.cluster)) + facts.run
         if run != facts.session_run:  # a proxy may have changed the server, or it is no longer durable
             connection.exec_driver_sql(f"SET {in_session(connection.info)}")
