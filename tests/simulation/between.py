@@ -58,6 +58,8 @@ STEPS, MANY = 100, 300
 PROCESSES = (3, 6)
 LOST = (4, 10, 40)
 """Commits, of which a server may lack some."""
+REDEPLOYED = 0.3
+"""How often a deployment is run again after a failover, with its migration."""
 
 
 class Killed(BaseException):
@@ -306,7 +308,7 @@ class World:
         self.verbs = self.random.choice(VERBS)
         self.pace = self.random.choice((30, 200, 1500))
         """The most milliseconds between two statements."""
-        self.often = self.random.choice((0.02, 0.05))
+        self.often = self.random.choice((0.02, 0.05, 0.1))
         """How often a server fails over."""
         self.stays_with = self.random.choice((0.3, 0.8))
         """How often the same process goes on: another one waits while this does much."""
@@ -366,11 +368,11 @@ class World:
         draw = dice.random()
         if draw < self.often:
             self._fail_over(dice.randrange(dice.choice(LOST)))
-        elif draw < 0.06 and self.restoring is None:
+        elif draw < self.often + 0.01 and self.restoring is None:
             self._restore(dice.randrange(dice.choice(LOST)))
-        elif draw < 0.08:
+        elif draw < self.often + 0.03:
             self._kill()
-        elif draw < 0.13 and "ids" in self.verbs:
+        elif draw < self.often + 0.08 and "ids" in self.verbs:
             operator = dice.choice(OPERATORS)
             self.counts[operator.__name__] += 1
             self._start(lambda: operator(self))
@@ -401,6 +403,8 @@ class World:
         self._go_back(lost)
         self.number += 1
         self.now += self.random.randint(1000, 6000)
+        if "ids" in self.verbs and self.random.random() < REDEPLOYED:
+            self._start(lambda: migrate(self))
 
     def _restore(self, lost: int) -> None:
         self.counts["restores"] += 1
