@@ -270,8 +270,11 @@ def further(span_ms: int) -> int:
 
 
 def most_ahead(state: Failover, span_ms: int) -> int:
-    """How far ahead of the wall clock a process with leases of this length may be, in milliseconds."""
-    return state.leases_ahead_ms + further(span_ms) if state.leases_from_ms else 0
+    """How far ahead of the server's clock a process with leases of this length may be, in milliseconds.
+
+    The clock that dated the move may have been ahead of the server's: see `moved`.
+    """
+    return state.leases_ahead_ms + LEASES_SKIPPED_MS + further(span_ms) if state.leases_from_ms else 0
 
 
 def moved(

@@ -197,8 +197,8 @@ class LeasedSnowflake:
     def failed(self, claim: LeaseClaim, error: AllocatorError, now: float) -> None:
         """Record a failed claim.
 
-        `LeaseLost` drops the lease, and the next claim may start at once. If the service refuses our time as too far
-        ahead, the next lease starts from the wall clock.
+        `LeaseLost` drops the lease, and the next claim may start at once. If our time is refused as too far ahead, and
+        the lease has ended, the next one starts from the wall clock.
         """
         if not self.pace.failed(claim, error, now):
             return
@@ -207,7 +207,8 @@ class LeasedSnowflake:
                 self._last = self._blocks.last
             self.lease = self._blocks = None
             self.pace.clear()
-        elif isinstance(error, InvalidArgument) and self.lease is None:
+        elif isinstance(error, InvalidArgument) and not self.holds(now):
+            self.lease = self._blocks = None
             self._offset, self._last = 0.0, -1
 
 

@@ -15,6 +15,7 @@ from allocator import Allocator, Layout, MeteorSettings, SnowflakeSettings, insp
 from allocator.database.store import Database
 from allocator.database.verbs import node_and_snowflake_rows
 from allocator.errors import DatabaseUnavailable, Exhausted, InvalidSetting, MaxValueWentBack, NodeIdsExhausted
+from allocator.rules.failover import LEASES_SKIPPED_MS
 from allocator.schemes.snowflake import AHEAD_MS, SNOWFLAKE, Lease, LeaseClaim
 
 of_the_rule = pytest.mark.parametrize("place", ["sqlite", "service"], indirect=True)
@@ -275,10 +276,29 @@ def test_a_worker_is_leased_and_renewed_by_no_clock_that_is_far_ahead(fresh):
         refuses(held, AHEAD_MS + 30_000)
         execute(fresh, "UPDATE allocator_failover SET server_run = 'elsewhere'")
         held = lease(None, 0)
-        moved = held.since - int(time.time() * 1000)  # the failover has set leases ahead by this
+        # The failover has set leases ahead by this; by twice as much, had another clock dated it.
+        moved = held.since - int(time.time() * 1000)
         assert lease(held, moved + near).until > held.until
-        refuses(held, moved + AHEAD_MS + 30_000)
-        refuses(None, moved + AHEAD_MS + 30_000)
+        refuses(held, moved + LEASES_SKIPPED_MS + AHEAD_MS + 30_000)
+        refuses(None, moved + LEASES_SKIPPED_MS + AHEAD_MS + 30_000)
+
+
+@statements
+def test_a_lease_is_renewed_though_the_clock_that_dated_the_failover_was_ahead(fresh, monkeypatch):
+    """Whoever notes a failover may only make tags: leases of others begin by its clock."""
+    with closing(Database(fresh)) as database:
+        database.failover()
+        execute(fresh, "UPDATE allocator_failover SET server_run = 'elsewhere'")
+        with monkeypatch.context() as patched:
+            wall = time.time_ns() + LEASES_SKIPPED_MS * 10**6
+            patched.setattr("allocator.database.registry.time_ns", lambda: wall)
+            database.failover()
+        at = int(time.time() * 1000)
+        held = database.lease_worker(LeaseClaim(None, at, at + 60_000), SNOWFLAKE, 0)
+        later = held.since + 10_000
+
+        assert database.lease_worker(LeaseClaim(held, later, later + 60_000), SNOWFLAKE, 0).until == later + 60_000
+        database.lease_worker(LeaseClaim(None, later, later + 60_000), SNOWFLAKE, 0)
 
 
 @statements

@@ -12,7 +12,7 @@ from allocator.database.schema.tables import failover, node, worker
 from allocator.database.verbs.readable_rows import Reader
 from allocator.database.verbs.worker_number_rows import clock
 from allocator.errors import MaxValueWentBack, SchemaDamaged
-from allocator.rules.failover import further
+from allocator.rules.failover import LEASES_SKIPPED_MS, further
 from allocator.schemes.meteor import Node
 from allocator.schemes.snowflake import AHEAD_MS, Lease, LeaseClaim, SnowflakeWorker
 
@@ -76,7 +76,7 @@ def renew_worker(connection: Connection, dialect: Dialect, held: Lease, claim: L
 
 def ahead(claim: LeaseClaim) -> ColumnElement[int]:
     """What `most_ahead` says of the row as it is now."""
-    added = failover.c.leases_ahead_ms + further(claim.span)
+    added = failover.c.leases_ahead_ms + LEASES_SKIPPED_MS + further(claim.span)
     kept = select(case((failover.c.leases_from_ms > 0, added), else_=0)).where(failover.c.id == 1)
     return func.coalesce(kept.scalar_subquery(), 0)
 

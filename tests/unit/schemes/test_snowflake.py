@@ -375,6 +375,21 @@ def test_where_our_time_is_refused_the_next_lease_begins_by_the_wall_clock():
     assert distinct([*before, *after])
 
 
+def test_where_the_clocks_were_set_back_ids_go_on_after_the_lease():
+    """The database refuses to renew what its clock was ahead for; while the lease lasts its ids are good."""
+    process = Process(Leases())
+    before = process.draw(5.0, NOW + 600)
+    refused = InvalidSetting("the clock of this machine is 600 s ahead")
+    process.core.failed(process.core.pace.begin(process.core.want(11.5, NOW), 11.5), refused, 11.5)
+    meanwhile = process.core.take(11.6)
+    process.core.failed(process.core.pace.begin(process.core.want(66.5, NOW), 66.5), refused, 66.5)
+    after = process.draw(68.0, NOW + 63)
+
+    assert milliseconds(range(after[0], after[-1] + 1)) == {round((NOW + 63) * 1000)}
+    assert distinct([*before, *meanwhile, *after])
+    assert meanwhile
+
+
 def test_numbers_that_never_were_leased_come_before_ended_ones():
     rows = [SnowflakeWorker(0, str(SNOWFLAKE), EPOCH, "x", 5, "here", 1)]
 
