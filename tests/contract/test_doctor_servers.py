@@ -9,6 +9,8 @@ from functools import cache
 from zlib import crc32
 
 import pytest
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from sqlalchemy import create_engine, make_url
 from support.faults.ill_databases import Patient, changed, replica_of
 from support.processes.patience import until
@@ -311,6 +313,20 @@ def test_a_run_names_the_cluster_of_its_server_and_another_cluster_is_a_failover
         assert run == session == f"{crc32(b'my_wsrep_cluster'):X}.{alone}"
         assert ids.tags.get("member").server_run == run
         assert after > first + 2**22
+
+
+@ON_MARIADB
+@pytest.mark.nightly
+def test_a_migration_on_a_member_of_a_cluster_makes_a_tag(patient):
+    """Its connection is the application's, and must tell the run as our own do."""
+    engine = create_engine(patient.url)
+    with changed(patient.url, "SET GLOBAL wsrep_on = ON", "SET GLOBAL wsrep_on = OFF"), Allocator(patient.url) as ids:
+        ids.next_id("member")
+        with engine.begin() as connection:
+            Operations(MigrationContext.configure(connection)).create_tag("migrated")
+
+        assert ids.tags.get("migrated").server_run == ids.tags.get("member").server_run
+    engine.dispose()
 
 
 @ON_MARIADB

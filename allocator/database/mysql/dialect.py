@@ -25,6 +25,7 @@ from allocator.database.mysql.identity import (
     is_merely_like_it,
     prefix_in,
     run_in,
+    run_in_cluster,
     settings_in,
     version_of,
 )
@@ -154,7 +155,7 @@ class MySQL(Dialect):
 
     def runs(self, connection: Connection, guards_restarts: bool) -> Iterator[str]:
         if not is_merely_like_it(str(connection.exec_driver_sql("SELECT VERSION()").scalar())):
-            yield run_in({"guards_restarts": guards_restarts})
+            yield run_in_cluster({"guards_restarts": guards_restarts})
         yield NOWHERE
 
     def server_here(self, connection: Connection) -> str:

@@ -36,7 +36,7 @@ PREFIX = (
     f"FROM {KEPT}.global_variables WHERE variable_name IN {CLUSTER_SETTINGS})"
 )
 """Of the server's cluster, as `prefix_in` finds it; NULL for a server alone."""
-IN_SESSION = f"{IS_KNOWN} @allocator_server = {SERVER}, @allocator_run = CONCAT(COALESCE({PREFIX}, ''), {{run}})"
+IN_SESSION = f"{IS_KNOWN} @allocator_server = {SERVER}, @allocator_run = {{run}}"
 """Session variables end with the server's process. A statement-based binary log holds their values."""
 IDENTITY = "CONCAT(/*!50700 @@server_uuid *//*M!100000 @@server_id */, '/', DATABASE())"
 CLUSTERS = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {CLUSTER_SETTINGS}"
@@ -74,7 +74,12 @@ def run_in(info: Mapping[Any, Any]) -> str:
 
 
 def in_session(info: Mapping[Any, Any]) -> str:
-    return IN_SESSION.format(run=run_in(info))
+    return IN_SESSION.format(run=run_in_cluster(info))
+
+
+def run_in_cluster(info: Mapping[Any, Any]) -> str:
+    """The run as a row has it: after the name of the cluster, where the server has one."""
+    return f"CONCAT(COALESCE({PREFIX}, ''), {run_in(info)})"
 
 
 def settings_in(lines: str | None) -> dict[str, str]:
