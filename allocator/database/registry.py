@@ -141,8 +141,16 @@ class Registry(Runner):
                 return found
             skip = NOTHING if here.same else skipped(here.at)
             skip = skip if is_alone else skip._replace(tickets=0)
+            if here.is_failover:
+                self._leave_most(fresh.run)
             self.run(failover_row.move, found, fresh, skip, here.is_failover)
         raise DatabaseUnavailable(UNSTEADY)
+
+    def _leave_most(self, run: str) -> None:
+        """Mark most rows that other runs have written, each part for itself; the move marks the last ones."""
+        after: str | None = ""
+        while after is not None:
+            after = self.run(failover_row.leave_part, run, after)
 
     def has_moved(self) -> bool:
         """Whether there was a failover that was not noted; it is, from here on."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from struct import pack_into
 from time import sleep, time, time_ns
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
@@ -888,6 +889,29 @@ def test_a_move_that_is_cut_off_leaves_nothing(sync, fresh, tag, monkeypatch):
     for rows in ("segment", "failover"):
         assert values(fresh, f"SELECT server_run FROM allocator_{rows}") == ["elsewhere"], rows
     assert sync(fresh).next_id(tag) > LEAST
+
+
+@pytest.mark.statements
+def test_a_failover_marks_many_rows_in_parts_and_a_part_is_good_without_the_move(sync, fresh, tag, monkeypatch):
+    """In one statement a million tags take longer than the timeout of a claim: none would ever end."""
+    names = [f"{tag}-{number}" for number in range(5)]
+    with Allocator(fresh) as ids:
+        for name in names:
+            ids.next_id(name)
+    execute(fresh, "UPDATE allocator_segment SET server_run = 'elsewhere'", MOVED)
+    monkeypatch.setattr(failover_row, "PART", 2)
+    with monkeypatch.context() as patched, closing(Database(fresh)) as database, pytest.raises(KeyboardInterrupt):
+        patched.setattr(failover_row, "move", Mock(side_effect=KeyboardInterrupt))
+        database.failover()
+
+    assert values(fresh, "SELECT server_run FROM allocator_segment ORDER BY tag") == [
+        *["once elsewhere"] * 4,
+        "elsewhere",
+    ]
+    assert values(fresh, "SELECT server_run FROM allocator_failover") == ["elsewhere"]
+    assert sync(fresh).next_id(names[0]) > LEAST
+    assert values(fresh, "SELECT server_run FROM allocator_segment ORDER BY tag")[1:] == ["once elsewhere"] * 4
+    assert all(sync(fresh).next_id(name) > LEAST for name in names[1:])
 
 
 @pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)

@@ -139,6 +139,9 @@ class FailoverVerbs:
             lambda view: self._change(view, before, fresh, skip.nodes) and (not is_failover or self._leave(view, fresh))
         )
 
+    def failover_row_leave_part(self, connection: Connection, run: str, after: str) -> None:
+        """The worlds have few tags, which the move marks all."""
+
     def _leave(self, view: View, fresh: Failover) -> bool:
         """Mark the rows of all other runs."""
         for (table, name), row in view.rows.items():

@@ -20,7 +20,7 @@ Finds what the first run wrote, and answers the same:
     segments.begin_run segments.change segments.remove segments.repair shard_row.add shard_row.begin
     shard_row.begin_alone shard_row.end_run token_rows.add upgrade.upgrade worker_number_rows.renew
 Decides again from the row, which the caller reads or gets:
-    failover_row.move shard_row.change
+    failover_row.leave_part failover_row.move shard_row.change
 Tells of its own change as of another's, which the caller may see: the tag exists, the token is revoked, the number is
 given back:
     segments.create token_rows.revoke worker_number_rows.release

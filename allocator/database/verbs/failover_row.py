@@ -10,6 +10,9 @@ from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import counter, failover, segment
 from allocator.rules.failover import NOTHING, ONCE, UNTRUSTED, Failover, Skipped
 
+PART = 10_000
+"""Rows that one statement marks, in a fraction of any timeout: a server may have a million tags."""
+
 MOST = 240
 """Characters of a run that a mark leaves room for in its column."""
 
@@ -63,13 +66,31 @@ def move(
     return bool(moved)
 
 
-def leave(connection: Connection, run: str) -> None:
+def leave_part(connection: Connection, dialect: Dialect, run: str, after: str) -> str | None:
+    """Mark `PART` rows of those that `move` marks, by name from `after` on; None where fewer are left.
+
+    Before the move, which would be cut off at its timeout with too many rows, and again at each try. A row may be
+    marked without it: the next claim then notes the failover, as it would of the row as it was.
+    """
+    named = segment.c.tag
+    part = select(named).where(named > after, *others(run)).order_by(named).limit(1).offset(PART - 1)
+    last: str | None = connection.scalar(part)
+    if last is not None:
+        leave(connection, run, named > after, named <= last)
+    return last
+
+
+def others(run: str) -> tuple[ColumnElement[bool], ...]:
+    was = segment.c.server_run
+    return was != run, func.substr(was, 1, len(ONCE)) != ONCE
+
+
+def leave(connection: Connection, run: str, *where: ColumnElement[bool]) -> None:
     """Mark the rows of tags that other runs have written, or nobody: ids of them may be forgotten, see `ONCE`."""
     was = segment.c.server_run
-    others = (was != run, func.substr(was, 1, len(ONCE)) != ONCE)
     # Without commas, since a run after one is that of a server which may write the row.
     left = literal(ONCE).concat(func.replace(func.substr(was, 1, MOST), ",", " "))
-    connection.execute(update(segment).where(*others).values(server_run=left))
+    connection.execute(update(segment).where(*where, *others(run)).values(server_run=left))
 
 
 def trust(connection: Connection, dialect: Dialect) -> None:
