@@ -81,6 +81,6 @@ def main() -> None:
       allocator next order -n 5
       allocator tags list
 
-    Every command takes --json. Commands that need a database take --url, some
-    of them once per shard.
+    Commands that print take --json. Commands that need a database take --url,
+    some of them once per shard.
     """

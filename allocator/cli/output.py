@@ -97,16 +97,15 @@ def refuse(error: AllocatorError, as_json: bool, code: int = REFUSED) -> NoRetur
 
 
 class Command(click.Command):
-    """Turns an `AllocatorError` or a failed write of the output into one sentence and exit code 1."""
+    """Turns an `AllocatorError` or a failed write of the output into one sentence and an exit code."""
 
-    def exit_code(self, error: AllocatorError) -> int:
-        return REFUSED
+    failure = REFUSED
 
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
         except AllocatorError as error:
-            refuse(error, wants_json(), self.exit_code(error))
+            refuse(error, wants_json(), self.failure)
 
     def main(self, *args: Any, **options: Any) -> Any:
         try:

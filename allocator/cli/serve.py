@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from allocator.cli.options import HOSTS_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE, fleet_options, option, shard_hosts
+from allocator.cli.options import HOSTS_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE, F, option, shard_hosts, urls_option
 from allocator.cli.public import KEY_VARIABLE
 from allocator.database.connection import GUARD_RESTARTS
 from allocator.errors import InvalidSetting
@@ -25,8 +24,8 @@ KNOWN = frozenset((GUARD_RESTARTS, HOSTS_VARIABLE, *FROM_FILES, *(f"{name}_FILE"
 """Our variables that are not those of options."""
 
 
-def names(context: click.Context, parameter: click.Parameter, given: str) -> tuple[str, ...]:
-    chosen = tuple(name.strip() for name in given.split(",") if name.strip())
+def names(context: click.Context, parameter: click.Parameter, given: str | None) -> tuple[str, ...]:
+    chosen = tuple(name.strip() for name in (given or "").split(",") if name.strip())
     for name in chosen:
         if name not in COMPATIBLE:
             raise click.UsageError(f"--compat must be {' or '.join(COMPATIBLE)}, got {name!r}")
@@ -45,66 +44,40 @@ def is_address_of_service(value: str) -> bool:
     return value.startswith(("tcp://", "udp://", "sctp://"))
 
 
-setting = partial(option, show_envvar=True)
+def setting(name: str, *names: str, **given: Any) -> Callable[[F], F]:
+    """An option that has a variable of its name too."""
+    variable = f"ALLOCATOR_{name.removeprefix('--').replace('-', '_').upper()}"
+    return option(name, *names, envvar=variable, show_envvar=True, **given)
 
 
 @click.command()
-@setting("--host", envvar="ALLOCATOR_HOST", default="127.0.0.1", help="Address to listen on.")
+@setting("--host", default=ServeSettings.host, help="Address to listen on.")
 @setting(
     "--port",
     cls=PortOption,
-    envvar=PORT_VARIABLE,
     type=click.IntRange(0, 65535),
-    default=8000,
+    default=ServeSettings.port,
     help="Port to listen on; 0 for any free one.",
 )
-@setting(
-    "--uds",
-    envvar="ALLOCATOR_UDS",
-    default="",
-    show_default=False,
-    metavar="PATH",
-    help="Listen on a Unix socket, for this machine only, in place of --host and --port.",
-)
-@setting(
-    "--timeout",
-    envvar="ALLOCATOR_TIMEOUT",
-    type=float,
-    default=5.0,
-    help="Seconds a request may wait for the database.",
-)
-@setting(
-    "--compat",
-    envvar="ALLOCATOR_COMPAT",
-    default="",
-    show_default=False,
-    callback=names,
-    metavar="leaf,tinyid",
-    help="Also serve the routes of these servers.",
-)
-@setting(
-    "--open",
-    "is_open",
-    envvar="ALLOCATOR_OPEN",
-    is_flag=True,
-    help="Serve this machine without a token until one is created.",
-)
-@setting("--certificate", envvar="ALLOCATOR_CERTIFICATE", type=Path, help="For HTTPS: file of the certificate chain.")
-@setting("--key", envvar="ALLOCATOR_KEY", type=Path, help="For HTTPS: file of the private key.")
+@setting("--uds", metavar="PATH", help="Unix socket, for this machine only, in place of --host and --port.")
+@setting("--timeout", type=float, default=ServeSettings.timeout, help="Seconds a request may wait for the database.")
+@setting("--compat", callback=names, metavar="leaf,tinyid", help="Also serve the routes of these servers.")
+@setting("--open", "is_open", is_flag=True, help="Serve this machine without a token until one is created.")
+@setting("--certificate", type=Path, help="For HTTPS: file of the certificate chain.")
+@setting("--key", type=Path, help="For HTTPS: file of the private key.")
 @setting(
     "--log-format",
-    envvar="ALLOCATOR_LOG_FORMAT",
     type=click.Choice(["json", "text"]),
+    default=lambda: "text" if sys.stderr.isatty() else "json",
     show_default="text on a terminal, else json",
     help="Format of the logs.",
 )
-@fleet_options
+@urls_option
 def serve(
     urls: tuple[str, ...],
     timeout: float,
     certificate: Path | None,
     key: Path | None,
-    log_format: str | None,
     **settings: Any,
 ) -> None:
     """Serve ids over HTTP.
@@ -125,11 +98,10 @@ def serve(
         raise click.UsageError("--certificate and --key need each other")
     if not settings["host"].strip():
         raise click.UsageError("--host is empty, which would be every address; give it the address to listen on")
-    settings["uds"] = settings["uds"].removeprefix("unix://")  # as clients name it
+    settings["uds"] = (settings["uds"] or "").removeprefix("unix://")  # as clients name it
     check_place(settings["uds"], certificate)
     settings |= {"certificate": file(certificate), "key": file(key)}
     settings["shard_hosts"] = shard_hosts()
-    settings["log_format"] = log_format or ("text" if sys.stderr.isatty() else "json")
     given = ServeSettings(urls, timeout=check_seconds("timeout", timeout, 0.05), **settings)
     run(given, unknown_variables(os.environ))
 

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from signal import Signals
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from allocator.cli.options import database_options, fleet_options, open_allocator, open_database, option
+from allocator.cli.options import database_options, open_allocator, open_database, option, urls_option
 from allocator.cli.output import OWN_FAILURE, Command, CommandGroup, show, table
 from allocator.database.verbs import node_and_snowflake_rows as node_rows
-from allocator.errors import AllocatorError, InvalidSetting
+from allocator.errors import InvalidSetting
 from allocator.schemes.meteor import Node
 from allocator.schemes.worker_number_lease import NumberRow, Space
 
-if TYPE_CHECKING:
-    from allocator.generators.worker_numbers import WorkerLease
-
 NODES = 100
-STOP_SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2")
 
 
 @click.group(cls=CommandGroup)
@@ -73,15 +67,14 @@ def text_of(space: Mapping[str, Any]) -> str:
 class Wrapping(Command):
     """Its own failures have exit codes that commands do not use."""
 
+    failure = OWN_FAILURE
+
     def parse_args(self, context: click.Context, words: list[str]) -> list[str]:
         try:
             return super().parse_args(context, words)
         except click.UsageError as error:
             error.show()
-            sys.exit(OWN_FAILURE)
-
-    def exit_code(self, error: AllocatorError) -> int:
-        return OWN_FAILURE
+            sys.exit(self.failure)
 
 
 @worker.command(
@@ -91,21 +84,13 @@ class Wrapping(Command):
 @option("--bits", type=int, default=10, help="Numbers are 0 to 2^BITS - 1.")
 @option("--seconds", type=float, default=60.0, help="Length of the lease.")
 @option("--env", "variable", default="WORKER_ID", help="Variable that gets the number.")
-@option(
-    "--signal",
-    "stop",
-    type=click.Choice(STOP_SIGNALS),
-    default="TERM",
-    help="Sent to COMMAND when the number ends and cannot be renewed.",
-)
-@fleet_options
+@urls_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run_under_number(
     space: str,
     bits: int,
     seconds: float,
     variable: str,
-    stop: str,
     urls: tuple[str, ...],
     command: tuple[str, ...],
 ) -> None:
@@ -118,7 +103,7 @@ def run_under_number(
     was not found.
 
     COMMAND has ended before its number can be another process's. If renewals
-    fail, it gets a signal at 30 % of the lease, and SIGKILL at 15 %. The kernel
+    fail, it gets SIGTERM at 30 % of the lease, and SIGKILL at 15 %. The kernel
     kills it with this process, and both at 10 % if this process is stopped.
 
     Not held: in a container that is paused as a whole, COMMAND may run for some
@@ -136,16 +121,12 @@ def run_under_number(
         )
     if not variable.isidentifier():
         raise InvalidSetting(f"--env must be the name of a variable, got {variable!r}")
-    from allocator.cli.worker_run import Wrapper
+    from allocator.cli.worker_run import Wrapper, wake
 
-    wrapper = Wrapper(command, seconds, variable, Signals[f"SIG{stop}"])
-
-    @contextmanager
-    def leased(on_lost: Callable[[], None]) -> Iterator[WorkerLease]:
-        with (
-            open_allocator(urls, creates=True) as ids,
-            ids.worker(space, bits=bits, seconds=seconds, on_lost=on_lost) as number,
-        ):
-            yield number
-
-    sys.exit(wrapper.run(leased))
+    wrapper = Wrapper(command, seconds, variable)
+    with (
+        open_allocator(urls, creates=True) as ids,
+        ids.worker(space, bits=bits, seconds=seconds, on_lost=wake) as number,
+    ):
+        code = wrapper.run(number)
+    sys.exit(code)

@@ -11,11 +11,12 @@ import logging
 import os
 import select
 import signal
+import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -39,11 +40,11 @@ LOOKS = 40
 """Looks in one lease: the command is stopped at most a fortieth of a lease late."""
 
 
-def next_signal(left: float, lease: float, stop: int, *, lost: bool, was_stopped: bool) -> int | None:
+def next_signal(left: float, lease: float, *, lost: bool, was_stopped: bool) -> int | None:
     """What the command gets now. If the number is lost, another process may have it already."""
     if lost or left <= lease * KILL_LEFT:
         return signal.SIGKILL
-    return stop if left <= lease * SIGNAL_LEFT and not was_stopped else None
+    return signal.SIGTERM if left <= lease * SIGNAL_LEFT and not was_stopped else None
 
 
 def exit_code(code: int, *, was_stopped: bool) -> int:
@@ -59,30 +60,28 @@ def exit_code(code: int, *, was_stopped: bool) -> int:
 class Wrapper:
     """Runs one command under one number.
 
-    seconds: the length of the lease. variable: where the command finds its number.
-    stop: the signal that the command gets when its number ends soon.
+    Make it before the number is leased. seconds: the length of the lease. variable: where the command finds its number.
     """
 
-    def __init__(self, command: tuple[str, ...], seconds: float, variable: str, stop: int) -> None:
-        self._command, self._seconds, self._variable, self._stop = command, seconds, variable, stop
+    def __init__(self, command: tuple[str, ...], seconds: float, variable: str) -> None:
+        self._command, self._seconds, self._variable = command, seconds, variable
         self._timer = KillTimer()
         self._was_stopped = False
         # The threads of the lease inherit it: each signal waits for this thread.
         signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
         logging.getLogger("allocator").addHandler(LeaseWarnings(logging.WARNING))
 
-    def run(self, lease: Callable[[Callable[[], None]], AbstractContextManager[HeldNumber]]) -> int:
-        """Lease a number, run the command to its end, and give the number back. Returns the exit code."""
-        with lease(wake) as held:
-            self._set_timer(read_clocks(), held.left())  # the command never runs without a deadline
-            child = start(self._command, {self._variable: str(held.number)})
-            try:
-                self._supervise(child, held)
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)  # not reaped yet: no other group has this number
-                code = child.wait()
-                self._timer.set({}, 0)
+    def run(self, held: HeldNumber) -> int:
+        """Run the command to its end. Returns the exit code; no process of the command's group has the number then."""
+        self._set_timer(read_clocks(), held.left())  # the command never runs without a deadline
+        child = start(self._command, {self._variable: str(held.number)})
+        try:
+            self._supervise(child, held)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)  # not reaped yet: no other group has this number
+            code = child.wait()
+            self._timer.set({}, 0)
         return exit_code(code, was_stopped=self._was_stopped)
 
     def _supervise(self, child: subprocess.Popen[bytes], held: HeldNumber) -> None:
@@ -91,7 +90,7 @@ class Wrapper:
         while not has_ended(child):
             clocks = read_clocks()  # before `left()`: if this process is stopped in between, the deadline is too early
             left, lost = held.left(), held.lost
-            number = next_signal(left, self._seconds, self._stop, lost=lost, was_stopped=self._was_stopped)
+            number = next_signal(left, self._seconds, lost=lost, was_stopped=self._was_stopped)
             if number is not None and not self._was_stopped:
                 say(f"error: number {held.number} could not be renewed; stopping the command")
                 self._was_stopped = True
@@ -143,23 +142,6 @@ class LeaseWarnings(logging.Handler):
         say(record.getMessage())
 
 
-class Event(ctypes.Structure):
-    """`struct sigevent`: which signal a timer of the kernel sends to this process."""
-
-    _fields_ = [
-        ("value", ctypes.c_void_p),
-        ("signal", ctypes.c_int),
-        ("notify", ctypes.c_int),
-        ("_", ctypes.c_char * 48),
-    ]
-
-
-class Times(ctypes.Structure):
-    """`struct itimerspec`: seconds and nanoseconds of the interval, and of the first time."""
-
-    _fields_ = [(name, ctypes.c_long) for name in ("every", "every_ns", "at", "at_ns")]
-
-
 def timer_library() -> ctypes.CDLL:
     try:
         return ctypes.CDLL("librt.so.1", use_errno=True)  # apart from libc before glibc 2.34
@@ -173,15 +155,16 @@ class KillTimer:
     By the clock that counts sleep, and by the wall clock: a paused virtual machine may see the second alone.
     """
 
-    ABSOLUTE = 1
+    SIGEV_SIGNAL, TIMER_ABSTIME = 0, 1
 
     def __init__(self) -> None:
         self._libc = timer_library()
         self._timers = {clock: self._made(clock) for clock in (time.CLOCK_BOOTTIME, time.CLOCK_REALTIME)}
 
     def _made(self, clock: int) -> ctypes.c_void_p:
-        timer, event = ctypes.c_void_p(), Event(signal=signal.SIGKILL)
-        self._check(self._libc.timer_create(clock, ctypes.byref(event), ctypes.byref(timer)))
+        timer = ctypes.c_void_p()
+        event = struct.pack("Pii48x", 0, signal.SIGKILL, self.SIGEV_SIGNAL)  # `struct sigevent`
+        self._check(self._libc.timer_create(clock, event, ctypes.byref(timer)))
         return timer
 
     def set(self, clocks: Mapping[int, float], seconds: float) -> None:
@@ -189,8 +172,8 @@ class KillTimer:
         for clock, timer in self._timers.items():
             # A time of 0 turns a timer off.
             at = max(1, int((clocks[clock] + seconds) * 1e9)) if clocks else 0
-            times = Times(0, 0, *divmod(at, 10**9))
-            self._check(self._libc.timer_settime(timer, self.ABSOLUTE, ctypes.byref(times), None))
+            times = (ctypes.c_long * 4)(0, 0, *divmod(at, 10**9))  # `struct itimerspec`: no interval, the first time
+            self._check(self._libc.timer_settime(timer, self.TIMER_ABSTIME, times, None))
 
     def _check(self, result: int) -> None:
         if result:

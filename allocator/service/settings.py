@@ -9,7 +9,7 @@ from allocator.rules.hosts import Hosts
 LEAF, TINYID = COMPATIBLE = ("leaf", "tinyid")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServeSettings:
     """The options of `allocator serve`. `urls` hold passwords, so `repr` omits them.
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from allocator.cli.worker_run import Wrapper
+from allocator.cli.worker_run import Wrapper, wake
 from support.processes.patience import until
 
 NUMBER = 5
@@ -61,7 +61,7 @@ class FakeNumber:
 
 
 def main(lease: float, left: str, log: Path, command: tuple[str, ...]) -> int:
-    wrapper = Wrapper(command, lease, "WORKER_ID", 15)
+    wrapper = Wrapper(command, lease, "WORKER_ID")
     held, set_timer = FakeNumber(lease, left, log), wrapper._timer.set
 
     def set_and_say(*order: Any) -> None:
@@ -69,16 +69,17 @@ def main(lease: float, left: str, log: Path, command: tuple[str, ...]) -> int:
         held.was_told()
 
     @contextmanager
-    def leased(on_lost: Callable[[], None]) -> Iterator[FakeNumber]:
+    def leased() -> Iterator[None]:
         if left == "lost":
-            threading.Thread(target=lose, args=(held, on_lost), daemon=True).start()
-        yield held
+            threading.Thread(target=lose, args=(held,), daemon=True).start()
+        yield
         held.say("back", now())
         if (other := log.with_name("other")).exists():
             held.say("ended", until(partial(has_ended, int(other.read_text())), 10))
 
     wrapper._timer.set = set_and_say
-    return wrapper.run(leased)
+    with leased():
+        return wrapper.run(held)
 
 
 def has_ended(process: int) -> bool:
@@ -88,12 +89,12 @@ def has_ended(process: int) -> bool:
         return True
 
 
-def lose(held: FakeNumber, on_lost: Callable[[], None]) -> None:
+def lose(held: FakeNumber) -> None:
     while not held.started():
         time.sleep(0.01)
     held.say("lost", now())
     held.lost = True
-    on_lost()
+    wake()
 
 
 if __name__ == "__main__":

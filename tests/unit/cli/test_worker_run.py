@@ -16,7 +16,7 @@ LEASE = 60.0
 
 
 def sent(left: float, *, lost: bool = False, was_stopped: bool = False) -> int | None:
-    return next_signal(left, LEASE, SIGTERM, lost=lost, was_stopped=was_stopped)
+    return next_signal(left, LEASE, lost=lost, was_stopped=was_stopped)
 
 
 def test_the_command_gets_a_signal_while_three_tenths_of_the_lease_are_left_and_sigkill_while_half_of_that_is():
