@@ -7,23 +7,22 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import tzinfo
 from shlex import quote
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
+from sqlalchemy import Connection
 
 from allocator.cli.options import database_options, open_database, option, options
-from allocator.cli.output import REFUSED, CommandGroup, printable, show, show_rows, table, wants_json
+from allocator.cli.output import REFUSED, CommandGroup, printable, show, show_rows, table
+from allocator.database.address import address_of
+from allocator.database.dialect import Dialect
+from allocator.database.verbs.number_columns import Counter as Row
+from allocator.database.verbs.number_columns import Read, Source, fetch_counters, read_column, read_uuids, writing
 from allocator.errors import InvalidSetting
+from allocator.numbers import Numbers, zone_of
 from allocator.rules.gapless_audit import Found, audit, is_period, read_row, reset_of, scopes_of, uuid_of
-from allocator.schemes.gapless_numbers import CALENDAR, RESETS, Group, NumberFormat, NumberRule, first_day, place
+from allocator.schemes.gapless_numbers import CALENDAR, RESETS, Group, NumberRule, first_day, place
 from allocator.schemes.shared.argument_checks import split_column
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from allocator.database.dialect import Dialect
-    from allocator.database.verbs.number_columns import Counter as Row
-    from allocator.database.verbs.number_columns import Read
 
 SHOWN = 1000
 """Findings that are printed; all are counted."""
@@ -39,8 +38,6 @@ def numbers() -> None:
 @database_options
 def list_numbers(name: str, url: str) -> None:
     """Print the newest number of each scope and period. NAME limits the list."""
-    from allocator.database.verbs.number_columns import fetch_counters
-
     with open_database(url) as database:
         found = database.run(fetch_counters, name)
     rows = [{"name": one.name, "scope": one.scope, "period": one.period, "newest": str(one.n)} for one in found]
@@ -69,9 +66,6 @@ def set_number(name: str, n: int, scope: str, period: str, url: str) -> None:
         allocator numbers set invoice 4711 --scope tenant-7 --period 2026
         allocator numbers set case 90210
     """
-    from allocator.database.verbs.number_columns import fetch_counters
-    from allocator.numbers import Numbers
-
     made = Numbers(name, reset=reset_of([period]))
 
     def raise_counter(connection: Connection, dialect: Dialect) -> None:
@@ -104,18 +98,16 @@ column_options = options(
     option("--year-starts", default=CALENDAR, help="First day of a fiscal year, as 04-01."),
     option("--start", type=int, default=1, help="First number of each scope and period."),
     option("--timezone", default="UTC", help="Time zone of the dates in --period-column."),
+    click.option("--scope-column", "scope", metavar="C", help="Column with the scope."),
+    click.option("--period-column", "period", metavar="C", help="Column with the date or year."),
 )
 
 
 @numbers.command("assign")
 @column_options
-@click.option("--scope-column", metavar="C", help="Column with the scope.")
-@click.option("--period-column", metavar="C", help="Column with the date.")
-@click.option("--order-column", required=True, metavar="C", help="Column that orders the rows, as their key.")
+@click.option("--order-column", "order", required=True, metavar="C", help="Column that orders the rows, as their key.")
 @database_options
-def assign_column(
-    column: str, name: str, template: str, reset: str | None, order_column: str, url: str, **given: Any
-) -> None:
+def assign_column(column: str, name: str, reset: str | None, order: str, url: str, **given: Any) -> None:
     """Number the rows of TABLE in which COLUMN is NULL.
 
     A row without a scope or a date does not wait. Several may run at once.
@@ -126,27 +118,19 @@ def assign_column(
             --format 'INV-{year}-{n:05}' --reset year --scope-column tenant_id
             --period-column booked_on --order-column id
     """
-    from allocator.database.address import address_of
-    from allocator.database.verbs.number_columns import read_uuids, writing
-    from allocator.numbers import Numbers
-
     table_name, number = split_column(column)
     counters = counters_of(url, name)
-    resets: Any = check_reset(name, reset, counters)
-    scope, at = given.pop("scope_column"), given.pop("period_column")
-    made = Numbers(name, format=template, reset=resets, **given)
-    check_groups(made.rule, counters, scope, at)
+    made = numbers_in(counters, name, check_reset(name, reset, counters), **given)
+    scope, at = given["scope"], given["period"]
     with writing(address_of(url), table_name) as (engine, found):
         if not counters or any(one.scope == str(uuid_of(one.scope)) for one in counters):
             read_uuids(engine, found, scope)
-        done = made.waiting(found, number=number, scope=scope, at=at, order_by=order_column).assign(engine)
+        done = made.waiting(found, number=number, scope=scope, at=at, order_by=order).assign(engine)
     show({"numbered": done}, f"{rows_of(done)} numbered")
 
 
 def counters_of(url: str, name: str) -> list[Group]:
     """The scopes and periods in which numbers of this name were drawn. A name without any may be a typing error."""
-    from allocator.database.verbs.number_columns import fetch_counters
-
     with open_database(url) as database:
         found = database.run(fetch_counters, name)
         others = [] if found else sorted({one.name for one in database.run(fetch_counters)})
@@ -168,11 +152,11 @@ def check_reset(name: str, reset: str | None, counters: Collection[Group]) -> st
 
 @numbers.command("audit")
 @column_options
-@option("--scope-column", default="", metavar="C", help="Column with the scope, unless the format holds it.")
-@option("--period-column", default="", metavar="C", help="Column with the date or year, unless the format holds it.")
-@option("--order-column", default="", metavar="C", help="Report numbers out of the order of this column.")
+@click.option("--order-column", "order", metavar="C", help="Report numbers out of the order of this column.")
 @database_options
-def audit_column(column: str, name: str, template: str, reset: str | None, url: str, **given: Any) -> None:
+def audit_column(
+    column: str, name: str, reset: str | None, timezone: str, order: str | None, url: str, **given: Any
+) -> None:
     """Find what is wrong with the numbers in TABLE.COLUMN. Changes nothing.
 
     \b
@@ -182,53 +166,46 @@ def audit_column(column: str, name: str, template: str, reset: str | None, url: 
     ahead       above the counter, which will issue it again
     unreadable  not a number of this format, scope and period
 
-    TABLE may be a view. Rows that wait for a number are counted. The exit code is 1 when something is wrong.
+    TABLE may be a view. Rows that wait for a number are counted. Leave out --scope-column and --period-column if the
+    format holds what they do. The exit code is 1 when something is wrong.
 
     \b
     Example:
         allocator numbers audit invoices.number --name invoice
             --format 'INV-{year}-{n:05}' --scope-column tenant_id
     """
-    from allocator.database.address import address_of
-    from allocator.database.verbs.number_columns import Source, read_column
-    from allocator.numbers import zone_of
-
     place = split_column(column)
-    scope, period, order = (given.pop(f"{what}_column") for what in ("scope", "period", "order"))
     counters = counters_of(url, name)
+    resets = reset or reset_of(one.period for one in counters)
     try:
-        resets: Any = reset or reset_of(one.period for one in counters)
-        zone = zone_of(given.pop("timezone"))
-        rule = NumberRule(name, NumberFormat(template), resets, **given)
-        check_groups(rule, counters, scope, period)
+        zone = zone_of(timezone)
+        rule = numbers_in(counters, name, resets, timezone=zone, **given).rule
     except InvalidSetting as error:  # exit code 1 would say that something was found
         raise click.UsageError(str(error)) from error
-    source = Source(*place, scope, period, order, is_text=not rule.format.is_bare)
-
-    def judge(read: Read) -> Outcome:
-        return judged(rule, zone, read, in_order=bool(order))
-
-    outcome = read_column(address_of(url), source, rule.name, judge)
+    source = Source(*place, given["scope"], given["period"], order, is_text=not rule.format.is_bare)
+    outcome = read_column(address_of(url), source, name, lambda read: judged(rule, zone, read, in_order=bool(order)))
     counts = {"rows": outcome.rows, "waiting": outcome.waiting, "kinds": outcome.kinds}
     show({**counts, "findings": outcome.found}, text_of(outcome))
     if outcome.found:
         sys.exit(REFUSED)
 
 
-def check_groups(rule: NumberRule, counters: Collection[Group], scope: str | None, period: str | None) -> None:
-    """Raise `InvalidSetting` if rows would be counted in the wrong group.
+def numbers_in(
+    counters: Collection[Group], name: str, reset: Any, template: str, scope: Any, period: Any, **given: Any
+) -> Numbers:
+    """The numbers of a column. Raises `InvalidSetting` if rows would be counted in the wrong group.
 
     scope, period: the columns that hold them, if any.
     """
-    if rule.reset != "never" and rule.format.is_bare and not period:
+    made = Numbers(name, format=template, reset=reset, **given)
+    written = made.rule.format
+    if reset != "never" and written.is_bare and not period:
         raise InvalidSetting(
-            f"the numbers of {rule.name!r} restart each {rule.reset}: give --period-column, or a --format that has the "
-            f"{rule.reset}"
+            f"the numbers of {name!r} restart each {reset}: give --period-column, or a --format that has the {reset}"
         )
-    if not scope and "scope" not in rule.format.fields and any(one.scope for one in counters):
-        raise InvalidSetting(
-            f"the numbers of {rule.name!r} have scopes: give --scope-column, or a --format with {{scope}}"
-        )
+    if not scope and "scope" not in written.fields and any(one.scope for one in counters):
+        raise InvalidSetting(f"the numbers of {name!r} have scopes: give --scope-column, or a --format with {{scope}}")
+    return made
 
 
 class Outcome(NamedTuple):
@@ -241,19 +218,16 @@ class Outcome(NamedTuple):
 
 
 def judged(rule: NumberRule, zone: tzinfo, read: Read, in_order: bool) -> Outcome:
-    """Audit the rows, with a progress bar on a terminal."""
     counters = {Group(one.scope, one.period): one.n for one in read.counters}
     scopes = scopes_of(counters)
     void = ((Group(one.scope, one.period), one.n) for one in read.void)
+    rows = (read_row(rule, zone, *row, scopes=scopes) for row in read.rows)
     first: list[dict[str, object]] = []
     kinds: Counter[str] = Counter()
-    shows = not wants_json() and sys.stderr.isatty()
-    with click.progressbar(read.rows, read.total, "reading", file=sys.stderr, hidden=not shows) as rows:
-        read_rows = (read_row(rule, zone, *row, scopes=scopes) for row in rows)
-        for one in audit(read_rows, counters, void, start=rule.start, in_order=in_order):
-            kinds[one.kind] += 1
-            if len(first) < SHOWN:
-                first.append(to_row(one, rule.name))
+    for one in audit(rows, counters, void, start=rule.start, in_order=in_order):
+        kinds[one.kind] += 1
+        if len(first) < SHOWN:
+            first.append(to_row(one, rule.name))
     return Outcome(first, kinds, read.total, read.waiting)
 
 

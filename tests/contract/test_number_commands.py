@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from datetime import date, datetime
-from io import StringIO
 from itertools import count
 from uuid import UUID
 
@@ -336,23 +334,3 @@ def test_only_the_first_findings_are_printed_and_all_are_counted(shop):
 
     assert lines[1000].endswith("no row has 1999")
     assert lines[1001:] == ["... and 100 more", "1100 rows: 1100 gap"]
-
-
-class Terminal(StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@ON_SQLITE
-def test_an_audit_shows_its_progress_on_a_terminal(shop, monkeypatch):
-    add(shop, "a", 3)
-    monkeypatch.setenv("ALLOCATOR_DATABASE_URL", str(shop.url))
-    bars = []
-    for stderr, words in ((Terminal, ()), (Terminal, ("--json",)), (StringIO, ())):
-        monkeypatch.setattr(sys, "stderr", stream := stderr())
-        main(["numbers", *BY_TEXT, *words], standalone_mode=False)
-        bars.append(stream.getvalue())
-
-    assert "reading" in bars[0]
-    assert "100%" in bars[0]
-    assert bars[1:] == ["", ""]

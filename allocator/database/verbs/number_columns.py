@@ -58,16 +58,16 @@ class Counter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A column that holds numbers, and the columns beside it; "" for none.
+    """A column that holds numbers, and the columns beside it.
 
     order: the column that tells the order of the rows. is_text: the numbers are text, in which 10 is before 9.
     """
 
     table: str
     column: str
-    scope: str = ""
-    period: str = ""
-    order: str = ""
+    scope: str | None = None
+    period: str | None = None
+    order: str | None = None
     is_text: bool = False
 
     def count(self) -> Select[Any]:
