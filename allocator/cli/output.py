@@ -145,18 +145,6 @@ def has_bare_url(command: click.Command, words: Sequence[str]) -> bool:
     return any(URL.match(word) and before not in before_values for before, word in pairwise(["", *words]))
 
 
-yes_option = click.option("--yes", "sure", is_flag=True, help="Do not ask for confirmation.")
-
-
-def confirm(sentence: str, sure: bool) -> None:
-    """Ask before an irreversible change. Without a terminal, raise `InvalidSetting` unless --yes was given."""
-    if sure:
-        return
-    if wants_json() or not sys.stdin.isatty():
-        raise InvalidSetting(f"{sentence}; to confirm, add --yes")
-    click.confirm(f"{sentence}. Continue?", abort=True, err=True)
-
-
 def check_open() -> None:
     """Raise `InvalidSetting` if stdout is closed: ids and tokens are printed only once."""
     if sys.stdout is None:

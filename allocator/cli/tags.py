@@ -12,7 +12,7 @@ import click
 
 from allocator.cli.doctor import report
 from allocator.cli.options import fleet_options, only_one, open_allocator, open_database, options
-from allocator.cli.output import CommandGroup, confirm, show, show_rows, table, yes_option
+from allocator.cli.output import CommandGroup, show, show_rows, table
 from allocator.database.columns.tag_columns import read_alone
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.fleet.tag_administration import Tags, delete, last_claimed
@@ -21,7 +21,7 @@ from allocator.rules.column_limit import max_step_for
 from allocator.rules.findings import at, in_order
 from allocator.rules.tag_column import findings, is_closed, opened, planned_start
 from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, TAG, check_tag
-from allocator.schemes.tag import DEFAULT_MAX_STEP, FailoverGap, Tag
+from allocator.schemes.tag import DEFAULT_MAX_STEP, Tag
 
 GAP = "Ids to skip after a failover; auto: by the ids issued so far; refuse: stop the tag."
 COLUMN = "Start after the greatest value of this column; its type sets the limit."
@@ -34,13 +34,9 @@ def tags() -> None:
     """List, create, change, repair and delete tags."""
 
 
-def parse_gap(context: click.Context, parameter: click.Parameter, given: str | None) -> FailoverGap | None:
-    if given is None:
-        return None
-    if given == "auto":
-        return "auto"
-    if given == "refuse":
-        return "refuse"
+def parse_gap(context: click.Context, parameter: click.Parameter, given: str | None) -> int | str | None:
+    if given is None or given in {"auto", "refuse"}:
+        return given
     try:
         return int(given)
     except ValueError:
@@ -101,8 +97,12 @@ def create_tag(tag: str, column: str | None, urls: tuple[str, ...], **settings: 
 
 
 def show_made(made: Tag) -> None:
-    follows = {"limit_from": made.limit_from} if made.limit_from else {}
-    show(tag_to_json(made) | follows, f"created {made.name}: {first_id(made)}" + limit_follows(made))
+    first = f"the first id is {made.max_value + 1}" if made.remaining else NO_IDS
+    values, text = tag_to_json(made), f"created {made.name}: {first}"
+    if made.limit_from:
+        values["limit_from"] = made.limit_from
+        text += f"\n{made.name}: limit {made.limit:,}, the greatest value of {made.limit_from}"
+    show(values, text)
 
 
 def share_column(name: str, column: str, url: str, settings: dict[str, Any]) -> None:
@@ -175,13 +175,13 @@ def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[
 
 @tags.command("delete")
 @click.argument("tag")
-@yes_option
+@click.option("--yes", "sure", is_flag=True, help="Delete a tag that has issued ids.")
 @fleet_options
 def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
     """Delete TAG. If its name is used again, its ids repeat.
 
-    Asks for confirmation if the tag has issued ids: its next use would create it again. Processes that still draw from
-    it stop with an error.
+    Needs --yes if the tag has issued ids: its next use would create it again. Processes that still draw from it stop
+    with an error.
 
     \b
     To stop a tag for ever, lower its limit instead:
@@ -192,8 +192,11 @@ def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
         if not databases:
             raise InvalidSetting("a service deletes no tags; pass the URL of its database as --url")
         ids.tags.get(tag)  # its error names similar tags
-        if last := last_claimed(databases, tag):
-            confirm(f"tag {tag!r} may have issued ids up to {last}; they repeat if its name is used again", sure)
+        if (last := last_claimed(databases, tag)) and not sure:
+            raise InvalidSetting(
+                f"tag {tag!r} may have issued ids up to {last}; they repeat if its name is used again; "
+                "to confirm, add --yes"
+            )
         delete(databases, tag, last)
     again = f"; to use the name again: allocator tags create {tag} --start-after {last}" if last else ""
     show({"deleted": tag, "last": str(last)}, f"deleted {tag}{again}")
@@ -208,16 +211,6 @@ def repair_each(tags: Tags, names: Iterable[str], above: int | None) -> tuple[li
         except AllocatorError as error:
             refused.append(error)
     return repaired, refused
-
-
-def first_id(tag: Tag) -> str:
-    return f"the first id is {tag.max_value + 1}" if tag.remaining else NO_IDS
-
-
-def limit_follows(tag: Tag) -> str:
-    if not tag.limit_from:
-        return ""
-    return f"\n{tag.name}: limit {tag.limit:,}, the greatest value of {tag.limit_from}"
 
 
 def to_row(tag: Tag) -> dict[str, object]:

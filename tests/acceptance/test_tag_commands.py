@@ -1,12 +1,8 @@
-"""`allocator tags list|show|delete`: what cannot be undone asks first."""
+"""`allocator tags list|show|delete`: what cannot be undone has to be confirmed."""
 
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
-import sys
 from contextlib import closing
 from unittest.mock import Mock
 
@@ -104,34 +100,12 @@ def test_a_tag_that_gave_ids_is_deleted_only_with_yes_and_the_last_id_is_said(fr
 
 
 @SQLITE
-def test_with_json_nobody_is_asked(fresh):
+def test_with_json_it_has_to_be_confirmed_too(fresh):
     run("next", "order", url=fresh)
 
     assert "add --yes" in json.loads(run("tags", "delete", "order", "--json", url=fresh).stderr)["message"]
     done = run("tags", "delete", "order", "--json", "--yes", url=fresh)
     assert json.loads(done.stdout) == {"deleted": "order", "last": "1"}
-
-
-@SQLITE
-@pytest.mark.parametrize(("answer", "code", "left"), [("y", 0, False), ("n", 1, True)])
-def test_on_a_terminal_it_asks(fresh, answer, code, left):
-    run("next", "order", url=fresh)
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "allocator", "tags", "delete", "order", "--url", fresh],
-        stdin=theirs,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    os.write(ours, f"{answer}\n".encode())
-    _, said = process.communicate(timeout=60)
-    os.close(ours)
-    os.close(theirs)
-
-    assert process.returncode == code
-    assert "may have issued ids up to 1; they repeat if its name is used again. Continue? [y/N]" in said
-    assert (run("tags", "list", "order", url=fresh).exit_code == 0) == left
 
 
 @SQLITE
