@@ -35,27 +35,15 @@ Exit codes: 0 success, 1 error, 2 wrong usage; worker run has its own.
 """
 
 
-HOMES = {
-    "next": "next:next_ids",
-    "inspect": "inspect:inspect_command",
-    "public": "public:public",
-    "tags": "tags:tags",
-    "numbers": "number_commands:numbers",
-    "worker": "worker:worker",
-    "shards": "shards:shards",
-    "serve": "serve:serve",
-    "tokens": "tokens:tokens",
-    "db": "db:db",
-    "doctor": "doctor:doctor",
-}
+NAMES = ("next", "inspect", "public", "tags", "worker", "shards", "serve", "tokens", "db", "doctor")
+HOMES = {name: name for name in NAMES} | {"numbers": "number_commands"}
 
 
 class Commands(UserDict[str, Any]):
     """Imports a command when it is looked up: all of them take longer than the first id of `allocator next`."""
 
     def __getitem__(self, name: str) -> click.Command:
-        module, _, command = self.data[name].partition(":")
-        found: click.Command = getattr(import_module(f"{__name__}.{module}"), command)
+        found: click.Command = getattr(import_module(f"{__name__}.{self.data[name]}"), name)
         return found
 
 

@@ -64,12 +64,13 @@ def mark_restored(urls: tuple[str, ...]) -> None:
     Use it after a restored snapshot, disk or older rows, which look like a restart to the allocator. Run it before any
     process draws ids. Each tag then skips its failover gap with its next claim. Safe to repeat.
     """
-    with ExitStack() as stack:
-        databases = [stack.enter_context(open_database(url)) for url in urls]
-        for database in databases:
+    restored = []
+    for url in urls:
+        with open_database(url) as database:
             database.forget_run()
-    lines = [f"{database.address.shown}: each tag skips its failover gap with its next claim" for database in databases]
-    show({"restored": [database.address.shown for database in databases]}, "\n".join(lines))
+            restored.append(database.address.shown)
+    lines = [f"{shown}: each tag skips its failover gap with its next claim" for shown in restored]
+    show({"restored": restored}, "\n".join(lines))
 
 
 @db.command()

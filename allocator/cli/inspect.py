@@ -23,7 +23,7 @@ TOO_YOUNG = 86_400.0
 @click.option("--epoch", type=int, help="Epoch of the id, in its unit: s or ms since 1970.")
 @click.option("--layout", metavar="NAME[:WIDTHS]", help=f"Read a number only as {', '.join(FORMATS)}.")
 @json_option
-def inspect_command(id_: str, epoch: int | None, layout: str | None) -> None:
+def inspect(id_: str, epoch: int | None, layout: str | None) -> None:
     """Take ID apart: a number, 24 hex digits, a UUID, a TSID or a ULID.
 
     A number does not tell its scheme, so all schemes that fit are shown, likely ones first.

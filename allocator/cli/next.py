@@ -24,7 +24,7 @@ MAX_PRINTED = 10_000_000
 @option("--scheme", type=click.Choice(SCHEMES), default="segment", help="Scheme of the ids.")
 @click.option("--no-create", is_flag=True, help="Fail if the tag does not exist.")
 @optional_fleet_options
-def next_ids(tag: str | None, count: int, scheme: str, no_create: bool, urls: tuple[str, ...]) -> None:
+def next(tag: str | None, count: int, scheme: str, no_create: bool, urls: tuple[str, ...]) -> None:  # noqa: A001
     """Print the next ids of TAG, one per line.
 
     Claims exactly this many ids, as one contiguous block. With several shards, the ids of the block are one step apart.

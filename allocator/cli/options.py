@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -144,11 +144,8 @@ def open_allocator(urls: tuple[str, ...], creates: bool = False) -> Allocator:
 def open_database(url: str, timeout: float = TIMEOUT, creates: bool = False) -> Iterator[Database]:
     if not creates:
         require_files(url)
-    database = Database(url, timeout, shard_hosts=shard_hosts())
-    try:
+    with closing(Database(url, timeout, shard_hosts=shard_hosts())) as database:
         yield database
-    finally:
-        database.close()
 
 
 @contextmanager

@@ -50,7 +50,10 @@ def create(name: str, urls: tuple[str, ...], **settings: Any) -> None:
     check_open()
     with open_tokens(urls, creates=True) as found:
         secret, token = found.create(name, **settings)
-        print_secret(secret, token, found)
+        show(to_row(token) | {"secret": secret}, secret)  # alone on stdout, for a pipe
+        if not wants_json():
+            about = f"This is token {token.number}, {token.name!r}, in {found.shown}; it is not shown again."
+            click.echo(about, err=True)
 
 
 @tokens.command("list")
@@ -70,13 +73,6 @@ def revoke(number: int, urls: tuple[str, ...]) -> None:
     with open_tokens(urls) as found:
         found.revoke(number)
     show({"revoked": number}, f"token {number} is revoked")
-
-
-def print_secret(secret: str, token: Token, tokens: Tokens) -> None:
-    """Print the secret on stdout, alone for a pipe, and the rest on stderr."""
-    show(to_row(token) | {"secret": secret}, secret)
-    if not wants_json():
-        click.echo(f"This is token {token.number}, {token.name!r}, in {tokens.shown}; it is not shown again.", err=True)
 
 
 def to_row(token: Token) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,13 +50,8 @@ def holder_to_row(row: NumberRow) -> dict[str, object]:
 
 
 def node_to_row(node: Node) -> dict[str, object]:
-    return {
-        "node": node.number,
-        "host": node.host,
-        "process": node.process,
-        "version": node.version,
-        "started_at": node.started_at,
-    }
+    about = asdict(node)
+    return {"node": about.pop("number"), **about}
 
 
 def text_of(space: Mapping[str, Any]) -> str:
@@ -106,9 +102,8 @@ def run_under_number(
     fail, it gets SIGTERM at 30 % of the lease, and SIGKILL at 15 %. The kernel
     kills it with this process, and both at 10 % if this process is stopped.
 
-    Not held: in a container that is paused as a whole, COMMAND may run for some
-    milliseconds when it is resumed. Processes that leave the process group of
-    COMMAND (daemons) are not stopped. Needs Linux.
+    Processes that leave the process group of COMMAND (daemons) are not stopped.
+    Needs Linux.
 
     \b
     Examples:
