@@ -73,13 +73,7 @@ def setting(name: str, *names: str, **given: Any) -> Callable[[F], F]:
     help="Format of the logs.",
 )
 @urls_option
-def serve(
-    urls: tuple[str, ...],
-    timeout: float,
-    certificate: Path | None,
-    key: Path | None,
-    **settings: Any,
-) -> None:
+def serve(urls: tuple[str, ...], timeout: float, certificate: Path | None, key: Path | None, **settings: Any) -> None:
     """Serve ids over HTTP.
 
     The API is described at /openapi.json, and a web console is at /. Clients need a token. With --open, clients on this

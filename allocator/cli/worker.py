@@ -83,12 +83,7 @@ class Wrapping(Command):
 @urls_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run_under_number(
-    space: str,
-    bits: int,
-    seconds: float,
-    variable: str,
-    urls: tuple[str, ...],
-    command: tuple[str, ...],
+    space: str, bits: int, seconds: float, variable: str, urls: tuple[str, ...], command: tuple[str, ...]
 ) -> None:
     """Run COMMAND under a worker number that nobody else has.
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 PASSED_ON = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 PASSED_ON |= {signal.SIGWINCH, signal.SIGTSTP}
-WAITED_FOR = PASSED_ON | {signal.SIGCHLD, signal.SIGALRM}
-"""Those that are passed on; the command has ended, or the number is lost; it is time to look."""
+WAITED_FOR = PASSED_ON | {signal.SIGCHLD}
+"""Those that are passed on; the command has ended, or the number is lost."""
 SIGNAL_LEFT = 0.3
 """The second renewal begins when a third of the lease is left, so one failed renewal does not stop the command."""
 KILL_LEFT = 0.15
@@ -86,7 +86,6 @@ class Wrapper:
 
     def _supervise(self, child: subprocess.Popen[bytes], held: HeldNumber) -> None:
         """Watch the number and the command until one of them has ended."""
-        signal.setitimer(signal.ITIMER_REAL, self._seconds / LOOKS, self._seconds / LOOKS)
         while not has_ended(child):
             clocks = read_clocks()  # before `left()`: if this process is stopped in between, the deadline is too early
             left, lost = held.left(), held.lost
@@ -99,8 +98,9 @@ class Wrapper:
             if number is not None:
                 os.kill(child.pid, number)  # not `send_signal`, which may reap it
             self._set_timer(clocks, left)
-            if (got := signal.sigwait(WAITED_FOR)) in PASSED_ON:
-                os.kill(child.pid, got)
+            got = signal.sigtimedwait(WAITED_FOR, self._seconds / LOOKS)
+            if got is not None and got.si_signo in PASSED_ON:
+                os.kill(child.pid, got.si_signo)
 
     def _set_timer(self, clocks: Mapping[int, float], left: float) -> None:
         self._timer.set(clocks, left - self._seconds * END_LEFT)
