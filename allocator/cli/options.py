@@ -12,12 +12,10 @@ from typing import Any, TypeVar
 
 import click
 
-from allocator.backend import databases_at
 from allocator.cli.output import json_option
 from allocator.database.address import address_of
 from allocator.database.store import Database
 from allocator.errors import InvalidDatabase
-from allocator.fleet.fleet_backend import Fleet
 from allocator.remote.service_address import is_address
 from allocator.rules.hosts import Hosts, hosts_from
 from allocator.sync import Allocator
@@ -50,14 +48,13 @@ def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 option = partial(click.option, show_default=True)
 
 
-def settings_of(context: click.Context) -> Mapping[str, str]:
-    """The settings of `manage.py`, by the variables that they replace. In variables the commands of users find them."""
-    return context.obj or {}
-
-
 def from_environment(variable: str) -> str | None:
-    """Read a setting of `manage.py`, else a variable, or the file named by the variable with `_FILE` appended."""
-    if variable in (settings := settings_of(click.get_current_context())):
+    """Read a variable, or the file named by the variable with `_FILE` appended.
+
+    `manage.py` gives its settings by the names of variables: in variables the commands of users would find them.
+    """
+    settings: Mapping[str, str] = click.get_current_context().obj or {}
+    if variable in settings:
         return settings[variable]
     path = os.environ.get(f"{variable}_FILE")
     if path is None:
@@ -146,14 +143,6 @@ def open_database(url: str, timeout: float = TIMEOUT, creates: bool = False) -> 
         require_files(url)
     with closing(Database(url, timeout, shard_hosts=shard_hosts())) as database:
         yield database
-
-
-@contextmanager
-def open_fleet(urls: tuple[str, ...], creates: bool = False) -> Iterator[Fleet]:
-    if not creates:
-        require_files(*urls)
-    with databases_at(urls, TIMEOUT, shard_hosts()) as databases:
-        yield databases
 
 
 def require_files(*urls: str) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from allocator.cli.options import fleet_options, open_fleet, option
+from allocator.backend import databases_at
+from allocator.cli.options import TIMEOUT, fleet_options, option, require_files, shard_hosts
 from allocator.cli.output import CommandGroup, check_open, show, show_rows, wants_json
 from allocator.rules.token import ALL, DRAW, VERBS, Token
 from allocator.service.token_administration import Tokens
@@ -22,7 +23,9 @@ def tokens() -> None:
 
 @contextmanager
 def open_tokens(urls: tuple[str, ...], creates: bool = False) -> Iterator[Tokens]:
-    with open_fleet(urls, creates) as databases:
+    if not creates:
+        require_files(*urls)
+    with databases_at(urls, TIMEOUT, shard_hosts()) as databases:
         yield Tokens(databases.lead)
 
 
