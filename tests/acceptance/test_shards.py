@@ -63,7 +63,10 @@ def test_a_fleet_is_listed(files):
 def test_a_fleet_grows_and_is_told_what_comes_next(files):
     before = tickets(files[:1], 3)
     added = run("shards", "add", files[1], urls=files[:1])
-    assert (added.exit_code, "will be shard 2; now run: allocator shards grow" in added.output) == (0, True)
+    assert (
+        added.exit_code,
+        "will be shard 2; now run, with the same --url: allocator shards grow" in added.output,
+    ) == (0, True)
     assert "joining: run allocator shards grow" in run("shards", "list", urls=files[:1]).output
     assert run("shards", "add", files[2], urls=files[:1]).exit_code == 0
     grown = run("shards", "grow", "--headroom", "10", urls=files[:1])
