@@ -59,7 +59,13 @@ def setting(name: str, *names: str, **given: Any) -> Callable[[F], F]:
     default=ServeSettings.port,
     help="Port to listen on; 0 for any free one.",
 )
-@setting("--uds", metavar="PATH", help="Unix socket, for this machine only, in place of --host and --port.")
+@setting(
+    "--uds",
+    default=ServeSettings.uds,
+    show_default=False,
+    metavar="PATH",
+    help="Unix socket, for this machine only, in place of --host and --port.",
+)
 @setting("--timeout", type=float, default=ServeSettings.timeout, help="Seconds a request may wait for the database.")
 @setting("--compat", callback=names, metavar="leaf,tinyid", help="Also serve the routes of these servers.")
 @setting("--open", "is_open", is_flag=True, help="Serve this machine without a token until one is created.")
@@ -92,7 +98,7 @@ def serve(urls: tuple[str, ...], timeout: float, certificate: Path | None, key: 
         raise click.UsageError("--certificate and --key need each other")
     if not settings["host"].strip():
         raise click.UsageError("--host is empty, which would be every address; give it the address to listen on")
-    settings["uds"] = (settings["uds"] or "").removeprefix("unix://")  # as clients name it
+    settings["uds"] = settings["uds"].removeprefix("unix://")  # as clients name it
     check_place(settings["uds"], certificate)
     settings |= {"certificate": file(certificate), "key": file(key)}
     settings["shard_hosts"] = shard_hosts()
