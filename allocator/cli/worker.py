@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -89,7 +90,7 @@ def run_under_number(
 
     Leases the smallest free number of the space, renews it while COMMAND runs,
     and gives it back when COMMAND has ended. Passes signals on and keeps the
-    exit code. Reaps no orphans: run it under tini in a container. Exit code
+    exit code. In a container it needs an init such as tini. Exit code
     125: no number, or it ended; 126: COMMAND cannot be executed; 127: COMMAND
     was not found.
 
@@ -108,6 +109,11 @@ def run_under_number(
     if sys.platform != "linux":
         raise InvalidSetting(
             "allocator worker run needs Linux, whose kernel ends COMMAND in time; use Allocator.worker"
+        )
+    if os.getpid() == 1:  # the kernel kills no first process by its own timer
+        raise InvalidSetting(
+            "allocator worker run cannot be the first process of a container, which no timer of the kernel ends; start "
+            "the container with docker run --init, or with: tini -- allocator worker run"
         )
     if not variable.isidentifier():
         raise InvalidSetting(f"--env must be the name of a variable, got {variable!r}")

@@ -58,8 +58,6 @@ STEPS, MANY = 100, 300
 PROCESSES = (3, 6)
 LOST = (4, 10, 40)
 """Commits, of which a server may lack some."""
-REDEPLOYED = 0.3
-"""How often a deployment is run again after a failover, with its migration."""
 
 
 class Killed(BaseException):
@@ -279,7 +277,7 @@ def migrate(world: World) -> None:
     """A migration makes a tag, behind a proxy that reconnects; refused, what it names is run, and it again."""
     tag = Tag(world.random.choice(world.names))
     try:
-        with world.server.engine.connect() as connection:
+        with world.server.connected() as connection:
             database = MigrationDatabase(connection)
             database.dialect = DIALECT
             made = database.create_tag(tag, has_start=False)
@@ -308,7 +306,7 @@ class World:
         self.verbs = self.random.choice(VERBS)
         self.pace = self.random.choice((30, 200, 1500))
         """The most milliseconds between two statements."""
-        self.often = self.random.choice((0.02, 0.05, 0.1))
+        self.often = self.random.choice((0.05, 0.1, 0.2))
         """How often a server fails over."""
         self.stays_with = self.random.choice((0.3, 0.8))
         """How often the same process goes on: another one waits while this does much."""
@@ -403,7 +401,7 @@ class World:
         self._go_back(lost)
         self.number += 1
         self.now += self.random.randint(1000, 6000)
-        if "ids" in self.verbs and self.random.random() < REDEPLOYED:
+        if "ids" in self.verbs:  # the deployment that was under way is run again
             self._start(lambda: migrate(self))
 
     def _restore(self, lost: int) -> None:
