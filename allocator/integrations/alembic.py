@@ -2,22 +2,18 @@
 
 Choose one way for each database:
 
-1. Separate. `allocator db upgrade` updates the allocator's tables, and autogenerate ignores them. From Alembic 1.18 on,
-   this module is a plugin that Alembic loads by itself. An older Alembic needs in `env.py`
-
-       context.configure(..., include_name=include_name())
-
+1. Separate. `allocator db upgrade` updates the allocator's tables, and autogenerate ignores them: this module is a
+   plugin that Alembic loads by itself.
 2. In the application's history, by autogenerate: `target_metadata = [Base.metadata, metadata]`.
 3. In the application's history, as a branch: add the folder `versions()` to `version_locations`.
 
-A revision of the application's may call `op.create_tag`. From Alembic 1.18 on it is there by itself; before, import
-`allocator.integrations.alembic_operations` in `env.py`.
+A revision of the application's may call `op.create_tag`, which is there by itself.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,23 +21,7 @@ from typing import Any
 from allocator.database.schema.tables import PREFIX, metadata
 from allocator.database.schema.upgrade import script_folder
 
-__all__ = ["include_name", "metadata", "versions"]
-
-NameHook = Callable[[str | None, Any, Any], bool]
-
-
-def is_ours(name: str | None, kind: str) -> bool:
-    """Tell our tables by their prefix, since a newer version may have more tables."""
-    return kind == "table" and (name or "").startswith(PREFIX)
-
-
-def include_name(own: NameHook | None = None) -> NameHook:
-    """Make the hook `include_name` of `context.configure`. It excludes our tables, and those that `own` excludes."""
-
-    def included(name: str | None, kind: Any, parents: Mapping[str, str | None]) -> bool:
-        return not is_ours(name, kind) and (own is None or own(name, kind, parents))
-
-    return included
+__all__ = ["metadata", "versions"]
 
 
 def setup(plugin: Any) -> None:
@@ -75,7 +55,8 @@ def leave_ours_alone(context: Any, *_: object) -> Any:
     own = context.run_name_filters
 
     def included(name: str | None, kind: Any, parents: Any) -> bool:
-        return (name in named or not is_ours(name, kind)) and own(name, kind, parents)
+        is_hidden = kind == "table" and name not in named and (name or "").startswith(PREFIX)
+        return not is_hidden and own(name, kind, parents)
 
     context.run_name_filters = included
     return PriorityDispatchResult.CONTINUE

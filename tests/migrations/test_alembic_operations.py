@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -131,7 +130,6 @@ def test_one_of_several_shards_is_refused(new_database):
         op.create_tag("invoice")
 
 
-@pytest.mark.skipif(find_spec("alembic.runtime.plugins") is None, reason="Alembic has plugins from 1.18 on")
 def test_the_operation_is_there_whoever_is_imported_first():
     for first in ("", ".integrations.alembic", ".integrations.alembic_operations"):
         code = f"import allocator{first}; from alembic import op; op.create_tag"

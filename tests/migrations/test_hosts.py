@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -31,11 +30,10 @@ TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
 COMMITTING = pytest.mark.parametrize("kind", ["sqlite", "mysql"], indirect=True)
 """The second one keeps what a step has dropped, where a later one is refused."""
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
-PLUGINS = pytest.mark.skipif(find_spec("alembic.runtime.plugins") is None, reason="Alembic has plugins from 1.18 on")
 
 ENV = """
 from alembic import context
-from allocator.integrations.alembic import include_name, metadata as allocator_metadata
+from allocator.integrations.alembic import metadata as allocator_metadata
 from sqlalchemy import BigInteger, Column, MetaData, Table, create_engine
 
 metadata = MetaData()
@@ -53,7 +51,6 @@ finally:
 ALONE = "target_metadata=metadata"
 TOGETHER = "target_metadata=[metadata, allocator_metadata]"
 WITHOUT = f"{ALONE}, autogenerate_plugins=['alembic.autogenerate.*', '~alembic.autogenerate.allocator']"
-BY_NAME = f"{WITHOUT}, include_name=include_name()"
 
 
 def host(folder: Path, url: str, options: str, *also: str) -> Config:
@@ -86,16 +83,15 @@ def table_names(url: str) -> set[str]:
 
 
 @SQLITE
-@pytest.mark.parametrize("options", [pytest.param(ALONE, marks=PLUGINS), BY_NAME])
-def test_autogenerate_leaves_our_tables_alone(fresh, tmp_path, options):
-    written = operations(host(tmp_path / "host", fresh, options))
+def test_autogenerate_leaves_our_tables_alone(fresh, tmp_path):
+    written = operations(host(tmp_path / "host", fresh, ALONE))
 
     assert "create_table('orders'" in written
     assert "allocator_" not in written
 
 
 @SQLITE
-def test_control_without_the_plugin_and_the_hook_it_drops_them(fresh, tmp_path):
+def test_control_without_the_plugin_it_drops_them(fresh, tmp_path):
     written = operations(host(tmp_path / "host", fresh, WITHOUT))
 
     assert "drop_table('allocator_segment')" in written
@@ -103,7 +99,6 @@ def test_control_without_the_plugin_and_the_hook_it_drops_them(fresh, tmp_path):
 
 
 @SQLITE
-@PLUGINS
 def test_the_plugin_compares_what_the_host_names_itself(fresh):
     """Its own table may begin as ours do; ours that it names are in its history."""
     engine = create_engine(fresh)
@@ -130,7 +125,7 @@ def test_the_plugin_is_a_module_as_alembic_wants_it_now_and_did_at_first():
 
 
 @SQLITE
-def test_the_hook_goes_together_with_the_hosts_own(fresh):
+def test_the_plugin_goes_together_with_the_hosts_own_hook(fresh):
     engine = create_engine(fresh)
     metadata = MetaData()
     Table("theirs", metadata, Column("id", BigInteger), Column("old", String))
@@ -141,7 +136,7 @@ def test_the_hook_goes_together_with_the_hosts_own(fresh):
         return name != "theirs"
 
     with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"include_name": hooks.include_name(own)})
+        context = MigrationContext.configure(connection, opts={"include_name": own})
         found = compare_metadata(context, MetaData())
     engine.dispose()
 
@@ -184,7 +179,7 @@ def downgrade():
 
 @TWO
 def test_our_revisions_as_a_branch_on_which_the_hosts_depend(empty, tmp_path):
-    config = host(tmp_path / "host", empty, BY_NAME, hooks.versions())
+    config = host(tmp_path / "host", empty, ALONE, hooks.versions())
     (tmp_path / "host" / "versions" / "host0001.py").write_text(OWN)
     command.upgrade(config, "host@head")
 
@@ -201,7 +196,6 @@ def test_our_revisions_as_a_branch_on_which_the_hosts_depend(empty, tmp_path):
 
 
 @SQLITE
-@PLUGINS
 def test_the_first_revision_of_a_host_is_not_written_among_ours(empty, tmp_path, monkeypatch):
     ours = shutil.copytree(hooks.versions(), tmp_path / "ours")  # where a failure does no harm
     monkeypatch.setattr(hooks, "versions", lambda: str(ours))
@@ -222,7 +216,7 @@ def test_the_first_revision_of_a_host_is_not_written_among_ours(empty, tmp_path,
 
 @COMMITTING
 def test_a_downgrade_of_a_host_forgets_no_id(empty, tmp_path):
-    config = host(tmp_path / "host", empty, BY_NAME, hooks.versions())
+    config = host(tmp_path / "host", empty, ALONE, hooks.versions())
     (tmp_path / "host" / "versions" / "host0001.py").write_text(OWN)
     command.upgrade(config, "host@head")
     with pytest.raises(CommandError, match="allocator_segment holds 1 rows"):
@@ -235,7 +229,7 @@ def test_a_downgrade_of_a_host_forgets_no_id(empty, tmp_path):
 def test_a_branch_uses_the_tables_in_a_later_schema_of_the_search_path(fresh, tmp_path):
     execute(fresh, "CREATE SCHEMA eyes")
     config = host(
-        tmp_path / "host", f"{fresh}?options=-csearch_path%3Deyes,public", f"{BY_NAME}, version_table_schema='eyes'"
+        tmp_path / "host", f"{fresh}?options=-csearch_path%3Deyes,public", f"{ALONE}, version_table_schema='eyes'"
     )
     config.set_main_option("version_locations", hooks.versions())
     command.upgrade(config, "heads")
@@ -244,7 +238,7 @@ def test_a_branch_uses_the_tables_in_a_later_schema_of_the_search_path(fresh, tm
 
 
 def test_control_without_our_folder_nobody_knows_the_branch(tmp_path):
-    config = host(tmp_path / "host", "sqlite://", BY_NAME)
+    config = host(tmp_path / "host", "sqlite://", ALONE)
     (tmp_path / "host" / "versions" / "host0001.py").write_text(OWN)
 
     with pytest.raises((CommandError, KeyError), match=REVISIONS[-1]):

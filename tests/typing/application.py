@@ -20,7 +20,7 @@ import allocator
 from allocator import Allocator, AsyncAllocator, AsyncSequence, PublicIds, Sequence, Tag
 from allocator import inspect_id as inspect
 from allocator.errors import DatabaseUnavailable
-from allocator.integrations.alembic import include_name, metadata
+from allocator.integrations.alembic import metadata
 from allocator.integrations.sqlalchemy import PublicId, primary_key
 from allocator.integrations.starlette import ids_of, lifespan
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
@@ -69,7 +69,6 @@ def keys() -> None:
     assert_type(Parcel(name="first").id, int)
     Parcel(id=1, name="first")  # type: ignore[call-arg]
     Table("plain", MetaData(), Column("id", BigInteger, default=ids.sequence("plain").next_id, autoincrement=False))
-    include_name()("order", "table", {})
     assert_type(metadata, MetaData)
 
 
