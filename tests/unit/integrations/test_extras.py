@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
+from inspect import signature
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[3]
 NAME = "segment-allocator"
@@ -29,3 +33,17 @@ def test_no_hint_installs_the_package_of_somebody_else():
 
     assert wrong == []
     assert len([hint for hint in hints if NAME in hint]) > 6
+
+
+def test_django_has_an_upper_bound_and_the_private_method_that_we_wrap():
+    """A version with another `_save_table` would save an object under no key, or by a useless UPDATE first."""
+    models = pytest.importorskip("django.db.models")
+    from allocator.integrations.django.fields import inserting
+
+    theirs = models.Model._save_table
+    ours = signature(inserting(theirs), follow_wrapped=False).parameters.values()
+    assert [(one.name, one.default) for one in ours] == [
+        (one.name, one.default) for one in signature(theirs).parameters.values()
+    ]
+    (extra,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["django"]
+    assert re.fullmatch(r"django>=[\d.]+,<[\d.]+", extra)
