@@ -17,14 +17,16 @@ from allocator.aio import AsyncAllocator, Settings
 from allocator.backend import check_statement
 from allocator.errors import AllocatorClosed, AllocatorError, InvalidDatabase, InvalidSetting
 from allocator.generators.sequence import Sequence
+from allocator.generators.supply import Ended
 from allocator.generators.worker_numbers import Workers
 from allocator.runtime.iterators import LockedIterator
 from allocator.runtime.thread_pool import Background, Work
-from allocator.runtime.waiting import Waits
+from allocator.runtime.waiting import Outcome
 from allocator.schemes.formats.bit_layout import Format
 from allocator.schemes.meteor import MeteorBlocks, MeteorSettings
+from allocator.schemes.segment_refill import Claim, Segments
 from allocator.schemes.shared.argument_checks import quoted
-from allocator.schemes.shared.residues import Seen
+from allocator.schemes.shared.retry_pace import Pace, Wait
 from allocator.schemes.snowflake import SnowflakeBlocks
 from allocator.schemes.worker_number_lease import Clocks
 from allocator.sync import Allocator
@@ -57,61 +59,54 @@ class SynchronousBackground(Background):
         return work
 
 
+class Unpaced(Pace[Claim]):
+    """A test does not wait until a call may be tried again."""
+
+    def pause(self, error: AllocatorError, now: float, begun_at: float | None = None) -> None:
+        """Do nothing."""
+
+
 class MemorySequence(Sequence):
-    """The ids of one tag. None are at hand without a lock: each call checks first whether a test wants it to fail."""
+    """The ids of one tag. Each is drawn under the lock, after a check whether a test wants the call to fail."""
 
     _ids: Iterator[int] = iter(())
-    memory: MemoryBackend
 
-    def _attempts(self, missing: int = 1, end: float | None = None) -> Waits[int]:
-        return self._drawn(missing)
-        yield
+    def _new_core(self) -> Segments:
+        core = super()._new_core()
+        core.pace = Unpaced(inf)
+        return core
 
-    def _completed(self, ids: list[int], count: int, end: float | None = None) -> Waits[list[int]]:
-        return [self._drawn(count - at) for at in range(count)]
-        yield
+    def _serve(self, values: Iterable[int]) -> int | None:
+        self._ids = iter(values)
+        return next(self._ids, None)
 
-    def _claimed(self, size: int | None, seen: Seen, exact: bool) -> Waits[range]:
-        self.memory.check()
-        try:
-            return (yield from super()._claimed(size, seen, exact))
-        finally:
-            self._core.pace.clear()  # a test does not wait until a call may be tried again
+    def _at_hand(self, now: float) -> int | None:
+        return next(self._ids, None)
 
-    def _drawn(self, missing: int) -> int:
-        """The next id. Claims as a `Sequence` does, in this thread."""
-        self._check_entry()
-        self._check_usable()
-        self.memory.check()
-        with self._lock:
-            value = next(self._ids, None)
-            while value is None:
-                self._ids = iter(self._core.take())
-                value = next(self._ids, None)
-                if claim := self._want(0.0, missing):
-                    error = self._submit(claim, in_advance=value is not None).result()
-                    self._core.pace.clear()
-                    if error and value is None:
-                        raise error.again()
-            return value
+    def _want(self, now: float, missing: int) -> Claim | Wait | None:
+        return super()._want(0.0, missing)  # the same claims, however fast a test is
 
-    def _reset(self) -> None:
-        super()._reset()
-        self._ids = iter(())
+    def _check_entry(self) -> None:
+        super()._check_entry()
+        cast(MemoryAllocator, self._owner)._memory.check()
+
+    def _advance(self, missing: int = 1) -> int | Ended | Wait:
+        step = super()._advance(missing)
+        if isinstance(step, Outcome):  # the claim was made in here
+            if error := step.result():
+                raise error.again()
+            step = super()._advance(missing)
+        return step
 
 
-class CheckedIterator(LockedIterator[int]):
-    """Ids in memory that cannot be drawn while a test wants every call to fail."""
+def checked(values: Iterator[int], check: Callable[[], None]) -> Iterator[int]:
+    """The values, of which none is lost where `check` raises an error."""
 
-    __slots__ = ("_check",)
+    def draw() -> int | None:
+        check()
+        return next(values, None)
 
-    def __init__(self, values: Iterable[int], check: Callable[[], None]) -> None:
-        super().__init__(values)
-        self._check = check
-
-    def __next__(self) -> int:
-        self._check()
-        return super().__next__()
+    return LockedIterator(iter(draw, None))
 
 
 def meteors(settings: MeteorSettings) -> Iterator[int]:
@@ -146,8 +141,7 @@ class MemoryAllocator(Allocator):
         if names := [name for name in DATABASE_SETTINGS if settings.get(name) is not None]:
             raise InvalidSetting(f"a MemoryAllocator takes no {' or '.join(names)}, since it has no database")
         self._memory = MemoryBackend(check_statement(settings.get("tickets")))
-        rest: Any = {name: value for name, value in settings.items() if name not in (*DATABASE_SETTINGS, "tickets")}
-        super().__init__(cast(Any, self._memory), **rest)
+        super().__init__(cast(Any, self._memory), **settings)
         self._terms = replace(self._terms, runway=0.0)
         self._background = SynchronousBackground()
         self._workers = Workers(
@@ -155,14 +149,12 @@ class MemoryAllocator(Allocator):
         )
         endless = meteors(self._meteor._settings), snowflakes(self._snowflake._settings.form)
         for supply, values in zip((self._meteor, self._snowflake), endless, strict=True):
-            supply._background, supply._values = self._background, CheckedIterator(values, self._memory.check)
+            supply._background, supply._values = self._background, checked(values, self._memory.check)
         self._snowflake.end = inf
 
     def _new_sequence(self, tag: str) -> Sequence:
         template = replace(self._template, name=tag)
-        sequence = MemorySequence(template, self._memory, self._background, self._terms, self._sequences, self)
-        sequence.memory = self._memory
-        return sequence
+        return MemorySequence(template, self._memory, self._background, self._terms, self._sequences, self)
 
     def fail(self, error: AllocatorError) -> AbstractContextManager[object]:
         """Make every call for ids or tags raise `error`, until `recover` or the end of a `with` block.

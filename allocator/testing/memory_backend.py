@@ -40,8 +40,7 @@ class MemoryBackend:
         self.rows: dict[str, Tag] = {}
         self._lock = threading.RLock()
         self._each_counts = statement not in (None, STATEMENTS[0])
-        self._tickets: Counter[str] = Counter()
-        self._nodes = 0
+        self._counts: Counter[str] = Counter()
         self._held: defaultdict[str, set[int]] = defaultdict(set)
         self._forked = False
 
@@ -84,15 +83,15 @@ class MemoryBackend:
 
     def ticket(self, kind: str, end: float) -> int:
         name = check_tag(kind)
-        counter = name if self._each_counts else ""
-        with self._table():
-            self._tickets[counter] += 1
-            return self._tickets[counter]
+        return self._count(f"tickets of {name}" if self._each_counts else "tickets")
 
     def register_node(self) -> int:
+        return self._count("nodes")
+
+    def _count(self, counter: str) -> int:
         with self._table():
-            self._nodes += 1
-            return self._nodes
+            self._counts[counter] += 1
+            return self._counts[counter]
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
         """Lease worker 0 for the requested time."""
@@ -139,12 +138,9 @@ class MemoryBackend:
         with self._table() as rows:
             return rows.get(name)
 
-    def fetch_tags(self) -> list[Tag]:
-        with self._table() as rows:
-            return [rows[name] for name in sorted(rows)]
-
     def fetch_page(self, after: str, most: int) -> list[Tag]:
-        return [tag for tag in self.fetch_tags() if tag.name > after][:most]
+        with self._table() as rows:
+            return [rows[name] for name in sorted(rows) if name > after][:most]
 
     def create_tag(self, tag: Tag, *, has_start: bool) -> bool:
         with self._table() as rows:
