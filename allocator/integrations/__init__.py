@@ -1,1 +1,17 @@
 """Optional integrations with web frameworks, ORMs and pytest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from allocator.errors import TagExists
+
+
+def make_tag(tags: Any, tag: str, start_after: int, settings: Mapping[str, Any]) -> None:
+    """Make a tag. One that exists keeps its settings, and is raised where its next id would be too low."""
+    try:
+        tags.create(tag, start_after=start_after or None, **settings)
+    except TagExists:
+        if start_after > tags.get(tag).max_value:
+            tags.set(tag, start_after=start_after)

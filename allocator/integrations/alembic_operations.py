@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from shlex import quote
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from alembic.operations import MigrateOperation, Operations
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
-from allocator.errors import InvalidSetting
-from allocator.integrations import column_steps
-from allocator.schemes.tag import FailoverGap
+from allocator.database.connection import guards_restarts
+from allocator.database.dialect import Dialect
+from allocator.database.driver_errors import translate
+from allocator.database.store import Database
+from allocator.database.verbs import failover_row, segments, servers
+from allocator.errors import AllocatorError, InvalidSetting, SchemaOutOfDate, ServerReplaced
+from allocator.fleet.tag_administration import Tags, whole
+from allocator.integrations import make_tag
+from allocator.rules.failover import Failover, beginning
+from allocator.schemes.shared.argument_checks import split_column
+from allocator.schemes.tag import FailoverGap, Tag
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @Operations.register_operation("create_tag")
@@ -32,18 +47,90 @@ class CreateTag(MigrateOperation):
         One that exists keeps its settings, and is raised above `start_after` and the column. It has no reverse: a tag
         that is deleted and made again would repeat its ids.
         """
-        settings = {"step": step, "max_step": max_step, "limit": limit, "failover_gap": failover_gap}
-        given = settings | {"start_after": start_after or None, "start_after_column": start_after_column}
+        settings: dict[str, Any] = {"step": step, "max_step": max_step, "limit": limit, "failover_gap": failover_gap}
+        settings["start_after_column"] = start_after_column
+        given = settings | {"start_after": start_after or None}
         named = {name.replace("_", "-"): str(value) for name, value in given.items() if value is not None}
         words = "".join(f" --{name} {quote(value)}" for name, value in named.items())
-        connection = bind_of(operations, f"tags create {tag}{words}")
-        column_steps.create_tag(connection, tag, start_after, start_after_column, settings)
+        if operations.migration_context.as_sql:
+            raise InvalidSetting(
+                "this step looks at the database, so it cannot be printed as SQL (--sql); run instead: allocator tags "
+                f"create {tag}{words}"
+            )
+        database = alone(operations.get_bind(), tag)
+        if start_after_column is not None:
+            greatest, *_ = database.read_column(*split_column(start_after_column))
+            start_after = max(start_after, whole(start_after_column, greatest))
+        make_tag(Tags(lambda: [database], Tag(tag)), tag, start_after, settings)
 
 
-def bind_of(operations: Operations, command: str) -> Any:
-    """The migration's connection. `command` of `allocator` does the same."""
-    if operations.migration_context.as_sql:
-        raise InvalidSetting(
-            f"this step looks at the database, so it cannot be printed as SQL (--sql); run instead: allocator {command}"
+class MigrationDatabase(Database):
+    """A database reached by a connection that somebody else opened, commits and closes.
+
+    On PostgreSQL a verb is a savepoint of the transaction, so that one that fails does not end it; in autocommit it has
+    a transaction of its own.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        url = connection.engine.url
+        # Nothing connects by this URL. Without the driver, since the library refuses those for asyncio.
+        super().__init__(url.set(drivername=url.get_backend_name()) if connection.dialect.is_async else url)
+        self._connection = connection
+        autocommit = getattr(connection.connection.dbapi_connection, "autocommit", False)
+        self._is_nested = self.dialect.transactional_ddl and not self.dialect.embedded and not autocommit
+
+    def run(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            with self._connection.begin_nested() if self._is_nested else nullcontext():
+                return verb(self._connection, self.dialect, *args, **kwargs)
+        except SQLAlchemyError as error:
+            raise translate(error, self.dialect, self.address.shown, self.timeout) from error
+
+    def create_tag(self, tag: Tag, *, has_start: bool) -> bool:
+        """As of any database, but after a failover that nobody has noted it is refused: to note one takes connections
+        of our own."""
+        with self._identified() as run:
+            state = self.run(failover_row.fetch)
+            if state is None:
+                state = Failover(run)
+                self.run(failover_row.add, state)
+            begun = tag if has_start else beginning(tag, state.first_value, is_alone=True)
+            if self.run(segments.create, begun, state):
+                return True
+        if self.fetch_tag(tag.name):
+            return False
+        raise ServerReplaced(
+            f"tag {tag.name!r} was not made: {self.address.shown} moved to another server, and ids of the tag may be "
+            "forgotten there; run: allocator db upgrade"
         )
-    return operations.get_bind()
+
+    @contextmanager
+    def _identified(self) -> Iterator[str]:
+        """Let statements compare the server run, as on connections of our own; what the owner keeps there stays."""
+        info = self._connection.info
+        kept = {name: info[name] for name in ("run",) if name in info}
+        for info["run"] in self.dialect.runs(self._connection, guards_restarts()):
+            with suppress(AllocatorError):
+                run = self.run(servers.fetch_own_run, info["run"])
+                break
+        try:
+            yield run
+        finally:
+            del info["run"]
+            info.update(kept)
+
+    def upgrade_schema(self) -> None:
+        raise SchemaOutOfDate(f"{self.address.shown} lacks tables of the allocator; run: allocator db upgrade")
+
+
+def alone(connection: Any, what: str) -> MigrationDatabase:
+    """The database of a connection. Raises `SchemaOutOfDate` without our tables, `InvalidSetting` for one of several
+    shards."""
+    database = MigrationDatabase(connection)
+    database.check_sound()
+    if database.has_siblings():
+        raise InvalidSetting(
+            f"{database.address.shown} is one of several shards, and a migration of one cannot change {what!r} on all; "
+            "use the command line with the URLs of all shards"
+        )
+    return database

@@ -32,7 +32,7 @@ from allocator.database.store import Database
 from allocator.errors import AllocatorError, LeaseLost, MaxValueWentBack, ServerReplaced, UnknownTag
 from allocator.fleet.shard_rotation import Handle
 from allocator.fleet.tag_administration import Tags, delete, last_claimed
-from allocator.integrations.column_steps import MigrationDatabase
+from allocator.integrations.alembic_operations import MigrationDatabase
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.shared.residues import Residue, residue_of
 from allocator.schemes.snowflake import LeaseClaim, LeasedSnowflake

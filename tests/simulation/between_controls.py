@@ -18,7 +18,7 @@ from allocator.database.verbs import (
     tickets,
     worker_number_rows,
 )
-from allocator.integrations.column_steps import MigrationDatabase
+from allocator.integrations.alembic_operations import MigrationDatabase
 from allocator.rules.failover import beginning
 from simulation.between import InMemory
 

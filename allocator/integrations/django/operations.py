@@ -10,7 +10,7 @@ from django.db.migrations.operations.base import Operation  # type: ignore[impor
 
 from allocator.database.django.counters import raise_counter, read_counter
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
-from allocator.integrations.column_steps import make_tag
+from allocator.integrations import make_tag
 from allocator.integrations.django.fields import AllocatedBigAutoField
 from allocator.integrations.django.ids import allocator, column_of, greatest_in, raise_above
 from allocator.schemes.tag import FailoverGap
