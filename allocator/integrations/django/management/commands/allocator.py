@@ -7,13 +7,14 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError  # type: ignore[import-untyped]
 from django.db import DEFAULT_DB_ALIAS, connections  # type: ignore[import-untyped]
+from sqlalchemy import URL
 
 from allocator.cli import main
 from allocator.cli.options import HOSTS_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE
 from allocator.database.address import address_of
 from allocator.database.django.database_setting import url_of_rows
 from allocator.errors import AllocatorError, InvalidSetting
-from allocator.integrations.django.ids import allocator_in_settings, arguments
+from allocator.integrations.django.ids import allocator_in_settings, arguments, own_databases
 from allocator.remote.service_address import addresses
 from allocator.rules.hosts import hosts_from
 
@@ -44,8 +45,9 @@ def variables() -> dict[str, str]:
     if allocator_in_settings() is not None:
         raise InvalidSetting("the setting ALLOCATOR is an object without a URL; run allocator with --url instead")
     options = arguments()
+    urls = addresses(options.get("database")) or [with_password(address_of(one).url) for one in own_databases()]
     found = {
-        URL_VARIABLE: " ".join(urls_of(options)),
+        URL_VARIABLE: " ".join(urls),
         TOKEN_VARIABLE: options.get("token"),
         HOSTS_VARIABLE: ",".join(hosts_from(options.get("shard_hosts"))),
     }
@@ -55,13 +57,8 @@ def variables() -> dict[str, str]:
 def variables_of_numbers() -> dict[str, str]:
     """Numbers without gaps are in the database of the rows, whatever ids come from."""
     connection = connections[DEFAULT_DB_ALIAS]
-    url = address_of(url_of_rows(connection.vendor, connection.settings_dict)).url
-    return {URL_VARIABLE: url.render_as_string(hide_password=False)}
+    return {URL_VARIABLE: with_password(address_of(url_of_rows(connection.vendor, connection.settings_dict)).url)}
 
 
-def urls_of(options: dict[str, Any]) -> list[str]:
-    if (shards := options.get("shards")) is None:
-        if servers := addresses(options["database"]):
-            return servers
-        shards = [options["database"]]
-    return [address_of(one).url.render_as_string(hide_password=False) for one in shards]
+def with_password(url: URL) -> str:
+    return url.render_as_string(hide_password=False)
