@@ -21,7 +21,8 @@ from allocator import Allocator, Numbers
 from allocator.database.schema import inspection, upgrade
 from allocator.database.schema.tables import REVISIONS, VERSION_TABLE, metadata
 from allocator.database.store import Database
-from allocator.errors import SchemaOutOfDate
+from allocator.doctor import examine
+from allocator.errors import SchemaDamaged, SchemaOutOfDate
 from allocator.service.token_administration import Tokens
 
 SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
@@ -189,7 +190,7 @@ def test_the_next_revision_is_applied_to_these_tables(fresh, tmp_path, monkeypat
 @SQLITE
 def test_ids_are_drawn_without_the_tables_of_numbers(fresh):
     """As a host has them whose migrations are behind: only numbers want the tables that they are kept in."""
-    execute(fresh, "DROP TABLE allocator_number_void", "DROP TABLE allocator_lease")
+    execute(fresh, *(f"DROP TABLE {name}" for name in (VERSION_TABLE, "allocator_number_void", "allocator_lease")))
     with Allocator(fresh) as ids:
         assert (ids.next_id("order"), ids.ticket("order")) == (1, 1)
         for _ in range(2):
@@ -201,6 +202,21 @@ def test_ids_are_drawn_without_the_tables_of_numbers(fresh):
         "here lacks table allocator_number_void, table allocator_lease: ids are given, numbers without gaps and "
         "worker numbers may not be; run: allocator db upgrade"
     )
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+def test_a_table_that_was_lost_comes_from_a_backup(fresh):
+    """An upgrade would make an empty one, whose numbers begin again."""
+    for name in ("allocator_lease", "allocator_segment"):
+        execute(fresh, f"ALTER TABLE {name} RENAME TO x_lost")
+        with closing(Database(fresh)) as database, pytest.raises(SchemaDamaged, match=f"lacks table {name}; restore"):
+            database.upgrade_schema()
+        (problem,) = problems(fresh)
+        found = next(one for one in examine(fresh) if one.name == "schema-out-of-date")
+        execute(fresh, f"ALTER TABLE x_lost RENAME TO {name}")
+
+        assert (name in problem, problem.endswith(f"; {inspection.RESTORE}")) == (True, True)
+        assert (name in found.found, found.mend) == (True, inspection.RESTORE)
 
 
 def test_the_revisions_are_those_of_the_scripts():

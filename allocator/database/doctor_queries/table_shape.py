@@ -28,6 +28,9 @@ def of_schema(connection: Connection, dialect: Dialect, where: str) -> list[Find
         if dialect.embedded and mend == inspection.UPGRADE:
             return [Finding("schema-out-of-date", NOTE, found, f"{mend}, or draw an id: then that is done by itself")]
         return [Finding("schema-out-of-date", OUTAGE, found, mend)]
+    if lost := inspection.Reflection.of(connection, dialect).lost_tables():
+        found, _, mend = lost[0].partition("; ")
+        return [Finding("schema-out-of-date", OUTAGE, found, mend)]
     found, _, mend = inspection.lacks_beside(connection, where).partition("; ")
     return [Finding("schema-out-of-date", NOTE, found, mend)] if found else []
 

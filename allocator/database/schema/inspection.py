@@ -48,6 +48,8 @@ filterwarnings("ignore", "Unknown schema content", SAWarning, __name__)
 
 HEAD = REVISIONS[-1]
 UPGRADE = "run: allocator db upgrade"
+RESTORE = "restore what is missing from a backup, then run: allocator db mark-restored"
+"""The advice at the newest revision: an empty table in place of a lost one would let its numbers repeat."""
 WHOLE = {f"table {expected.name}": expected for expected in metadata.sorted_tables}
 """Keys as `missing_parts` writes them: only tables that are missing as a whole can be created, others are migrated."""
 
@@ -101,7 +103,8 @@ def lacks_beside(connection: Connection, where: str) -> str:
     """What is missing besides the tables of ids, as a sentence; empty where nothing is."""
     missing = missing_parts(connection, BESIDE)
     lost = "numbers without gaps and worker numbers"
-    return f"{where} lacks {', '.join(missing)}: ids are given, {lost} may not be; {UPGRADE}" * bool(missing)
+    advice = RESTORE if current(connection) == HEAD else UPGRADE
+    return f"{where} lacks {', '.join(missing)}: ids are given, {lost} may not be; {advice}" * bool(missing)
 
 
 def problems(connection: Connection, dialect: Dialect, where: str) -> list[str]:
@@ -141,7 +144,7 @@ def check_sound(connection: Connection, dialect: Dialect, where: str) -> bool:
 
 def all_damages(connection: Connection, dialect: Dialect) -> list[str]:
     seen = Reflection.of(connection, dialect)
-    return [sentence for expected in seen.tables_to_check() for sentence in damages(seen, expected)]
+    return [*seen.lost_tables(), *(sentence for one in seen.tables_to_check() for sentence in damages(seen, one))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +169,12 @@ class Reflection:
         )
 
     def tables_to_check(self) -> list[Table]:
-        """The tables of ids, and of those beside them the ones that are there."""
-        return [*FOR_IDS, *(expected for expected in BESIDE if expected.name in self.columns)]
+        """The tables that are there."""
+        return [expected for expected in (*FOR_IDS, *BESIDE) if expected.name in self.columns]
+
+    def lost_tables(self) -> list[str]:
+        """The tables of ids that are not there, a sentence each."""
+        return [f"table {one.name} is missing; {RESTORE}" for one in FOR_IDS if one.name not in self.columns]
 
 
 def unique_keys(connection: Connection, dialect: Dialect) -> set[tuple[str, str]]:
@@ -203,8 +210,6 @@ def missing_parts(connection: Connection, tables: Iterable[Table] = metadata.sor
 
 
 def damages(seen: Reflection, expected: Table) -> list[str]:
-    if expected.name not in seen.columns:
-        return [f"table {expected.name} is missing; {UPGRADE}"]
     return [*column_damages(seen, expected), *key_damages(seen, expected), *engine_damages(seen, expected)]
 
 

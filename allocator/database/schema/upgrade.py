@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TextIO
 from sqlalchemy import Connection
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.inspection import HEAD, WHOLE, current, missing_parts, unlike, versions
+from allocator.database.schema.inspection import HEAD, RESTORE, WHOLE, current, missing_parts, unlike, versions
 from allocator.database.schema.tables import REVISIONS, metadata
-from allocator.errors import SchemaOutOfDate
+from allocator.errors import SchemaDamaged, SchemaOutOfDate
 from allocator.runtime.forks import in_child
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float
     with dialect.schema_change(connection, timeout):
         found = current(connection)
         if found == HEAD:
+            check_complete(connection, where)
             return
         if found in REVISIONS:
             migrate(connection)
@@ -54,6 +55,12 @@ def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float
         if columns := [part for part in missing if part not in WHOLE]:
             raise SchemaOutOfDate(f"{where} lacks {', '.join(columns)}; add it by the migrations that made the table")
         create(connection, missing)
+
+
+def check_complete(connection: Connection, where: str) -> None:
+    """Raise `SchemaDamaged` if a part was lost since the newest revision was written."""
+    if missing := missing_parts(connection):
+        raise SchemaDamaged(f"{where} lacks {', '.join(missing)}; {RESTORE}")
 
 
 def create(connection: Connection, missing: Sequence[str]) -> None:
