@@ -20,7 +20,7 @@ from granian.server.embed import Server
 from granian.utils.proxies import wrap_asgi_with_proxy_headers
 
 from allocator.errors import InvalidSetting
-from allocator.service.listener import BACKLOG, is_unix
+from allocator.service.listener import BACKLOG, address_of, is_unix
 from allocator.service.log_config import config_of
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class HttpServer(Server):
 
 async def run(application: HotPath, listener: socket.socket, settings: ServeSettings) -> None:
     """Serve until a signal; then accept no more, end kept connections by their next answer, and finish what runs."""
+    address = address_of(listener, is_https=bool(settings.certificate))
     try:
         server = HttpServer(application, listener, settings)
     except OSError as error:
@@ -93,6 +94,10 @@ async def run(application: HotPath, listener: socket.socket, settings: ServeSett
         if signal.getsignal(number) is not signal.SIG_IGN:  # as SIGHUP is under nohup
             asyncio.get_running_loop().add_signal_handler(number, signals.put_nowait, number)
     serving, asked = asyncio.create_task(server.serve()), asyncio.create_task(signals.get())
+    started = asyncio.create_task(application.has_started.wait())
+    await asyncio.wait((serving, asked, started), return_when=asyncio.FIRST_COMPLETED)
+    if started.done() and not serving.done():
+        log.info("listening on %s", address)
     await asyncio.wait((serving, asked), return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         serving.result()  # the error that ended it

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from allocator.backend import databases_at
 from allocator.errors import DatabaseUnavailable, InvalidSetting
 from allocator.remote.service_address import addresses, is_loopback
-from allocator.service.listener import address_of, handed_over, listening, place_of
+from allocator.service.listener import handed_over, listening, place_of
 from allocator.service.log_config import config_of
 from allocator.service.settings import ServeSettings
 from allocator.service.token_administration import Tokens
@@ -51,7 +51,6 @@ def serve(given: ServeSettings, unknown: Sequence[str] = ()) -> None:
     from allocator.service.http_server import run
 
     with handed or listening(settings) as listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        log.info("listening on %s", address_of(listener, is_https=bool(settings.certificate)))
         runner.run(run(application(settings), listener, settings))
 
 

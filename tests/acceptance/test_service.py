@@ -276,6 +276,7 @@ def test_a_port_that_is_taken_and_a_certificate_that_is_none_are_said(tmp_path):
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
 
             assert (done.returncode, sentence in done.stderr) == (1, True), done.stderr
+            assert "listening on" not in done.stderr
             assert "Traceback" not in done.stderr
 
 
