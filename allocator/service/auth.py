@@ -138,6 +138,8 @@ class TokenCache:
         self._open = Principal(EVERYTHING, share) if is_open else None
         self._were_made = False
         self._principals: dict[bytes, Principal] = {}
+        self._ended: dict[bytes, int] = {}
+        """The numbers of the tokens that were revoked since this process began, by their digests, for the log."""
         self._lock = asyncio.Lock()
         self._tried_at = -REFRESH
         self._trusted_at = monotonic()
@@ -187,9 +189,20 @@ class TokenCache:
     def _unauthorized(self, headers: Mapping[bytes, bytes]) -> Unauthorized:
         if self._open:
             return Unauthorized(NOT_HERE)
-        detail = f"this request needs a valid token; {HOW}" if self._were_made else NONE_EXISTS
         scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
-        return Unauthorized(detail, was_sent=is_bearer(scheme) and secret != b"")
+        was_sent = is_bearer(scheme) and secret != b""
+        if not self._were_made:
+            return Unauthorized(NONE_EXISTS, was_sent)
+        reason = self._reason(sha256(secret).digest()) if was_sent else "no token was sent"
+        return Unauthorized(f"this request needs a valid token; {HOW}", was_sent, reason)
+
+    def _reason(self, digest: bytes) -> str:
+        """Why no valid token has this digest, for the operator."""
+        if principal := self._principals.get(digest):
+            return f"token {principal.token.number} expired at {principal.token.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+        if digest in self._ended:
+            return f"token {self._ended[digest]} was revoked"
+        return "the token is unknown, or was revoked before this service started"
 
     async def find_by_secret(self, secret: bytes, headers: Mapping[bytes, bytes]) -> Principal:
         """Find the token of a request that sends its secret in a form or query."""
@@ -230,9 +243,12 @@ class TokenCache:
         self._take(tokens)
         for digest in before.keys() - self._principals.keys():
             before[digest].is_revoked = True
+            self._ended[digest] = before[digest].token.number
         self._were_made = were_made
         if were_made:
             self._open = None  # for ever: an operator who revokes the last token does not want to open the service
+        if self.failure not in {None, STARTING}:
+            log.info("the database answers again, and the tokens are read")
         self.failure, self.loaded, self._trusted_at = None, True, monotonic()
 
     async def _distrust(self) -> None:

@@ -128,6 +128,8 @@ class Dispatch:
 
     async def of_framework(self, request: Request, error: Exception) -> Response:
         """Answer an error of Starlette, or an unexpected exception, whose traceback Starlette logs."""
+        if principal := self._token_cache.find_in_memory(headers_of(request)):
+            note_token(request.scope, principal)
         status, headers = 500, {}
         if isinstance(error, HTTPException):
             status, headers = error.status_code, dict(error.headers or {})

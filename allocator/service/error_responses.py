@@ -64,11 +64,15 @@ class Busy(HttpRefusal):
 
 
 class Unauthorized(AccessDenied):
-    """The token is missing, or `was_sent` and unknown, revoked or expired."""
+    """The token is missing, or `was_sent` and unknown, revoked or expired.
 
-    def __init__(self, detail: str, was_sent: bool = False) -> None:
+    reason: which of these, for the log in place of the detail. A stranger must not learn whether a token existed.
+    """
+
+    def __init__(self, detail: str, was_sent: bool = False, reason: str = "") -> None:
         super().__init__(detail)
         self.was_sent = was_sent
+        self.reason = reason
 
 
 class ClientIsAhead(MaxValueWentBack):
@@ -202,6 +206,7 @@ class ErrorReporter:
 
     def _log(self, error: AllocatorError, scope: Mapping[str, Any], request: str, status: int, name: str) -> None:
         method, caller = scope["method"], caller_of(scope)
+        told = error.reason if isinstance(error, Unauthorized) and error.reason else error
         about = {
             "request": request,
             "method": method,
@@ -211,7 +216,7 @@ class ErrorReporter:
             "caller": caller.address,
             "token": caller.token,
         }
-        log.log(level_of(status), LINE, status, method, about["path"], request, caller, error, extra=about)
+        log.log(level_of(status), LINE, status, method, about["path"], request, caller, told, extra=about)
 
 
 def level_of(status: int) -> int:

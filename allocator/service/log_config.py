@@ -51,7 +51,7 @@ class Caller(NamedTuple):
     token: int | None
 
     def __str__(self) -> str:
-        return self.address + (", no valid token" if self.token is None else f", token {self.token}")
+        return self.address + ("" if self.token is None else f", token {self.token}")
 
 
 def caller_of(scope: Mapping[str, Any]) -> Caller:

@@ -29,7 +29,7 @@ from allocator import Allocator
 from allocator.cli import main
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting, UnknownTag
-from allocator.rules.token import digest_of
+from allocator.rules.token import PREFIX, digest_of
 from allocator.service.app import application
 from allocator.service.auth import TokenCache
 from allocator.service.dispatch import GuardedRoute
@@ -281,7 +281,38 @@ def test_a_refusal_says_who_was_refused(guarded, service):
         found = next(line for line in reversed(service.lines()) if line.get("path") == f"/v1/tags/{name}-refused/ids")
         assert found["caller"] == "127.0.0.1"
         assert found["token"] == (number if token else None)
-        assert f"from 127.0.0.1, {f'token {number}' if token else 'no valid token'}: " in found["message"]
+        assert f"from 127.0.0.1{f', token {number}: ' if token else ': no token was sent'}" in found["message"]
+
+
+def test_the_log_says_why_a_token_was_refused_and_its_sender_does_not_learn_it(guarded, service, tag):
+    revoked, expired = guarded.make("ends-by-hand"), guarded.make("ends-itself", days=2 / 86_400)
+    numbers = {one.name: one.number for one in guarded.tokens.list()}
+    path = f"/v1/tags/{tag}/ids"
+    for secret in (revoked, expired):
+        assert until(lambda secret=secret: service.get("/v1/tags", token=secret).status != 401)
+    guarded.tokens.revoke(numbers["ends-by-hand"])
+    reasons = {
+        revoked: f"token {numbers['ends-by-hand']} was revoked",
+        expired: f"token {numbers['ends-itself']} expired at ",
+        PREFIX + "x" * 43: "the token is unknown, or was revoked before this service started",
+        "x": "the token is unknown, or was revoked before this service started",
+    }
+    details = set()
+    for secret, reason in reasons.items():
+        assert until(lambda secret=secret: service.post(path, token=secret).status == 401, 5)
+        details.add(service.post(path, token=secret).json["detail"])
+        assert f"from 127.0.0.1: {reason}" in service.lines()[-1]["message"]
+
+    assert len(details) == 1
+
+
+def test_a_refused_method_is_the_reason_whoever_sent_it(guarded, service, tag):
+    secret = guarded.make("wrong-method")
+    number = next(one.number for one in guarded.tokens.list() if one.name == "wrong-method")
+    assert until(lambda: service.get("/v1/tags", token=secret).status != 401)
+    for token, caller in ((secret, f"127.0.0.1, token {number}"), (None, "127.0.0.1")):
+        assert service.get(f"/v1/tags/{tag}/ids", token=token).status == 405
+        assert f"from {caller}: GET is not allowed here; allowed: POST" in service.lines()[-1]["message"]
 
 
 def test_each_administrative_change_is_one_line_with_who_made_it(guarded, service):

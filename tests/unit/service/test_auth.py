@@ -113,6 +113,21 @@ def test_what_was_read_last_stays_good_while_the_database_is_away():
     assert found.find_in_memory(bearer())
 
 
+def test_the_end_of_an_outage_is_said_once(caplog):
+    caplog.set_level("INFO", "allocator.service")
+    answers = [None, [token()], [token()], None, [token()], [token()]]  # of a start without the database, too
+    found = TokenCache(lambda: (answer, True) if (answer := answers.pop(0)) else raising(), False)
+    for _ in range(6):
+        asyncio.run(found.refresh())
+
+    said = [record.message.partition(":")[0].partition(",")[0] for record in caplog.records]
+    assert said == [
+        "the database answers again",
+        "cannot read the tokens; the last ones stay valid",
+        "the database answers again",
+    ]
+
+
 def test_tokens_that_cannot_be_read_are_refused_once_the_database_answers(monkeypatch):
     """Whatever the reads raise: one of the tokens may have been revoked."""
     monkeypatch.setattr("allocator.service.auth.TRUSTED", 0.0)
