@@ -81,7 +81,7 @@ def test_an_upsert_leaves_no_id_that_no_row_has(story, kind):
 
 
 def test_an_object_whose_save_has_failed_gets_an_id_in_the_next_bulk(story):
-    assert story["failing"] == {"stored": ["of Integri", "of ValueEr"]}
+    assert story["failing"] == {"stored": ["of Integri", "of ValueEr"], "forced": None}
 
 
 def test_a_composite_key_has_an_id_of_ours(story):

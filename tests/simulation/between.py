@@ -306,8 +306,8 @@ class World:
         self.verbs = self.random.choice(VERBS)
         self.pace = self.random.choice((30, 200, 1500))
         """The most milliseconds between two statements."""
-        self.often = self.random.choice((0.05, 0.1, 0.2))
-        """How often a server fails over."""
+        self.often = self.random.choice((0.05, 0.1, 0.2) if "ids" in self.verbs else (0.02, 0.05))
+        """How often a server fails over: rarely where each failover stops leases for a while."""
         self.stays_with = self.random.choice((0.3, 0.8))
         """How often the same process goes on: another one waits while this does much."""
         self.names = NAMES[: self.random.randint(1, len(NAMES))]

@@ -93,20 +93,20 @@ class Control(NamedTuple):
 
 CONTROLS: dict[str, Control] = {
     "a new tag without a fence": Control(
-        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=nothing)}, seed=14
+        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=nothing)}, seed=71
     ),
     "a new tag by the row, whichever server has it": Control(
-        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=the_row_alone)}, seed=14
+        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=the_row_alone)}, seed=71
     ),
     "a migration that looks at the row alone": Control(
-        "of [abcd] came twice", {(MigrationDatabase, "create_tag"): unlooked}, seed=150
+        "of [abcd] came twice", {(MigrationDatabase, "create_tag"): unlooked}, seed=265
     ),
     "a claim on another server": Control(
-        "of [abcd] came twice", {(InMemory, "may_claim"): lambda *_: "1 = 1"}, seed=12
+        "of [abcd] came twice", {(InMemory, "may_claim"): lambda *_: "1 = 1"}, seed=48
     ),
-    "a ticket on another server": Control("ticket . came twice", {(tickets, "fenced"): on_any_server}, seed=4),
+    "a ticket on another server": Control("ticket . came twice", {(tickets, "fenced"): on_any_server}, seed=9),
     "a node that is not looked at again": Control(
-        "of node came twice", {(Registry, "register_node"): registered_at_once}, seed=13
+        "of node came twice", {(Registry, "register_node"): registered_at_once}, seed=11
     ),
     "a lease of a worker that is not looked at again": Control(
         "worker . is of two", {(Registry, "lease_worker"): leased_at_once}, seed=10

@@ -59,7 +59,9 @@ def inserting(save_table: Any) -> Any:
         using: Any = None,
         update_fields: Any = None,
     ) -> Any:
-        is_new = None in parts_of(self._get_pk_val(cls._meta)) and not (force_update or update_fields)
+        is_new = None in parts_of(self._get_pk_val(cls._meta))
+        if is_new and (force_update or update_fields):  # as Django says, before it draws a key
+            raise ValueError("Cannot force an update in save() with no primary key.")
         return save_table(self, raw, cls, force_insert or is_new, force_update, using, update_fields)
 
     return _save_table

@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import django
@@ -263,7 +264,10 @@ def failing() -> dict:
     pre_save.connect(refuse, sender=Bin)
     found.append(refused(Bin(), ValueError))
     pre_save.disconnect(refuse, sender=Bin)
-    return {"stored": found}
+    forced = Bin(code="forced")
+    with suppress(ValueError):  # as for any model: there is no row to update
+        forced.save(force_update=True)
+    return {"stored": found, "forced": forced.pk}
 
 
 def composite() -> dict:
