@@ -319,7 +319,7 @@ SPOILED = (
     (
         "a file that was cut off",
         lambda file: os.truncate(file, file.stat().st_size // 2),
-        "is damaged, .* restored$",
+        "is damaged, .* mark-restored$",
     ),
     ("pages of noise", lambda file: file.write_bytes(file.read_bytes()[:4096] + bytes(40_000)), "is damaged, "),
     ("a text", lambda file: file.write_text("hello" * 1000), "or no SQLite database: .*; restore a backup"),
