@@ -96,7 +96,7 @@ class ServiceAllocator(AsyncAllocator):
         """The first `most` tags after this one, by name. Blocking."""
         return self._hosted.tags._page(after, most)
 
-    async def claim(self, tag: str, size: int | None, seen: Seen, exact: bool) -> range:
+    async def claim(self, tag: str, size: int, seen: Seen, exact: bool) -> range:
         """Claim a segment for a client, above every id that it has seen.
 
         size: as the client asked, brought within the bounds of the tag unless `exact`. A cancelled call burns the

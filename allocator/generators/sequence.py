@@ -173,18 +173,18 @@ class Sequence(Supply):
             self._sequences.keep(self)
             self._publish(())
 
-    def _claimed(self, size: int | None, seen: Seen, exact: bool) -> Waits[range]:
+    def _claimed(self, size: int, seen: Seen, exact: bool) -> Waits[range]:
         """Claim one block, above the ids `seen` of a client process too; see `ServiceAllocator.claim`."""
         start = partial(self._start_claim, size, seen, exact)
         return result_of(start, self._background, self._terms.timeout, self._overdue)
 
-    def _start_claim(self, size: int | None, seen: Seen, exact: bool) -> Work[range]:
+    def _start_claim(self, size: int, seen: Seen, exact: bool) -> Work[range]:
         if exact:
             size = check_reserve(size)
         self._check_entry()
         return self._background.submit_in_turn(self.tag, self._claim_beside, size, seen, exact)
 
-    def _claim_beside(self, count: int | None, others: Seen, exact: bool) -> range:
+    def _claim_beside(self, count: int, others: Seen, exact: bool) -> range:
         with self._lock:
             pause = self._core.pace.wait(monotonic())
         if pause and pause.error:
@@ -197,7 +197,7 @@ class Sequence(Supply):
             with self._lock:
                 if self._core.stopped:
                     raise self._core.stopped.again()
-                size = count if count and exact else self._core.block_size(count)
+                size = count if exact else self._core.block_size(count)
                 seen = merged(self._core.seen, others)
             block = self._backend.claim_segment(self.tag, size, seen, exact=exact)
         except AllocatorError as error:

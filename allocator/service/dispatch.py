@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
@@ -37,8 +36,6 @@ MESSAGES = {
     404: "there is no such path; see /openapi.json for all paths",
     500: "internal error; the operator of the service finds a traceback in the log",
 }
-SHOULD = re.compile("^(Input should|String should|Value error,)")
-"""How Pydantic begins its sentences, which do not name the field."""
 
 
 class Right(NamedTuple):
@@ -191,7 +188,7 @@ def refusal_of(refused: RequestValidationError) -> AllocatorError:
     if first["type"] == "missing":
         return InvalidSetting(f"parameter {name} is missing")
     kind = InvalidCount if name in {"count", "size"} else InvalidSetting
-    return kind(f"{name} {SHOULD.sub('must', first['msg'], count=1)}, got {first['input']!a:.80}")
+    return kind(f"{name}: {first['msg']}, got {first['input']!a:.80}")
 
 
 def headers_of(request: Request) -> dict[bytes, bytes]:

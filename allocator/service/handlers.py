@@ -73,8 +73,6 @@ class IdHandlers:
 
     async def segment(self, request: Request, tag: Name, wanted: Annotated[schemas.Wanted, Query()]) -> Response:
         """A segment of a tag's ids, for a client that serves them from memory."""
-        if wanted.exact and wanted.size is None:
-            raise InvalidSetting("exact needs a size")
         create = principal_in(request).token.may_create(tag)
         try:
             segment = await self.tags.claim(tag, wanted.size, wanted.seen, exact=wanted.exact, create=create)

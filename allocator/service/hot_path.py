@@ -11,9 +11,9 @@ import re
 from typing import TYPE_CHECKING
 
 from allocator.errors import AllocatorError
-from allocator.schemes.shared.argument_checks import MAX_IDS_A_CALL
 from allocator.service.auth import TokenCache, note_token
 from allocator.service.error_responses import ErrorReporter, HttpRefusal, request_name
+from allocator.service.id_sources import MAX_COUNT
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Headers = dict[bytes, bytes]
 Pairs = list[tuple[bytes, bytes]]
 
-COUNTS = {b"": 1} | {b"count=%d" % count: count for count in range(1, MAX_IDS_A_CALL + 1)}
+COUNTS = {b"": 1} | {b"count=%d" % count: count for count in range(1, MAX_COUNT + 1)}
 
 FIXED = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 PATHS = re.compile("/v1/(tags/[^/]+/ids|meteor|snowflake|objectids)")

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from allocator.errors import InvalidCount
 from allocator.generators.objectid import ObjectId
-from allocator.schemes.shared.argument_checks import check_count
 from allocator.service_allocator import ServiceAllocator
 
 METEOR, SNOWFLAKE, OBJECTID = "meteor", "snowflake", "objectid"
 
-
-PART = 250
-"""Ids that are made or encoded at once: 10,000 ObjectIds take 20 ms, for which no other request would be answered."""
-PAUSE = 0.001
-"""Seconds between two parts. Without a pause the event loop keeps the interpreter, for which the threads that talk to
-the database then wait 5 ms, several times a claim."""
-large_answers = asyncio.Lock()
-"""Larger answers are made one at a time, else their parts would delay others together. Nobody waits in it for ids."""
+MAX_COUNT = 1000
+"""Ids of one answer: while it is made, no other request is answered. Who needs more takes a segment."""
 
 
 def nothing() -> None:
@@ -50,11 +42,7 @@ class Source:
         self._before = f'{{"tag":"{tag}","ids":["'.encode() if tag else b'{"ids":["'
 
     async def take(self, count: int) -> list[Any]:
-        """Draw 1 to 10000 ids, or none."""
-        return await self.take_any(check_count(count))
-
-    async def take_any(self, count: int) -> list[Any]:
-        """Draw any number of ids, or none."""
+        """Draw 1 to `MAX_COUNT` ids, or none."""
         ids = await self._next_ids(count)
         self.given += count
         return ids
@@ -68,24 +56,8 @@ class Source:
 
     async def answer(self, count: int) -> bytes:
         """Draw ids as JSON. They hold no character that needs an escape."""
-        ids = await self.take(count)
-        if count <= PART:
-            return b'%b%b"]}' % (self._before, encoded(ids))
-        async with large_answers:
-            parts = [encoded(ids[at : at + PART]) async for at in in_parts(count)]
-        return b'%b%b"]}' % (self._before, b'","'.join(parts))
-
-
-def encoded(ids: list[Any]) -> bytes:
-    return '","'.join(map(str, ids)).encode()
-
-
-async def in_parts(count: int) -> AsyncIterator[int]:
-    """The beginnings of all parts; between two of them the event loop answers other requests, and threads run."""
-    for at in range(0, count, PART):
-        if at:
-            await asyncio.sleep(PAUSE)
-        yield at
+        ids = '","'.join(map(str, await self.take(count)))
+        return b'%b%b"]}' % (self._before, ids.encode())
 
 
 class TagSource(Source):
@@ -131,8 +103,5 @@ class Sources:
 
 
 async def object_ids(count: int) -> list[str]:
-    """As text: of so many objects Python would look through all of memory for garbage, 100 ms at a time."""
-    if count <= PART:
-        return [str(ObjectId()) for _ in range(count)]
-    async with large_answers:
-        return [str(ObjectId()) async for at in in_parts(count) for _ in range(min(PART, count - at))]
+    """As text, among which Python does not look for garbage."""
+    return [str(ObjectId()) for _ in range(count)]

@@ -2,51 +2,43 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationInfo,
+    WithJsonSchema,
+)
 
-from allocator.remote.wire import gap_from_json, seen_from_text
+from allocator.errors import InvalidCount
+from allocator.remote.wire import gap_from_json, seen_from_text, whole
 from allocator.schemes.formats.bit_layout import Layout, layout_from_text
 from allocator.schemes.formats.id_inspection import SCHEMES
 from allocator.schemes.formats.known_formats import FORMATS
-from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, MAX_ID, MAX_IDS_A_CALL, MAX_STEP, check_tag
+from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, MAX_STEP, check_tag, check_whole
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import SNOWFLAKE
-from allocator.schemes.tag import DEFAULT_MAX_STEP
 from allocator.schemes.worker_number_lease import BITS, MAX_BITS, MIN_SECONDS
-from allocator.service.served_tags import MAX_PAGE
+from allocator.service.id_sources import MAX_COUNT
+from allocator.service.served_tags import MAX_PAGE, SEGMENT
 
 PAGE = 100
 WORKERS = (SNOWFLAKE.limit("datacenter") + 1) * (SNOWFLAKE.limit("worker") + 1)
 MAX_LEASE = 600_000
 """Milliseconds of the longest lease. It limits how long a client that leases all workers can block others."""
 
-DIGITS = re.compile("[0-9]{1,99}|-[1-9][0-9]{0,98}")
-"""Those of too small and too large numbers too: the refusal of such a number names the bound."""
+
+def digits(value: object, info: ValidationInfo) -> int:
+    """Read a whole number in JSON, or its digits."""
+    return whole(str(info.field_name), value)
 
 
-def plain(value: object) -> object:
-    """Refuse what Pydantic takes beside a whole number and its digits: true, 5.0, " 5", 1_000."""
-    if isinstance(value, bool | float) or (isinstance(value, str) and not DIGITS.fullmatch(value)):
-        raise ValueError("be a whole number")
-    return value
-
-
-def either(value: object) -> object:
-    """Refuse what Pydantic takes beside true and false: yes, on, 1."""
-    if not isinstance(value, bool) and value not in ("true", "false"):
-        raise ValueError("be true or false")
-    return value
-
-
-PLAIN = BeforeValidator(plain)
-"""Stands behind bounds, which Pydantic describes only where they stand before it."""
-Whole = Annotated[int, PLAIN]
-Flag = Annotated[bool, BeforeValidator(either)]
 Name = Annotated[
     str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$", examples=["order"]), BeforeValidator(check_tag)
 ]
@@ -54,28 +46,20 @@ Text = Annotated[
     str, WithJsonSchema({"type": "string", "pattern": "^[0-9A-Za-z-]{1,64}$", "examples": ["5016762319896585"]})
 ]
 """An id in one of its forms, which `inspect_id` checks."""
-Step = Annotated[int, Field(ge=1, le=MAX_STEP), PLAIN]
+Step = Annotated[int, Field(ge=1, le=MAX_STEP)]
 Long = Annotated[
     int,
-    Field(ge=0, le=MAX_ID),
-    PLAIN,
+    BeforeValidator(digits),
     WithJsonSchema({"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]{1,19}$"}]}),
 ]
 """A number above 2**53, which JavaScript clients must send as text."""
-Millisecond = Annotated[int, Field(ge=0, le=2**53), PLAIN]
+Millisecond = Annotated[int, Field(ge=0, le=2**53)]
 """Up to 2**53 JavaScript reads a JSON number exactly."""
-Unsent = SkipJsonSchema[None]
-"""Of a field without a default; nobody can send it in a query."""
 Holder = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 SEEN = WithJsonSchema({"type": "string", "pattern": r"^([0-9]+\.[0-9]+\.[0-9]+(,[0-9]+\.[0-9]+\.[0-9]+)*)?$"})
+COUNT = AfterValidator(partial(check_whole, "count", low=1, high=MAX_COUNT, error=InvalidCount))
 FORMAT = f"^({'|'.join(FORMATS)})(:[0-9]+(/[0-9]+)+)?$"
 LAYOUT = WithJsonSchema({"type": "string", "pattern": "^[0-9]+(/[0-9]+){4}$"})
-
-
-def without_defaults(schema: dict[str, Any]) -> None:
-    """Describe no defaults: a client that sends them would change what it leaves out."""
-    for described in schema["properties"].values():
-        described.pop("default", None)
 
 
 class Form(BaseModel):
@@ -86,13 +70,21 @@ class Form(BaseModel):
         return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
 
 
+class Body(Form):
+    """JSON, in which 5 is a number and "5" and true are none. In a query everything is text."""
+
+    model_config = ConfigDict(strict=True)
+
+
 class Count(Form):
-    count: Whole = Field(1, ge=1, le=MAX_IDS_A_CALL, description="Number of ids.", examples=[2])
+    count: Annotated[int, COUNT] = Field(
+        1, description="Number of ids.", examples=[2], json_schema_extra={"minimum": 1, "maximum": MAX_COUNT}
+    )
 
 
 class Wanted(Form):
-    size: Step | Unsent = Field(None, description="Number of ids; default the tag's step. The response may have fewer.")
-    exact: Flag = Field(False, description="true: exactly `size` ids, or an error.")
+    size: Step = Field(SEGMENT, description="Number of ids. The response may have fewer.")
+    exact: bool = Field(False, description="true: exactly `size` ids, or an error.")
     seen: Annotated[Seen, PlainValidator(seen_from_text), SEEN] = Field(
         default_factory=dict,
         description="The greatest id received from each shard, as offset.step.id; the segment is above it.",
@@ -101,31 +93,33 @@ class Wanted(Form):
 
 class Pages(Form):
     after: Name = Field(default_factory=str, description="Start after this tag: the `next` of the previous page.")
-    limit: Whole = Field(PAGE, ge=1, le=MAX_PAGE, description="Number of tags.")
+    limit: int = Field(PAGE, ge=1, le=MAX_PAGE, description="Number of tags.")
 
 
 class Format(Form):
-    scheme: Literal[SCHEMES] | Unsent = Field(None, description="Read the id only as this scheme.")  # type: ignore[valid-type]
-    epoch: Long | Unsent = Field(None, description="Epoch of the id, in its unit: seconds or milliseconds since 1970.")
+    scheme: Literal[SCHEMES] | None = Field(None, description="Read the id only as this scheme.")  # type: ignore[valid-type]
+    epoch: Long | None = Field(None, description="Epoch of the id, in its unit: seconds or milliseconds since 1970.")
     layout: Annotated[str | None, WithJsonSchema({"type": "string", "pattern": FORMAT})] = Field(
         None,
         description="Read a number only by this layout: a name, or a name and widths, such as meteor:1/31/18/11/3.",
     )
 
 
-class Settings(Form):
-    model_config = ConfigDict(json_schema_extra=without_defaults)
-
-    step: Step = Field(1000, description="Smallest number of ids per claim.")
-    max_step: Step = Field(DEFAULT_MAX_STEP, description="Largest number of ids per claim.")
-    limit: Long = Field(MAX_ID, description="Greatest id of the tag.", examples=[str(JAVASCRIPT_MAX_ID)])
-    start_after: Long = Field(0, description="Claim only ids above this; never goes back. Those in memory are issued.")
+class Settings(Body):
+    # Without defaults: a client that sent those of the description would change what it leaves out.
+    step: Step = Field(default_factory=int, description="Smallest number of ids per claim.")
+    max_step: Step = Field(default_factory=int, description="Largest number of ids per claim.")
+    limit: Long = Field(default_factory=int, description="Greatest id of the tag.", examples=[str(JAVASCRIPT_MAX_ID)])
+    start_after: Long = Field(
+        default_factory=int, description="Claim only ids above this; never goes back. Those in memory are issued."
+    )
     failover_gap: Annotated[Literal["auto", "refuse"] | Long, BeforeValidator(gap_from_json)] = Field(
-        "auto", description="Ids to skip after a failover or a restore: a number, by those issued so far, or stop."
+        default_factory=int,
+        description="Ids to skip after a failover or a restore: a number, by those issued so far, or stop.",
     )
 
 
-class LeaseWanted(Form):
+class LeaseWanted(Body):
     layout: Annotated[Layout, PlainValidator(partial(layout_from_text, like=SNOWFLAKE)), LAYOUT] = Field(
         description="Widths of the fields.", examples=["1/41/5/5/12"]
     )
@@ -135,16 +129,13 @@ class LeaseWanted(Form):
 
 
 class Renewal(LeaseWanted):
-    worker: Annotated[int, Field(ge=0, lt=WORKERS), PLAIN] = Field(
-        description="As in the answer to the lease.", examples=[0]
-    )
+    worker: Annotated[int, Field(ge=0, lt=WORKERS)] = Field(description="As in the answer to the lease.", examples=[0])
     holder: Holder = Field(description="As in the answer to the lease.", examples=["3f1d0a5c8e9b4d27a6c1f0e2b7d49853"])
     since: Millisecond = Field(description="As in the answer to the lease.", examples=[1790000000000])
 
 
-class NumberTimes(Form):
+class NumberTimes(Body):
     seconds: float = Field(
-        strict=True,
         ge=MIN_SECONDS,
         le=MAX_LEASE / 1000,
         description="Seconds of the lease, the same in a space.",
@@ -157,7 +148,7 @@ class NumberTimes(Form):
 
 
 class NumberWanted(NumberTimes):
-    bits: Whole = Field(BITS, ge=1, le=MAX_BITS, description="Width of the number, the same for all of a space.")
+    bits: int = Field(BITS, ge=1, le=MAX_BITS, description="Width of the number, the same for all of a space.")
     host: str = Field(
         default_factory=str, pattern="^[ -~]{1,255}$", description="Where the client runs, for the operator."
     )
@@ -165,11 +156,11 @@ class NumberWanted(NumberTimes):
 
 
 class NumberRenewal(NumberTimes):
-    number: Annotated[int, Field(ge=0, lt=1 << MAX_BITS), PLAIN] = Field(
+    number: Annotated[int, Field(ge=0, lt=1 << MAX_BITS)] = Field(
         description="As in the answer to the lease.", examples=[0]
     )
     holder: Holder = Field(description="As in the answer to the lease.", examples=["3f1d0a5c8e9b4d27a6c1f0e2b7d49853"])
-    release: Flag = Field(False, description="true: give the number back.")
+    release: bool = Field(False, description="true: give the number back.")
 
 
 class Answer(BaseModel):
@@ -257,5 +248,5 @@ class Problem(Answer):
     title: str = Field(examples=["Bad Request"])
     status: Natural = Field(examples=[400])
     error: str = Field(examples=["InvalidCount"])
-    detail: str = Field(examples=["count must be greater than or equal to 1, got '0'"])
+    detail: str = Field(examples=["count must be 1 to 1000, got 0"])
     request: str = Field(examples=["4fd5c1a9b0e2"])

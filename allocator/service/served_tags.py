@@ -24,6 +24,9 @@ PageReader = Callable[[str, int], list[Tag]]
 MAX_PAGE = 1000
 """The most tags in one query; a client asks for the next page after the last name."""
 
+SEGMENT = 1000
+"""Ids of a segment, unless its client asks for another size."""
+
 log = logging.getLogger("allocator.service")
 
 
@@ -43,7 +46,7 @@ class ServedTags:
             self._sources.tags.setdefault(name, TagSource(self._ids, name))
         return self._sources.tags[name]
 
-    async def claim(self, tag: str, size: int | None, seen: Seen, *, exact: bool, create: bool = False) -> range:
+    async def claim(self, tag: str, size: int, seen: Seen, *, exact: bool, create: bool = False) -> range:
         """Claim a segment for a client, above all ids that the client or this process has seen."""
         await self.source(tag, create)
         segment = await self._ids.claim(tag, size, seen, exact)

@@ -109,7 +109,7 @@ def test_replicas_before_a_real_database_never_repeat_an_id(shared_database, kin
 def test_a_stop_cuts_no_answer(tmp_path, number):
     """What was under way is answered whole; no id of a 200 is lost or cut."""
     service = Served(f"sqlite:///{tmp_path}/ids.db")
-    load = Load(service, "/v1/tags/order/ids?count=2000")
+    load = Load(service, "/v1/tags/order/ids?count=1000")
     load.start()
     load.draw(2000)
     code = service.stop(number)
@@ -192,7 +192,7 @@ def test_ids_and_readiness_while_the_database_is_away(shared_database, kind, tag
         wire.refuse()
         drawn = [number for _ in range(30) for number in service.post(path).ids]
         assert service.get("/healthz").status == 200
-        refused = service.post(f"{path}?count=10000")
+        refused = service.post(f"{path}?count=1000")
         drawn += service.post(path).ids  # a batch that cannot be had leaves memory as it was
         assert (refused.status, refused.json["error"]) == (503, "DatabaseUnavailable")
         assert refused.headers["Retry-After"] == "1"

@@ -27,7 +27,7 @@ def service(served: Callable[..., Served]) -> Served:
 @pytest.fixture
 def known(service: Served, tag: str) -> str:
     """A tag that exists; neither server makes one by being asked."""
-    service.put(f"/v1/tags/{tag}", json={"step": 100})
+    service.put(f"/v1/tags/{tag}", json={"step": 100, "max_step": 100})
     return tag
 
 
@@ -115,21 +115,20 @@ def test_tinyid_gives_ids_as_json(tinyid, known):
     assert tinyid("nextId", bizType=known).headers["Cache-Control"] == "no-store"
 
 
-def test_tinyid_gives_a_hundred_thousand_ids_at_most(tinyid, known):
-    """As many as its own server, which is silent about the rest too."""
-    for asked, given in ((50_000, 50_000), (100_000, 100_000), (2_000_000_000, 100_000)):
-        found = tinyid("nextId", bizType=known, batchSize=asked).json["data"]
-        assert distinct(found) == given
-    assert len(tinyid("nextIdSimple", bizType=known, batchSize=20_000).body.split(b",")) == 20_000
+def test_tinyid_gives_a_thousand_ids_at_most(tinyid, known):
+    """Its own server has a maximum too, and is silent about the rest."""
+    for asked, given in ((500, 500), (1000, 1000), (2_000_000_000, 1000)):
+        assert distinct(tinyid("nextId", bizType=known, batchSize=asked).json["data"]) == given
+    assert len(tinyid("nextIdSimple", bizType=known, batchSize=1001).body.split(b",")) == 1000
 
 
 def test_tinyid_draws_nothing_for_a_batch_that_cannot_be_had(tinyid, service, known):
-    service.put(f"/v1/tags/{known}", json={"limit": 15_000})
-    refused = tinyid("nextId", bizType=known, batchSize=20_000).json
+    service.put(f"/v1/tags/{known}", json={"limit": 600})
+    refused = tinyid("nextId", bizType=known, batchSize=1000).json
 
     assert (refused["code"], refused["data"]) == (6, None)
-    assert "at most 15000" in refused["message"]
-    assert len(tinyid("nextId", bizType=known, batchSize=15_000).json["data"]) == 15_000
+    assert "at most 600" in refused["message"]
+    assert len(tinyid("nextId", bizType=known, batchSize=600).json["data"]) == 600
 
 
 def test_tinyid_answers_with_a_slash_behind_too(tinyid, known):
@@ -191,7 +190,7 @@ def test_tinyid_refuses_a_batch_that_is_no_number(tinyid, known):
 def test_the_segments_of_a_fleet_go_to_the_clients_of_tinyid_too(shards):
     urls = shards(2)
     with Served(*urls, options=("--compat", "tinyid")) as service:
-        service.put("/v1/tags/order", json={"step": 10})
+        service.put("/v1/tags/order", json={"step": 10, "max_step": 10})
         ask = "/tinyid/id/nextSegmentIdSimple?bizType=order&token=x"
         drawn = [number for _ in range(6) for number in ids_of(service.get(ask).body.decode())]
         drawn += [int(number) for number in service.post("/v1/tags/order/ids?count=50").ids]

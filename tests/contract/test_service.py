@@ -47,11 +47,19 @@ def test_ids_of_a_tag_follow_each_other(service, tag):
     assert first.headers["Content-Type"] == "application/json"
 
 
-def test_ten_thousand_ids_come_in_one_answer_and_none_is_lost(embedded, tag):
-    path = f"/v1/tags/{tag}/ids?count=10000"
+def test_a_thousand_ids_come_in_one_answer_and_none_is_lost(embedded, tag):
+    path = f"/v1/tags/{tag}/ids?count=1000"
     drawn = [int(number) for _ in range(3) for number in embedded.post(path).ids]
 
-    assert drawn == list(range(1, 30_001))
+    assert drawn == list(range(1, 3001))
+
+
+def test_more_than_a_thousand_ids_are_refused_on_every_route(embedded, tag):
+    """Their answer would keep all others waiting."""
+    for path in (f"tags/{tag}/ids", "meteor", "snowflake", "objectids"):
+        refused = embedded.post(f"/v1/{path}?count=1001")
+        assert (refused.status, refused.json["error"]) == (400, "InvalidCount")
+        assert refused.json["detail"] == "count must be 1 to 1000, got 1001"
 
 
 def test_ids_of_a_scheme_increase(service):

@@ -29,12 +29,12 @@ from allocator.service.compat import routes_of, text
 from allocator.service.dispatch import MAX_FORM, Dispatch, body_within, headers_of
 from allocator.service.error_responses import NO_STORE, HttpRefusal, detail_of
 from allocator.service.handlers import IdHandlers
+from allocator.service.id_sources import MAX_COUNT
+from allocator.service.served_tags import SEGMENT
 
 OK, TOKEN_ERROR, SYSTEM_ERROR = 200, 5, 6
 LOADING_PERCENT = 20
 """As in tinyid: its clients load the next segment once they have used this part."""
-MAX_BATCH = 100_000
-"""The greatest `batch.size.max` in tinyid's own configurations. Like tinyid, lower a greater batchSize to it."""
 INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 Fields = Mapping[str, str]
@@ -47,10 +47,10 @@ def routes(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> list
         if count < 1:
             return []
         source = await ids.tags.source(fields["bizType"])
-        return await source.take_any(count)
+        return await source.take(count)
 
     async def next_segment(fields: Fields) -> dict[str, int]:
-        return segment_id(await ids.tags.claim(fields["bizType"], None, {}, exact=False))
+        return segment_id(await ids.tags.claim(fields["bizType"], SEGMENT, {}, exact=False))
 
     def both(name: str, act: Act, as_text: Callable[[Any], str] | None) -> list[Route]:
         async def answer(request: Request) -> Response:
@@ -93,7 +93,7 @@ def batch_size(fields: Fields) -> int:
         return 1
     if not INTEGER.fullmatch(given):
         raise HttpRefusal(400, f"batchSize must be a whole number, got {given!a:.80}")
-    return min(int(given), MAX_BATCH)
+    return min(int(given), MAX_COUNT)  # lowered without a word, as by tinyid
 
 
 def segment_id(segment: range) -> dict[str, int]:

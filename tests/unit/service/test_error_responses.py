@@ -83,14 +83,14 @@ def test_a_url_in_a_callers_error_is_left_out_and_the_service_not_blamed():
 
 
 def test_a_problem_is_one_sentence_with_its_number():
-    told = json.loads(body_of(errors.InvalidCount("count must be 1 to 10000, got 0"), "r-1"))
+    told = json.loads(body_of(errors.InvalidCount("count must be 1 to 1000, got 0"), "r-1"))
 
     assert told == {
         "type": "urn:allocator:InvalidCount",
         "title": "Bad Request",
         "status": 400,
         "error": "InvalidCount",
-        "detail": "count must be 1 to 10000, got 0",
+        "detail": "count must be 1 to 1000, got 0",
         "request": "r-1",
     }
 
