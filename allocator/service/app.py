@@ -44,7 +44,7 @@ def application(settings: ServeSettings) -> HotPath:
             tokens.ping()
 
     share = min(SHARE * len(settings.urls), THREADS - 2)
-    token_cache = TokenCache(tokens.state, settings.is_open, check_database, share)
+    token_cache = TokenCache(tokens.state, settings.is_open, check_database, share, settings.timeout)
     sources = Sources(ids)
     handlers = IdHandlers(ids, sources, ServedTags(ids, sources))
     updater = MetricsUpdater(handlers, token_cache, metrics)
@@ -60,7 +60,7 @@ def application(settings: ServeSettings) -> HotPath:
     async def life(app: FastAPI) -> AsyncIterator[None]:
         # Before the first request, which may wait in a socket that another process has handed over.
         with suppress(TimeoutError):
-            await asyncio.wait_for(token_cache.refresh(), settings.timeout)
+            await asyncio.wait_for(token_cache.refresh(), min(settings.timeout, REFRESH))
         tasks = [asyncio.create_task(one) for one in (token_cache.keep_fresh(), updater.run())]
         yield
         for task in tasks:

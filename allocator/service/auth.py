@@ -3,7 +3,7 @@
 A process reads the tokens every few seconds, on a connection of their own, which no flood of requests delays. While the
 database is away, the last ones stay valid and ids are served. While it answers, but the tokens cannot be read, they
 stay valid for `TRUSTED` seconds.
-A new token works at once, because an unknown token triggers a read. A revoked token works for a few more seconds.
+A request with an unknown token waits for the next read, which may find it; so guesses are slow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, 
 from allocator.rules.token import ALL, PREFIX, VERBS, Token
 from allocator.service.error_responses import Busy, Unauthorized
 from allocator.service.log_config import NUMBER
-from allocator.service.rate_limits import RateLimit
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("allocator.service")
 
-REFRESH, AT_ONCE = 1.5, 1.0
-"""Seconds between two reads of the tokens; the shorter one after an unknown token or a failed read. A revoked token
-works until the end of the next read, two seconds at most where a read takes a quarter of a second."""
+REFRESH = 1.0
+"""Seconds between two reads of the tokens. A revoked token works until the end of the next read: two seconds at most,
+where a read takes less than one. A new token works after it."""
 
 TRUSTED = 10.0
 """Seconds until tokens that cannot be read, although the database answers, are refused: one may have been revoked."""
@@ -49,7 +48,6 @@ NOT_HERE = (
     "until a token exists, this service serves this machine alone: ask it by the name localhost, also on a Unix "
     "socket, and not through a proxy or from another site's page; or create a token with: allocator tokens create NAME"
 )
-NOT_READ = f"the service has not read its tokens, or could not for {TRUSTED:g} seconds; retry, or see its log"
 STARTING = DatabaseUnavailable("the service is starting and has not asked its database yet; retry")
 HOW = "send it as Authorization: Bearer allocator_SECRET (clients: token= or ALLOCATOR_TOKEN)"
 
@@ -71,6 +69,26 @@ PROXY_HEADERS = frozenset(
     b" x-amzn-trace-id true-client-ip cf-connecting-ip cf-ray fastly-client-ip".split()
 )
 """One of these headers means that a proxy on this machine forwards a client, which may be anywhere."""
+
+
+class RateLimit:
+    """A rate limit per second, without a lock; `burst` seconds of it may be used at once.
+
+    By the generic cell rate algorithm: its whole state is the time when the allowance will be full again.
+    """
+
+    __slots__ = ("_burst", "_full_at", "_rate")
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate, self._burst = rate, burst
+        self._full_at = 0.0
+
+    def wait(self, now: float) -> float:
+        """Seconds to wait before the next use; 0 for now."""
+        return max(0.0, self._full_at - now - self._burst)
+
+    def use(self, now: float) -> None:
+        self._full_at = max(self._full_at, now) + 1 / self._rate
 
 
 class Principal:
@@ -123,6 +141,7 @@ class TokenCache:
 
     check_database: raises while the database is away.
     share: as `SHARE`, for all databases together.
+    timeout: seconds that a request with an unknown token may wait.
     """
 
     def __init__(
@@ -131,7 +150,9 @@ class TokenCache:
         is_open: bool,
         check_database: Callable[[], object] = lambda: None,
         share: int = SHARE,
+        timeout: float = 5.0,
     ) -> None:
+        self._timeout = timeout
         self._load = load
         self._check_database = check_database
         self._share = share
@@ -140,8 +161,10 @@ class TokenCache:
         self._principals: dict[bytes, Principal] = {}
         self._ended: dict[bytes, int] = {}
         """The numbers of the tokens that were revoked since this process began, by their digests, for the log."""
-        self._lock = asyncio.Lock()
-        self._tried_at = -REFRESH
+        self._has_read = asyncio.Event()
+        """Set at the end of the read under way, and then replaced."""
+        self._read_at = -REFRESH
+        """When the last read began that has ended."""
         self._trusted_at = monotonic()
         self.failure: AllocatorError | None = STARTING
         self.loaded = False
@@ -166,25 +189,28 @@ class TokenCache:
     async def find_by_digest(self, digest: bytes) -> Principal | None:
         """Find a valid token; read the tokens again if it is unknown, since another replica may know it already."""
         if digest not in self._principals:
-            await self._read_since(monotonic())
+            await self._wait_for_read()
         return self._with_digest(digest)
 
     async def find(self, headers: Mapping[bytes, bytes]) -> Principal:
-        """Find the token of a request. Raises `Unauthorized` if it has none that is valid."""
+        """Find the token of a request.
+
+        Raises `Unauthorized` if it has none that is valid, and the cause if the tokens cannot be read, one of which it
+        may be.
+        """
         principal = self.find_in_memory(headers)
         if principal is None and not self.refusal(headers):
-            await self._read_since(monotonic())
+            await self._wait_for_read()
             principal = self.find_in_memory(headers)
-        if principal is None and not self.loaded:
-            raise DatabaseUnavailable(NOT_READ)
         if principal is None:
-            raise self._unauthorized(headers)
+            raise self.refusal(headers) or (self.failure.again() if self.failure else self._unauthorized(headers))
         return principal
 
     def refusal(self, headers: Mapping[bytes, bytes]) -> Unauthorized | None:
         """The refusal of a request without a valid token; None if reading the tokens again may find its token."""
         secret = headers.get(b"authorization", b"").partition(b" ")[2]
-        return None if secret.startswith(SECRET_PREFIX) or not self.loaded else self._unauthorized(headers)
+        is_new = secret.startswith(SECRET_PREFIX) and not self._end_of(sha256(secret).digest())
+        return None if is_new or not self.loaded else self._unauthorized(headers)
 
     def _unauthorized(self, headers: Mapping[bytes, bytes]) -> Unauthorized:
         if self._open:
@@ -193,16 +219,19 @@ class TokenCache:
         was_sent = is_bearer(scheme) and secret != b""
         if not self._were_made:
             return Unauthorized(NONE_EXISTS, was_sent)
-        reason = self._reason(sha256(secret).digest()) if was_sent else "no token was sent"
+        reason = "no token was sent"
+        if was_sent:
+            unknown = "the token is unknown, or was revoked before this service started"
+            reason = self._end_of(sha256(secret).digest()) or unknown
         return Unauthorized(f"this request needs a valid token; {HOW}", was_sent, reason)
 
-    def _reason(self, digest: bytes) -> str:
-        """Why no valid token has this digest, for the operator."""
-        if principal := self._principals.get(digest):
+    def _end_of(self, digest: bytes) -> str:
+        """How the token of this digest, which is not valid, has ended, for the operator; empty if it is unknown."""
+        if (principal := self._principals.get(digest)) and principal.expires:
             return f"token {principal.token.number} expired at {principal.token.expires_at:%Y-%m-%d %H:%M:%S} UTC"
         if digest in self._ended:
             return f"token {self._ended[digest]} was revoked"
-        return "the token is unknown, or was revoked before this service started"
+        return ""
 
     async def find_by_secret(self, secret: bytes, headers: Mapping[bytes, bytes]) -> Principal:
         """Find the token of a request that sends its secret in a form or query."""
@@ -214,29 +243,33 @@ class TokenCache:
                 await self.refresh()
             except Exception:  # such as no free thread: this loop must go on
                 log.exception("cannot refresh the tokens")
-            await asyncio.sleep(AT_ONCE if self.failure else REFRESH)
+            await asyncio.sleep(REFRESH)
+
+    async def _wait_for_read(self) -> None:
+        """Wait for the end of a read that begins later: a token made during the read under way may be missing in it."""
+        now = monotonic()
+        try:
+            async with asyncio.timeout(self._timeout):
+                while self._read_at < now:
+                    await self._has_read.wait()
+        except TimeoutError:
+            late = f"the tokens could not be read within {self._timeout:g} seconds"
+            raise DatabaseUnavailable(late) from None
 
     async def refresh(self) -> None:
-        async with self._lock:
-            await self._read()
-
-    async def _read_since(self, moment: float) -> None:
-        """Read the tokens again if that was not done since `moment`; at most once a second, to slow down guesses."""
-        async with self._lock:
-            if self._tried_at < moment:
-                await asyncio.sleep(max(0.0, self._tried_at + AT_ONCE - monotonic()))
-                await self._read()
+        """Read the tokens, and note why they cannot be read."""
+        began = monotonic()
+        await self._read()
+        self._read_at = began
+        self._has_read.set()
+        self._has_read = asyncio.Event()
 
     async def _read(self) -> None:
-        # Before the read, not after it: a token that is made during the read may be missing from the result.
-        self._tried_at = monotonic()
         try:
             tokens, were_made = await asyncio.to_thread(self._load)
         except Exception as error:
-            if self.loaded and self.failure is None:
-                log.warning("cannot read the tokens; the last ones stay valid: %s", error)
-            said = f"cannot read the tokens: {type(error).__name__}: {error}"
-            self.failure = error if isinstance(error, AllocatorError) else DatabaseUnavailable(said)
+            said = f"{type(error).__name__}: {error}"
+            self._note(error if isinstance(error, AllocatorError) else DatabaseUnavailable(said))
             await self._distrust()
             return
         before = self._principals
@@ -250,6 +283,14 @@ class TokenCache:
         if self.failure not in {None, STARTING}:
             log.info("the database answers again, and the tokens are read")
         self.failure, self.loaded, self._trusted_at = None, True, monotonic()
+
+    def _note(self, failure: AllocatorError) -> None:
+        """Log why the tokens cannot be read, each cause once."""
+        if str(failure) != str(self.failure):
+            passes = isinstance(failure, DatabaseUnavailable)
+            kept = "the last ones stay valid" if self.loaded else "requests with a token are refused"
+            log.log(logging.WARNING if passes else logging.ERROR, "cannot read the tokens; %s: %s", kept, failure)
+        self.failure = failure
 
     async def _distrust(self) -> None:
         """Forget the tokens that could not be read for too long, though the database answers."""

@@ -188,14 +188,16 @@ class TagHandlers:
 
         A full page has a `next`, even if the next page is empty.
         """
-        token = principal_in(request).token
+        principal = principal_in(request)
+        token = principal.token
 
         def page(tags: PageReader) -> bytes:
             found = page_of(tags, wanted.after, wanted.limit, lambda name: token.may(READ, name))
             answer: dict[str, Any] = {"tags": [tag_to_json(tag) for tag in found]}
             return json.dumps(answer | ({"next": found[-1].name} if len(found) == wanted.limit else {})).encode()
 
-        return json_response(await self.tags.read(page))
+        async with principal.connection_slot(self.tags.deadline()):
+            return json_response(await self.tags.read(page))
 
     async def get(self, request: Request, tag: Name) -> Response:
         """Get the settings of a tag, and its last claimed id.

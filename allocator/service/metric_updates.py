@@ -111,9 +111,7 @@ class MetricsUpdater:
     def _update_memory(self) -> None:
         """Measure how long the ids of each tag last at the current rate; without draws, for ever."""
         found: dict[str, tuple[int, float]] = {}
-        passed = monotonic() - self._measured_at
-        if passed >= SECOND / 2:  # not on every request for the metrics
-            self._measure(passed)
+        self._measure(monotonic() - self._measured_at)
         for source in self._handlers.sources.tags.values():
             held, name = source.buffer.count(), self._metrics.series(source.tag)
             lasting = held / source.rate if source.rate > IDLE else inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +15,6 @@ from allocator.schemes.tag import Tag
 from allocator.service.error_responses import HttpRefusal
 from allocator.service.id_sources import Sources, TagSource
 from allocator.service.log_config import Caller
-from allocator.service.rate_limits import ReadQueue
 from allocator.service_allocator import ServiceAllocator
 
 T = TypeVar("T")
@@ -34,7 +34,8 @@ class ServedTags:
     def __init__(self, ids: ServiceAllocator, sources: Sources) -> None:
         self._ids = ids
         self._sources = sources
-        self._queue = ReadQueue("the list of tags")
+        self._turn = asyncio.Lock()
+        self.deadline = ids.deadline
         self.blocks: dict[str, int] = {}
         """Ids in segments by tag, for the metrics. A segment counts as a whole when it is sent."""
 
@@ -55,7 +56,8 @@ class ServedTags:
 
     async def read(self, work: Callable[[PageReader], T]) -> T:
         """Run a read of many tags on a thread, one at a time."""
-        return await self._queue.run(partial(self._ids.run, work, self._ids.page_of_tags))
+        async with self._turn:
+            return await self._ids.run(work, self._ids.page_of_tags)
 
     async def all(self) -> list[Tag]:
         """Read all tags page by page."""

@@ -18,9 +18,9 @@ from urllib.parse import parse_qsl
 
 from itsdangerous import BadSignature, TimestampSigner
 
-from allocator.errors import AccessDenied, DatabaseUnavailable
+from allocator.errors import AccessDenied
 from allocator.rules.token import ADMINISTER, DRAW, READ, Token
-from allocator.service.auth import EVERYTHING, NOT_READ, Principal, TokenCache, is_bearer, is_here, note_token
+from allocator.service.auth import EVERYTHING, STARTING, Principal, TokenCache, is_bearer, is_here, note_token
 from allocator.service.console.rendering import Pages, redirect
 from allocator.service.dispatch import MAX_FORM, body_within, headers_of
 from allocator.service.error_responses import Unauthorized
@@ -114,7 +114,7 @@ class SignIn:
     async def _of_session(self, session: str) -> Principal | None:
         digest = self._sessions.digest(session)
         if digest is not None and not self._token_cache.loaded:
-            raise DatabaseUnavailable(NOT_READ)
+            raise self._token_cache.failure or STARTING
         return await self._token_cache.find_by_digest(digest) if digest else None
 
     async def show(self, request: Request) -> Response:

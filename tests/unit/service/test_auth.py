@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from allocator.database.dialect import Dialect
-from allocator.errors import AccessDenied, DatabaseUnavailable, TooManyRequests
+from allocator.errors import AccessDenied, DatabaseRefused, DatabaseUnavailable, SchemaOutOfDate, TooManyRequests
 from allocator.rules.token import VERBS, Token, digest_of
 from allocator.service.auth import RARE_BURST, SHARE, Principal, TokenCache, is_local
 from allocator.service.error_responses import Busy, Unauthorized
@@ -89,18 +89,59 @@ def test_an_open_book_is_open_to_this_machine_until_a_token_was_made():
     assert token_cache(token(), is_open=True).find_in_memory(bearer())
 
 
-def test_nothing_is_open_before_the_tokens_were_read(monkeypatch):
-    monkeypatch.setattr("allocator.service.auth.AT_ONCE", 0.0)
+def find(found: TokenCache, headers: dict[bytes, bytes]) -> Principal:
+    """As by a request that comes between two reads."""
 
-    def fail() -> tuple[list[Token], bool]:
-        raise DatabaseUnavailable("away")
+    async def story() -> Principal:
+        asking = asyncio.create_task(found.find(headers))
+        await asyncio.sleep(0)
+        await found.refresh()
+        return await asking
 
-    found = TokenCache(fail, True)
+    return asyncio.run(story())
+
+
+def test_nothing_is_open_before_the_tokens_were_read():
+    found = TokenCache(raising, True)
     asyncio.run(found.refresh())
 
     assert found.find_in_memory({b"host": b"localhost"}) is None
     with pytest.raises(DatabaseUnavailable):
-        asyncio.run(found.find({b"host": b"localhost"}))
+        find(found, {b"host": b"localhost"})
+
+
+def test_a_token_that_may_be_new_is_looked_for_and_not_refused_while_the_tokens_cannot_be_read(caplog):
+    """Its client must try again. What ended, or is no token of ours, is refused at once."""
+    failures = [DatabaseUnavailable("away"), SchemaOutOfDate("lacks allocator_token"), DatabaseRefused("not granted")]
+    revoked, expired = token(secret=b"allocator_revoked"), token(secret=b"allocator_old", expires_at=NOW)
+    load = Mock(side_effect=[([revoked, expired], True), ([expired], True), ([expired, token()], True)])
+    found = TokenCache(load, is_open=False)
+    asyncio.run(found.refresh())
+    asyncio.run(found.refresh())
+
+    assert find(found, bearer()).token.name == "x"
+    for failure in failures:
+        load.side_effect = [failure, failure]
+        for _ in range(2):
+            with pytest.raises(type(failure)):
+                find(found, bearer(b"allocator_new"))
+        for ended in (b"allocator_revoked", b"allocator_old", b"other"):
+            with pytest.raises(Unauthorized):
+                asyncio.run(found.find(bearer(ended)))
+        assert asyncio.run(found.find(bearer())).token.name == "x"
+    said = [(record.levelname, record.message) for record in caplog.records]
+    assert said == [
+        (level, f"cannot read the tokens; the last ones stay valid: {failure}")
+        for level, failure in zip(("WARNING", "ERROR", "ERROR"), failures, strict=True)
+    ]
+
+
+def test_nobody_waits_for_the_tokens_longer_than_for_the_database():
+    found = TokenCache(lambda: ([], True), is_open=False, timeout=0.0)
+    asyncio.run(found.refresh())
+
+    with pytest.raises(DatabaseUnavailable, match="the tokens could not be read within 0 seconds"):
+        asyncio.run(found.find(bearer()))
 
 
 def test_what_was_read_last_stays_good_while_the_database_is_away():
@@ -122,6 +163,7 @@ def test_the_end_of_an_outage_is_said_once(caplog):
 
     said = [record.message.partition(":")[0].partition(",")[0] for record in caplog.records]
     assert said == [
+        "cannot read the tokens; requests with a token are refused",
         "the database answers again",
         "cannot read the tokens; the last ones stay valid",
         "the database answers again",
@@ -131,7 +173,6 @@ def test_the_end_of_an_outage_is_said_once(caplog):
 def test_tokens_that_cannot_be_read_are_refused_once_the_database_answers(monkeypatch):
     """Whatever the reads raise: one of the tokens may have been revoked."""
     monkeypatch.setattr("allocator.service.auth.TRUSTED", 0.0)
-    monkeypatch.setattr("allocator.service.auth.AT_ONCE", 0.0)
     tokens = [token()]
     for failure in (DatabaseUnavailable("a value of another year"), RuntimeError("of a driver")):
         load, check = (
@@ -147,7 +188,7 @@ def test_tokens_that_cannot_be_read_are_refused_once_the_database_answers(monkey
         load.side_effect = failure
         asyncio.run(found.refresh())
         with pytest.raises(DatabaseUnavailable):
-            asyncio.run(found.find(bearer()))
+            find(found, bearer())
 
         load.side_effect = [(tokens, True)]
         asyncio.run(found.refresh())

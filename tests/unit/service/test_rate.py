@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.service.rate_limits import RateLimit
+from allocator.service.auth import RateLimit
 
 BURST = 20.0
 

@@ -154,15 +154,17 @@ def test_where_to_go_after_signing_in():
     assert {given: own_path(given) for given in expected} == expected
 
 
-def test_a_session_that_another_worker_made_of_a_new_token_is_looked_for(monkeypatch):
-    monkeypatch.setattr("allocator.service.auth.AT_ONCE", 0.0)
+def test_a_session_that_another_worker_made_of_a_new_token_is_looked_for():
     tokens: list[Token] = []
 
     async def run() -> str:
         found = token_cache(tokens)
         await found.refresh()
         tokens.append(token("new"))
-        return (await sign_in(found).user(request_of(cookie=f"allocator={session_of('new')}"))).name
+        asking = asyncio.create_task(sign_in(found).user(request_of(cookie=f"allocator={session_of('new')}")))
+        await asyncio.sleep(0)
+        await found.refresh()
+        return (await asking).name
 
     assert asyncio.run(run()) == "new"
 
