@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from allocator.errors import DatabaseUnavailable
+from allocator.errors import DatabaseRefused, DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate, ShardMisconfigured
 from allocator.service.auth import STARTING, TokenCache
+from allocator.service.error_responses import detail_of
 from allocator.service.id_sources import TagSource
 
 ENOUGH = 3.0
 """Seconds that the ids in memory must last for readiness without a database."""
+
+OUTAGES = (DatabaseRefused, DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate, ShardMisconfigured)
+"""Errors of the database, not of one tag."""
 
 
 def unready_reason(tags: Iterable[TagSource], token_cache: TokenCache) -> str | None:
@@ -20,16 +24,15 @@ def unready_reason(tags: Iterable[TagSource], token_cache: TokenCache) -> str | 
         return str(STARTING)
     sources = [source for source in tags if source.given]
     for source in sources:
-        if is_failing(source) and not lasts(source):
-            return f"the database does not answer, and the ids of a tag last less than {ENOUGH:g} seconds"
-    if token_cache.failure is not None and (not token_cache.loaded or not any(map(lasts, sources))):
-        return "the database does not answer, and no ids are in memory"
+        trouble = source.buffer.trouble()
+        if isinstance(trouble, OUTAGES) and not lasts(source):
+            return f"the ids of a tag last less than {ENOUGH:g} seconds: {detail_of(trouble)}"
+    failure = token_cache.failure
+    if failure is not None and not token_cache.loaded:
+        return f"the tokens cannot be read: {detail_of(failure)}"
+    if failure is not None and not any(map(lasts, sources)):
+        return f"no ids are in memory: {detail_of(failure)}"
     return None
-
-
-def is_failing(source: TagSource) -> bool:
-    """Tell whether the last claim failed with a temporary error."""
-    return isinstance(source.buffer.trouble(), DatabaseUnavailable)
 
 
 def lasts(source: TagSource) -> bool:
