@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, func, select, text
@@ -20,7 +19,6 @@ from allocator.rules.failover import Here, plain
 from allocator.schemes.ticket import ShardNumbering
 
 if TYPE_CHECKING:
-    from allocator.database.doctor_queries.questions import Tools
     from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 MAX_CONNECT_SECONDS = 10.0
@@ -96,11 +94,6 @@ class Dialect:
     count_ticket: ClassVar[str]
     checks_tag_first: ClassVar[bool] = False
     """Look for the tag before the INSERT: the guard's trigger fires before `insert_missing` sees an existing row."""
-
-    def tools(self) -> Tools:
-        """Imported when they are first needed: a process that only draws ids does without."""
-        found: Tools = import_module(f"allocator.database.{self.name}.doctor_queries").TOOLS
-        return found
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         """How numbers without gaps are drawn in a transaction of the application."""

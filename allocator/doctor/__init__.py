@@ -1,23 +1,19 @@
-"""`examine`: find risks of duplicate ids or outages in databases and their configuration. Changes nothing."""
+"""`examine`: find what could repeat ids or stop them, in databases and their configuration. Changes nothing."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allocator.database.store import Database
-from allocator.doctor import tag_rules
-from allocator.doctor.examination import Examination, examine_database
-from allocator.doctor.fleet_rules import ShardFacts, of_fleet
+from allocator.doctor.examination import examine_database
+from allocator.doctor.fleet_rules import of_fleet
+from allocator.doctor.tag_rules import of_formats
 from allocator.errors import InvalidSetting
 from allocator.remote.client import ServiceBackend
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Severity, at, in_order, is_healthy
-from allocator.runtime.mounts import MOUNTS, is_networked, mount_of, mounts_of
 from allocator.schemes.meteor import MeteorSettings
-from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.snowflake import SnowflakeSettings
 
 if TYPE_CHECKING:
@@ -49,15 +45,12 @@ def examine(
     urls, meteor, snowflake = parts_of(database)
     databases = [Database(url, timeout) for url in urls]
     try:
-        examinations = [examine_one(one, clock, snowflake) for one in databases]
+        done = [examine_database(one, clock) for one in databases]
     finally:
         for one in databases:
             one.close()
-    pairs = list(zip(databases, examinations, strict=True))
-    fleet = of_fleet([shard_facts(one, examination, len(databases) > 1) for one, examination in pairs])
-    formats = tag_rules.of_formats(meteor, snowflake, clock())
-    each = [at(one.address.shown, examination.findings) for one, examination in pairs]
-    return in_order([finding for findings in [*each, fleet, formats] for finding in findings])
+    found = [finding for one in done for finding in at(one.where, one.findings)]
+    return in_order([*found, *of_fleet(done), *of_formats(meteor, snowflake, clock())])
 
 
 def parts_of(database: Any) -> tuple[Sequence[Any], MeteorSettings, SnowflakeSettings]:
@@ -72,56 +65,3 @@ def parts_of(database: Any) -> tuple[Sequence[Any], MeteorSettings, SnowflakeSet
     if not hasattr(backend, "databases"):
         raise InvalidSetting("this allocator has no database, only memory; pass the URL of a database")
     return [one.address for one in backend.databases()], ids._meteor._settings, ids._snowflake._settings
-
-
-def examine_one(database: Database, clock: Callable[[], float], snowflake: SnowflakeSettings) -> Examination:
-    done = examine_database(database, {"now": clock, **local_facts(database)})
-    if "ahead" in done.facts:
-        done.findings += tag_rules.of_clocks(done.facts["ahead"], snowflake.lease)
-    if done.complete:
-        done.findings += tag_rules.of_tags(done.tags, residue_of(done))
-        done.findings += tag_rules.of_gaps(done.tags, done.elsewhere, bool(done.facts.get("has_asynchronous_standby")))
-        done.findings += tag_rules.of_nodes(done.newest_node)
-        done.findings += tag_rules.of_workers(done.workers, clock())
-    return done
-
-
-def residue_of(done: Examination) -> Residue:
-    """The residues that the rows of tags should have; step 0 while the fleet grows."""
-    return ALL if done.shard is None or done.shard.joining else done.shard.residue
-
-
-def shard_facts(database: Database, done: Examination, several: bool) -> ShardFacts:
-    """The facts for the rules on fleets. With several databases, an unused row does not count as a shard."""
-    address = database.address
-    machine = str(done.facts.get("machine") or "")
-    row = done.shard if done.is_member or not several else None
-    return ShardFacts(address.shown, row, done.server, machine, address.public_url, done.complete, done.has_tickets)
-
-
-def local_facts(database: Database) -> dict[str, Any]:
-    """The facts that are known without a query."""
-    path = database.address.file
-    return {} if path is None else file_facts(Path(path).resolve())
-
-
-def file_facts(path: Path) -> dict[str, Any]:
-    there = [path, path.parent] if path.exists() else [path.parent]
-    facts: dict[str, Any] = {"unwritable": " and ".join(str(one) for one in there if not may_write(one))}
-    if path in there:
-        status = path.stat()
-        facts |= {"machine": f"device {status.st_dev}", "networked": networked(path)}
-    return facts
-
-
-def may_write(path: Path) -> bool:
-    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-
-
-def networked(path: Path) -> str:
-    """The type of a network file system; empty for a local one, or if /proc/mounts cannot be read."""
-    try:
-        mount = mount_of(str(path), mounts_of(MOUNTS.read_text()))
-    except OSError:
-        return ""
-    return mount.kind if mount and is_networked(mount.kind) else ""

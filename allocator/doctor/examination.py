@@ -1,19 +1,24 @@
-"""The examination of one database: its queries, and the findings from them."""
+"""The examination of one database: what it is asked, and the findings from the answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
+from allocator.database import checks
 from allocator.database.dialect import Dialect
-from allocator.database.doctor_queries.questions import Facts, answers
-from allocator.database.doctor_queries.table_shape import of_schema, of_tables
+from allocator.database.schema import inspection
 from allocator.database.store import Database
-from allocator.database.verbs import node_and_snowflake_rows, segments, servers, shard_row, tickets
-from allocator.errors import AllocatorError, DatabaseRefused
-from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, judge, unchecked
+from allocator.database.verbs import node_and_snowflake_rows, segments, servers, shard_row
+from allocator.doctor.tag_rules import of_clocks, of_nodes, of_tags, of_workers
+from allocator.errors import AllocatorError, DatabaseRefused, SchemaDamaged, SchemaOutOfDate
+from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, unchecked
 from allocator.rules.fleet_consistency import Shard
+from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.snowflake import SnowflakeWorker
 from allocator.schemes.tag import REFUSE, Tag
 
@@ -25,95 +30,117 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Examination:
-    """The findings on one database, and the facts for rules on its rows and on the fleet.
+    """The findings on one database, and its rows.
 
-    complete: the tables exist, so the rows could be read.
+    url: as the rows of other shards list it.
+    reached: the rows could be read.
     elsewhere: the runs of other servers in the rows of tags.
+    now_ms: the clock of the server, in milliseconds since 1970.
     is_member: the shard's row was used, or belongs to a fleet.
     """
 
+    where: str
+    url: str = ""
     findings: list[Finding] = field(default_factory=list)
-    facts: Facts = field(default_factory=dict)
-    complete: bool = False
+    reached: bool = False
     tags: list[Tag] = field(default_factory=list)
     workers: list[SnowflakeWorker] = field(default_factory=list)
     newest_node: int = 0
     shard: Shard | None = None
     is_member: bool = False
-    has_tickets: bool = False
     server: str = ""
     elsewhere: frozenset[str] = frozenset()
+    now_ms: int = 0
+
+    @property
+    def residue(self) -> Residue:
+        """The residues that the rows of tags should have; step 0 while the fleet grows."""
+        return ALL if self.shard is None or self.shard.joining else self.shard.residue
 
 
-def examine_database(database: Database, facts: Mapping[str, Any]) -> Examination:
-    """Examine a database without changing it or creating a file; `facts` are those known without a query."""
+def examine_database(database: Database, clock: Callable[[], float]) -> Examination:
+    """Examine a database without changing it or creating a file."""
     database.may_create = False
-    tools, where = database.dialect.tools(), database.address.shown
-    done = Examination(facts=dict(facts))
+    done = Examination(database.address.shown, database.address.public_url)
     if database.is_missing():
-        mend = "it is created on first use; if it should exist, check the path"
-        done.findings.append(Finding("file-missing", NOTE, f"there is no file {database.address.file}", mend))
-        done.findings += judge(tools.rules, {"path": database.address.file, **facts})
+        done.findings.append(missing(Path(str(database.address.file))))
         return done
-    try:
-        findings = database.run(of_schema, where)
-    except DatabaseRefused as error:
-        done.findings.append(Finding("refused", OUTAGE, str(error), "do that, and run the doctor again"))
+    schema = of_schema(database)
+    done.findings += schema
+    names = {one.name for one in schema}
+    if "unreachable" in names:
         return done
-    except AllocatorError as error:
-        done.findings.append(Finding("unreachable", OUTAGE, str(error), "check that it runs, and check the URL"))
+    for check in import_module(f"allocator.database.{database.dialect.name}.doctor_checks").CHECKS:
+        if not check.of_tables or names <= {"refused"}:
+            done.findings += attempt(database, done, check.subject, checks.ask, check, fails=check.fails) or []
+    if "refused" in names:  # what else cannot be asked has the same cause
+        done.findings = [one for one in done.findings if one.name in {"refused", "right-missing"}]
         return done
-    done.complete = not findings
-    done.findings += findings
-    done.findings += answers(database, tools.questions, done.facts, done.complete)
-    done.findings += judge(tools.rules, done.facts)
-    guard(database, done)
-    if done.complete:
-        examine_tables(database, done)
+    if not schema:
+        attempt(database, done, "the rows", rows, done)
+    if done.reached:
+        done.findings += of_rows(done, clock())
     return done
 
 
-def guard(database: Database, done: Examination) -> None:
-    blind = attempt(database, done, "the failover guard", "use the URL of the primary", servers.fetch_blind)
-    if blind:
-        name, severity = ("guard-sleeps", DANGER) if blind.sleeps else ("guard-partly-blind", NOTE)
-        done.findings.append(Finding(name, severity, blind.found, blind.mend))
+def of_schema(database: Database) -> list[Finding]:
+    """The finding that no id can be drawn from the tables, or not safely."""
+    try:
+        database.run(inspection.check_sound, database.address.shown)
+    except SchemaOutOfDate as error:
+        found = outage("schema-out-of-date", error)
+        if database.dialect.embedded and found.mend == inspection.UPGRADE:
+            return [replace(found, severity=NOTE, mend=f"{found.mend}, or draw an id: then that is done by itself")]
+        return [found]
+    except AllocatorError as error:
+        return [outage("refused" if isinstance(error, DatabaseRefused) else "unreachable", error)]
+    return []
 
 
-def examine_tables(database: Database, done: Examination) -> None:
-    mend = "let the role read all tables allocator_…"
-    attempt(database, done, "the tables' columns", mend, shape, done)
-    attempt(database, done, "the rows", mend, rows, done)
-    attempt(database, done, "the server runs of tags", mend, server_runs, done)
+def of_rows(done: Examination, now: float) -> Iterator[Finding]:
+    yield from of_clocks(now - done.now_ms / 1000)
+    yield from of_tags(done.tags, done.residue, done.elsewhere)
+    yield from of_nodes(done.newest_node)
+    yield from of_workers(done.workers, now)
+
+
+def missing(file: Path) -> Finding:
+    severity = NOTE if os.access(file.parent, os.W_OK) else OUTAGE
+    mend = "it is created on first use, if its folder can be written to; if it should exist, check the path"
+    return Finding("file-missing", severity, f"there is no file {file}", mend)
+
+
+def outage(name: str, error: AllocatorError) -> Finding:
+    """The finding from an error; what follows the first semicolon of its message is the remedy."""
+    found, _, mend = str(error).partition("; ")
+    if isinstance(error, SchemaDamaged):
+        return Finding("schema-damaged", DANGER, found, mend)
+    return Finding(name, OUTAGE, found, mend or "check that it runs, and check the URL")
 
 
 def attempt(
-    database: Database, done: Examination, subject: str, mend: str, query: Callable[..., T], *arguments: Any
+    database: Database, done: Examination, subject: str, query: Callable[..., T], *arguments: object, fails: str = ""
 ) -> T | None:
-    """The result of a query. If it fails, a note says that the subject was not checked."""
+    """The result of a query. If it fails, the outage `fails`, or a note that the subject was not checked."""
     try:
         return database.run(query, *arguments)
     except AllocatorError as error:
-        done.findings.append(unchecked(subject, str(error), mend))
+        if fails or isinstance(error, SchemaDamaged):
+            done.findings.append(outage(fails, error))
+        else:
+            done.findings.append(unchecked(subject, str(error), "run the doctor as a user that may read it"))
         return None
 
 
-def shape(connection: Connection, dialect: Dialect, done: Examination) -> None:
-    done.findings += of_tables(connection, dialect)
-
-
 def rows(connection: Connection, dialect: Dialect, done: Examination) -> None:
-    done.tags = segments.fetch_unchecked(connection, dialect)
+    done.tags = segments.fetch_all(connection, dialect)
     done.workers = node_and_snowflake_rows.fetch_workers(connection, dialect)
-    done.newest_node = max(
-        (node.number for node in node_and_snowflake_rows.fetch_newest(connection, dialect, 1)), default=0
-    )
+    newest = node_and_snowflake_rows.fetch_newest(connection, dialect, 1)
+    done.newest_node = newest[0].number if newest else 0
     done.shard = shard_row.fetch(connection, dialect)
     done.is_member = shard_row.fetch_member(connection, dialect) is not None
-    done.has_tickets = tickets.has_any(connection, dialect)
     done.server = servers.fetch_identity(connection, dialect)
-
-
-def server_runs(connection: Connection, dialect: Dialect, done: Examination) -> None:
+    done.now_ms = servers.fetch_run(connection, dialect, "").at
     written = {tag.server_run for tag in done.tags if tag.failover_gap == REFUSE}
     done.elsewhere = frozenset(run for run in written if not servers.fetch_run(connection, dialect, run).same)
+    done.reached = True

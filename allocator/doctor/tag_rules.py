@@ -1,120 +1,94 @@
-"""Rules on tags, nodes, workers, clocks and formats."""
+"""Rules on the rows of one database, and on formats."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from datetime import timedelta
+from typing import NamedTuple
 
 from allocator.rules.failover import has_room, reach_of
-from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few
+from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Severity, few
 from allocator.schemes.formats.bit_layout import Layout, moment
 from allocator.schemes.meteor import METEOR, MORE_NODES, WARN_FROM, MeteorSettings
-from allocator.schemes.shared.argument_checks import MAX_ID, TAG
-from allocator.schemes.shared.residues import ALL, Residue
+from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.shared.residues import Residue
 from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeSettings, SnowflakeWorker
 from allocator.schemes.tag import REFUSE, Tag
 
 SOON = timedelta(days=730)
 """Warn two years before the end of a format: changing one takes a year."""
-
 CLOCK_SECONDS = 5.0
 """Clock skew that is ignored: NTP jitter plus the round trip."""
+LEASE = SnowflakeSettings().lease
 
 
-def of_tags(tags: Sequence[Tag], residue: Residue) -> Iterator[Finding]:
-    """Check the tags of one database, which should all have `residue`."""
-    broken = [tag for tag in tags if is_broken(tag)]
-    if broken:
-        repeats = any(type(tag.max_value) is not int or tag.limit > MAX_ID for tag in broken)
-        yield Finding(
-            "tag-changed-by-hand",
-            DANGER if repeats else OUTAGE,
-            f"rows of allocator_segment are inconsistent, and {'ids may repeat' if repeats else 'ids may stop'}: "
-            f"{few(map(contradiction, broken))}",
-            "correct them, with --start-after not below any id in use: "
-            "allocator tags set TAG --start-after N --limit N --step N --max-step N",
-        )
-    sound = [tag for tag in tags if tag not in broken]
-    yield from of_residues(sound, residue)
-    yield from of_limits(sound)
+class TagRule(NamedTuple):
+    """A rule on each tag of a database: what is wrong of a tag, given the residue of the database and the runs of other
+    servers; what is shown of it; and the finding about all that are wrong, with the remedy for the `first`."""
+
+    name: str
+    severity: Severity
+    wrong: Callable[[Tag, Residue, Container[str]], bool]
+    shown: str
+    found: str
+    mend: str
 
 
-def is_broken(tag: Tag) -> bool:
-    numbers = (tag.max_value, tag.step, tag.max_step, tag.limit)
-    return (
-        not all(type(number) is int for number in numbers)
-        or not TAG.fullmatch(tag.name)
-        or not 0 <= tag.max_value <= tag.limit <= MAX_ID
-        or not 1 <= tag.step <= tag.max_step
-    )
+TAG_RULES = (
+    TagRule(
+        "tag-of-another-lane",
+        DANGER,
+        lambda tag, residue, elsewhere: tag.residue != residue,
+        "{0.name!r} has offset {0.residue.offset} and step {0.residue.step}",
+        "tags have the residues of another shard, and issue its ids too: {tags}, but this database has offset "
+        "{here.offset} and step {here.step}",
+        "stop all processes that use these tags; in their rows of allocator_segment, set shard_offset = {here.offset} "
+        "and shard_step = {here.step}; then raise each tag above every id in use on any shard: "
+        "allocator tags set {first} --start-after N",
+    ),
+    TagRule(
+        "tag-near-limit",
+        OUTAGE,
+        lambda tag, residue, elsewhere: tag.max_value >= WARN_FROM * tag.limit,
+        "{0.name!r} has {0.remaining} of {0.limit} ids left",
+        f"tags have used {100 * WARN_FROM:.0f} % or more of their limit: {{tags}}",
+        f"if the column of the ids is wide enough, raise the limit, to at most {MAX_ID}: "
+        "allocator tags set {first} --limit N",
+    ),
+    TagRule(
+        "server-replaced",
+        OUTAGE,
+        lambda tag, residue, elsewhere: tag.failover_gap == REFUSE and tag.server_run in elsewhere,
+        "{0.name!r}",
+        "{tags} issue no ids: the database server changed, and their failover_gap is 'refuse'",
+        "when nothing uses the old server any more: allocator tags repair {first}",
+    ),
+    TagRule(
+        "failover-gap-zero",
+        NOTE,
+        lambda tag, residue, elsewhere: tag.failover_gap == 0,
+        "{0.name!r}",
+        "{tags} skip no ids after a failover or a restore: ids that the new server lacks are issued again",
+        "allocator tags set {first} --failover-gap auto",
+    ),
+    TagRule(
+        "failover-gap-near-limit",
+        OUTAGE,
+        lambda tag, residue, elsewhere: tag.failover_gap != REFUSE and not has_room(tag, reach_of(tag)),
+        "{0.name!r} has {0.remaining} ids left",
+        "too few ids are left for the skip at a failover, after which a tag would issue none: {tags}",
+        "raise the limit (allocator tags set {first} --limit N), or lower --max-step or a fixed --failover-gap",
+    ),
+)
 
 
-def contradiction(tag: Tag) -> str:
-    return f"{tag.name!r} has max_value {tag.max_value}, limit {tag.limit}, step {tag.step}, max_step {tag.max_step}"
-
-
-def of_residues(tags: Iterable[Tag], residue: Residue) -> Iterator[Finding]:
-    """Find tags with the residues of another shard, which issue its ids too."""
-    astray = [tag for tag in tags if tag.residue != residue]
-    if astray:
-        shown = few(f"{tag.name!r} has offset {tag.residue.offset} and step {tag.residue.step}" for tag in astray)
-        shard = f"this shard has offset {residue.offset} and step {residue.step}"
-        yield Finding(
-            "tag-of-another-lane",
-            DANGER,
-            f"tags have the residues of another shard: {shown}, but "
-            f"{'this database is no shard' if residue == ALL else shard}",
-            f"stop all processes that use these tags; in their rows of allocator_segment, set shard_offset = "
-            f"{residue.offset} and shard_step = {residue.step}; then raise each tag above every id in use on any "
-            "shard: allocator tags set TAG --start-after N",
-        )
-
-
-def of_limits(tags: Iterable[Tag]) -> Iterator[Finding]:
-    ending = [tag for tag in tags if tag.max_value >= WARN_FROM * tag.limit]
-    if ending:
-        shown = few(f"{tag.name!r} has {tag.remaining} of {tag.limit} ids left" for tag in ending)
-        yield Finding(
-            "tag-near-limit",
-            OUTAGE,
-            f"tags have used {100 * WARN_FROM:.0f} % or more of their limit: {shown}",
-            f"if the column of the ids is wide enough, raise the limit, to at most {MAX_ID}: "
-            f"allocator tags set {ending[0].name} --limit N",
-        )
-
-
-def of_gaps(tags: Sequence[Tag], elsewhere: Container[str], has_standby: bool) -> Iterator[Finding]:
-    """Check the failover gaps. `elsewhere` are the runs of other servers.
-
-    has_standby: whether a standby follows asynchronously, and would lack the latest commits if promoted.
-    """
-    if waiting := [tag.name for tag in tags if tag.failover_gap == REFUSE and tag.server_run in elsewhere]:
-        yield Finding(
-            "server-replaced",
-            OUTAGE,
-            f"{few(waiting)} issue no ids: the database server changed, and their failover_gap is 'refuse'",
-            "when nothing uses the old server any more: allocator tags repair TAG",
-        )
-    if bare := [tag.name for tag in tags if tag.failover_gap == 0]:
-        yield Finding(
-            "failover-gap-zero",
-            DANGER if has_standby else NOTE,
-            f"{few(bare)} skip no ids after a failover or a restore: ids that the new server lacks are issued again"
-            + (", and a replica follows asynchronously" if has_standby else ""),
-            "allocator tags set TAG --failover-gap auto",
-        )
-    if narrow := [f"{tag.name!r} has {tag.remaining} ids left" for tag in tags if is_narrow(tag)]:
-        yield Finding(
-            "failover-gap-near-limit",
-            OUTAGE,
-            f"too few ids are left for the skip at a failover, after which a tag would issue none: {few(narrow)}",
-            "raise the limit (allocator tags set TAG --limit N), or lower --max-step or a fixed --failover-gap",
-        )
-
-
-def is_narrow(tag: Tag) -> bool:
-    return tag.failover_gap != REFUSE and not has_room(tag, reach_of(tag))
+def of_tags(tags: Sequence[Tag], residue: Residue, elsewhere: Container[str]) -> Iterator[Finding]:
+    """Check the tags of one database, which should all have `residue`. `elsewhere` are the runs of other servers."""
+    for rule in TAG_RULES:
+        if wrong := [tag for tag in tags if rule.wrong(tag, residue, elsewhere)]:
+            facts = {"tags": few(map(rule.shown.format, wrong)), "first": wrong[0].name, "here": residue}
+            yield Finding(rule.name, rule.severity, rule.found.format_map(facts), rule.mend.format_map(facts))
 
 
 def of_nodes(greatest: int, layout: Layout = METEOR) -> Iterator[Finding]:
@@ -130,30 +104,12 @@ def of_nodes(greatest: int, layout: Layout = METEOR) -> Iterator[Finding]:
 
 
 def of_workers(workers: Sequence[SnowflakeWorker], now: float) -> Iterator[Finding]:
-    """`now` is in seconds since 1970."""
-    formats = sorted({(one.layout, one.epoch) for one in workers})
-    if len(formats) > 1:
-        shown = few(f"layout {name}, epoch {epoch}" for name, epoch in formats)
-        yield Finding(
-            "worker-formats-differ",
-            OUTAGE,
-            f"workers are leased for different formats, so no process can lease another: {shown}",
-            "use the same SnowflakeSettings in all processes; if no id of the other format is in use, stop them "
-            "all and empty allocator_worker",
-        )
-    elif formats:
-        name, epoch = formats[0]
-        yield from of_leases(workers, layout_of(name), epoch, now)
-
-
-def layout_of(name: str) -> Layout:
-    """Parse the stored widths of a snowflake layout."""
-    widths = re.findall(r"\d+", name)
-    return Layout(**dict(zip(SNOWFLAKE.widths, map(int, widths), strict=True)))
-
-
-def of_leases(workers: Sequence[SnowflakeWorker], layout: Layout, epoch: int, now: float) -> Iterator[Finding]:
-    yield from of_end("snowflake-runs-out", "timestamp", layout, epoch / 1000, 1000, now)
+    """`now` is in seconds since 1970. All rows have one format: no other can be leased beside it."""
+    if not workers:
+        return
+    widths = map(int, re.findall(r"\d+", workers[0].layout))
+    layout = Layout(**dict(zip(SNOWFLAKE.widths, widths, strict=True)))
+    yield from of_end("snowflake-runs-out", "timestamp", layout, workers[0].epoch / 1000, 1000, now)
     size = 1 << layout.widths["datacenter"] + layout.widths["worker"]
     leased = sum(one.until >= now * 1000 for one in workers)
     if leased >= WARN_FROM * size:
@@ -185,13 +141,13 @@ def of_formats(meteor: MeteorSettings, snowflake: SnowflakeSettings, now: float)
     yield from of_end("snowflake-runs-out", "timestamp", snowflake.layout, snowflake.epoch / 1000, 1000, now)
 
 
-def of_clocks(ahead: float, lease: float) -> Iterator[Finding]:
-    """Check the clock skew. `ahead` is this clock minus the database's, `lease` that of snowflakes, in seconds."""
+def of_clocks(ahead: float) -> Iterator[Finding]:
+    """Check the clock skew: `ahead` is this clock minus the database's, in seconds."""
     apart = abs(ahead)
     if apart > CLOCK_SECONDS:
         yield Finding(
             "clocks-differ",
-            OUTAGE if apart > lease else NOTE,
+            OUTAGE if apart > LEASE else NOTE,
             f"this machine's clock is {apart:.0f} s {'ahead of' if ahead > 0 else 'behind'} the database's: the time "
             "in snowflakes and meteors may be wrong, and workers whose lease has ended may count as leased",
             "synchronize both with the same NTP servers (check with chronyc tracking, timedatectl)",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, NamedTuple
 
 
 class Severity(StrEnum):
@@ -39,27 +38,6 @@ class Finding:
     where: str = ""
 
 
-class Rule(NamedTuple):
-    """A rule that yields a finding where `wrong` is true of the facts, which also fill in `found` and `mend`."""
-
-    wrong: Callable[[Mapping[str, Any]], object]
-    found: str
-    mend: str
-
-
-Rules = Mapping[Severity, Mapping[str, Rule]]
-
-
-def judge(rules: Rules, facts: Mapping[str, Any]) -> list[Finding]:
-    """The findings of these rules. A fact that could not be read is missing, so rules use `get`."""
-    return [
-        Finding(name, severity, rule.found.format_map(facts), rule.mend.format_map(facts))
-        for severity, named in rules.items()
-        for name, rule in named.items()
-        if rule.wrong(facts)
-    ]
-
-
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """Sort findings by severity, worst first, without repetitions."""
     return sorted(dict.fromkeys(findings), key=lambda one: SEVERITIES.index(one.severity))
@@ -84,30 +62,3 @@ def few(names: Iterable[object], most: int = 3) -> str:
     known = [str(name) for name in names]
     more = f" and {len(known) - most} more" if len(known) > most else ""
     return f"{', '.join(known[:most])}{more}"
-
-
-NOT_DURABLE = Rule(
-    lambda facts: facts.get("losses"),
-    "a crash of the server may lose commits: {losses}{restarts}",
-    "{durable_by}",
-)
-NUMBERS_SHARDS = Rule(
-    lambda facts: facts.get("numbers_shards"),
-    "{role} may write allocator_shard: anyone with its password can make two shards issue the same ids",
-    "REVOKE INSERT, UPDATE, DELETE ON allocator_shard FROM {role}; only allocator db upgrade writes it",
-)
-
-
-OTHERS_MAY_WRITE = Rule(
-    lambda facts: facts.get("others"),
-    "{others}: whoever may use such a role can lower a tag, so that its ids come again, or make a token",
-    "{revoke} For default privileges and APIs see docs/managed-databases.md",
-)
-
-
-def makes_tokens(mend: str) -> Rule:
-    return Rule(
-        lambda facts: facts.get("writes_tokens"),
-        "{role} may write allocator_token: an attacker who takes over the service can create tokens for everything",
-        f"{mend}; create tokens as the tables' owner",
-    )

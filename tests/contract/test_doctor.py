@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine
 from support.faults.ill_databases import Patient, changed, named
-from support.servers.administrator import execute, values
+from support.faults.read_only import as_nobody
+from support.servers.administrator import execute
 from support.servers.available import KINDS, server
 from support.servers.databases import one_of_each
 from support.servers.throwaway import free_port
 
 from allocator import Allocator, AsyncAllocator, MeteorSettings
-from allocator.database.doctor_queries.questions import ANOTHER, Question, answers
 from allocator.database.schema.tables import REVISIONS
-from allocator.database.store import Database
+from allocator.database.sqlite import doctor_checks as of_files
 from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, Severity, examine
 from allocator.errors import InvalidDatabase, InvalidSetting
 from allocator.schemes.formats.bit_layout import Layout
@@ -37,7 +41,6 @@ def patient(kind: str, patients: Callable[[str], Patient]) -> Patient:
 
 
 ON_SERVERS = pytest.mark.parametrize("kind", KINDS, indirect=True)
-ON_MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
 ON_POSTGRES = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 ON_SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 
@@ -78,22 +81,19 @@ ROWS = (
     f"{TAG} ('ends', 95, 1, 10, 100, 1000000000, ''), ('astray', 5, 1, 10, 9000000000000000000, 10, '')",
     "UPDATE allocator_segment SET shard_offset = 2, shard_step = 3 WHERE tag = 'astray'",
     f"{TAG} ('bare', 5, 1, 10, 9000000000000000000, 0, ''), ('waiting', 5, 1, 10, 100000, -1, 'elsewhere')",
-    "INSERT INTO allocator_worker VALUES (1, '1/41/5/5/12', 1288834974657, 'a', 1, 'host', 1)",
-    "INSERT INTO allocator_worker VALUES (2, '1/40/5/6/12', 5, 'b', 1, 'host', 1)",
 )
 NODE = {"postgres": "INSERT INTO allocator_node OVERRIDING SYSTEM VALUE VALUES (900000, 'host', 1, '1', now())"}
 PLAIN_NODE = "INSERT INTO allocator_node VALUES (900000, 'host', 1, '1', '2026-11-01')"
-EMPTY = tuple(f"DELETE FROM allocator_{name}" for name in ("segment", "worker", "node"))
+EMPTY = tuple(f"DELETE FROM allocator_{name}" for name in ("segment", "node"))
 
 
 OF_ROWS = {
     "tag-near-limit": (OUTAGE, "'ends' has 5 of 100 ids left"),
-    "tag-of-another-lane": (DANGER, "'astray' has offset 2 and step 3, but this database is no shard"),
-    "failover-gap-zero": (NOTE, "bare skip no ids after a failover"),
+    "tag-of-another-lane": (DANGER, "'astray' has offset 2 and step 3, but this database has offset 1 and step 1"),
+    "failover-gap-zero": (NOTE, "'bare' skip no ids after a failover"),
     "failover-gap-near-limit": (OUTAGE, "'ends' has 5 ids left"),
-    "server-replaced": (OUTAGE, "waiting issue no ids: the database server changed"),
+    "server-replaced": (OUTAGE, "'waiting' issue no ids: the database server changed"),
     "nodes-run-out": (OUTAGE, "900000 of 1048575 node numbers"),
-    "worker-formats-differ": (OUTAGE, "layout 1/40/5/6/12, epoch 5, layout 1/41/5/5/12"),
 }
 
 
@@ -170,26 +170,8 @@ def test_a_database_that_does_not_answer_is_an_outage():
     assert [(one.name, one.severity) for one in found] == [("unreachable", OUTAGE)]
 
 
-# -- the tables
+# -- the tables and the server
 
-
-COLUMN = {
-    "postgres": (
-        "ALTER TABLE allocator_segment ALTER max_value TYPE integer",
-        "ALTER TABLE allocator_segment ALTER max_value TYPE bigint",
-    ),
-    "mysql": (
-        "ALTER TABLE allocator_segment MODIFY max_value INT NOT NULL",
-        "ALTER TABLE allocator_segment MODIFY max_value BIGINT NOT NULL",
-    ),
-}
-KEY = {
-    "postgres": (
-        "ALTER TABLE allocator_ticket DROP CONSTRAINT allocator_ticket_type_key",
-        "ALTER TABLE allocator_ticket ADD UNIQUE (type)",
-    ),
-    "mysql": ("ALTER TABLE allocator_ticket DROP INDEX type", "ALTER TABLE allocator_ticket ADD UNIQUE (type)"),
-}
 TRIGGER = {
     "postgres": (
         "CREATE RULE twice AS ON UPDATE TO allocator_segment DO ALSO NOTIFY twice",
@@ -201,160 +183,133 @@ TRIGGER = {
     ),
     "sqlite": ("CREATE TRIGGER twice AFTER UPDATE ON allocator_segment BEGIN SELECT 1; END", "DROP TRIGGER twice"),
 }
-CHECK = {
-    "postgres": (
-        "ALTER TABLE allocator_segment DROP CONSTRAINT allocator_segment_step",
-        "ALTER TABLE allocator_segment ADD CONSTRAINT allocator_segment_step CHECK (step >= 1 AND step <= max_step)",
-    ),
-}
-CHECK["mysql"] = CHECK["postgres"]
-ICU = "CREATE COLLATION IF NOT EXISTS loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
-RETYPED = "ALTER TABLE allocator_segment MODIFY tag VARCHAR(64)"
-COLLATION = {
-    "postgres": (
-        (ICU, "ALTER TABLE allocator_segment ALTER tag TYPE varchar(64) COLLATE loose"),
-        ('ALTER TABLE allocator_segment ALTER tag TYPE varchar(64) COLLATE "C"', "DROP COLLATION loose"),
-    ),
-    "mysql": (
-        f"{RETYPED} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci NOT NULL",
-        f"{RETYPED} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL",
-    ),
-}
-UNNUMBERED = {
-    "postgres": (
-        "ALTER TABLE allocator_node ALTER id DROP IDENTITY",
-        "ALTER TABLE allocator_node ALTER id ADD GENERATED ALWAYS AS IDENTITY",
-    ),
-    "mysql": (
-        "ALTER TABLE allocator_node MODIFY id BIGINT NOT NULL",
-        "ALTER TABLE allocator_node MODIFY id BIGINT NOT NULL AUTO_INCREMENT",
-    ),
-}
-
-
-def has_icu(url: str) -> bool:
-    """PostgreSQL may be built without: then all its collations tell any two texts apart."""
-    return values(url, "SELECT count(*) FROM pg_collation WHERE collname = 'und-x-icu'") != [0]
-
-
-def of(table: dict, kind: str) -> tuple:
-    return table["mysql" if kind == "mariadb" else kind]
-
-
-ALTERED = {
-    "column-type": (DANGER, "allocator_segment.max_value is INT", COLUMN),
-    "key-missing": (DANGER, "allocator_ticket must have a unique key on (type)", KEY),
-    "trigger": (DANGER, "twice on allocator_segment", TRIGGER),
-    "check-missing": (NOTE, "allocator_segment lacks the check allocator_segment_step", CHECK),
-    "tag-collation": (DANGER, "allocator_segment.tag has ", COLLATION),
-    "numbering-lost": (OUTAGE, "the column id of allocator_node", UNNUMBERED),
-}
+TRIGGER["mariadb"] = TRIGGER["mysql"]
 
 
 @pytest.mark.statements
-@ON_SERVERS
-def test_tables_that_were_altered(kind, patient):
-    possible = set(ALTERED) - ({"tag-collation"} if kind == "postgres" and not has_icu(patient.url) else set())
-    found = {name: patient.shows(name, *of(ALTERED[name][2], kind)) for name in possible}
+def test_a_trigger_that_can_change_what_a_claim_gets(kind, patient):
+    found = patient.shows("schema-damaged", *TRIGGER[kind])
 
-    assert wrong(found, {name: ALTERED[name][:2] for name in possible}) == {}
+    assert (found.severity, "twice on allocator_segment" in found.found) == (DANGER, True)
 
 
-@pytest.mark.statements
-@ON_SERVERS
-def test_tables_that_lost_their_numbering_are_mended_by_what_is_said(kind, patient):
-    lose, _ = of(UNNUMBERED, kind)
-    for name in ("allocator_node", "allocator_ticket"):
-        execute(patient.url, lose.replace("allocator_node", name))
-    for statement in patient.found()["numbering-lost"].mend.split("; ")[:2]:
-        execute(patient.url, statement)
+@ON_POSTGRES
+def test_a_server_that_refuses_claims(patient):
+    database = patient.url.rpartition("/")[2]
+    setting = f"ALTER DATABASE {database} {{}} default_transaction_read_only"
+    make, undo = f"{setting.format('SET')} = on", setting.format("RESET")
+    found = patient.shows("claims-refused", make, undo, admin=server("postgres").url)
 
-    assert "numbering-lost" not in patient.found()
-
-
-@ON_MYSQL
-def test_an_engine_without_transactions(patient):
-    found = patient.shows(
-        "engine-without-transactions",
-        "ALTER TABLE allocator_worker ENGINE = MyISAM",
-        "ALTER TABLE allocator_worker ENGINE = InnoDB",
-    )
-
-    assert found.severity == DANGER
-    assert found.mend == "ALTER TABLE allocator_worker ENGINE = InnoDB"
+    assert (found.severity, "is read-only" in found.found) == (OUTAGE, True)
+    assert "ALTER ROLE" in found.mend
 
 
-OF_POSTGRES = {
-    "numbering-cycles": (
-        DANGER,
-        "allocator_ticket_id_seq has CYCLE",
-        "ALTER TABLE allocator_ticket ALTER id SET CYCLE",
-        "ALTER TABLE allocator_ticket ALTER id SET NO CYCLE",
-    ),
-    "numbering-cached": (
+# -- a file
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "ids.db"
+
+
+def test_a_file_on_a_network_file_system(file, monkeypatch, tmp_path_factory):
+    mounts = tmp_path_factory.mktemp("proc") / "mounts"
+    mounts.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/ids {file.parent} nfs4 rw 0 0\n")
+    patient = Patient(f"sqlite:///{file}")
+    monkeypatch.setattr(of_files, "MOUNTS", mounts)
+    found = patient.found()["network-file-system"]
+
+    assert (found.severity, patient.healthy) == (DANGER, set())
+    assert f"{file} is on a network file system (nfs4)" in found.found
+
+
+def test_a_file_with_two_names(file):
+    patient = Patient(f"sqlite:///{file}")
+    os.link(file, file.with_name("other.db"))
+    found = patient.found()
+
+    assert {name: one.severity for name, one in found.items()} == {"refused": OUTAGE}
+    assert "has 2 hard links" in found["refused"].found
+
+
+def test_a_file_that_another_program_has_locked(file):
+    patient = Patient(f"sqlite:///{file}")
+    holder = sqlite3.connect(file, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    found = patient.found(timeout=0.2)["claims-refused"]
+    holder.execute("ROLLBACK")
+    holder.close()
+
+    assert (found.severity, "is locked by another process" in found.found) == (OUTAGE, True)
+
+
+@pytest.mark.parametrize("barred", ["file", "folder"])
+def test_what_may_not_be_written(open_folder, barred):
+    file = open_folder / "ids.db"
+    patient = Patient(f"sqlite:///{file}")
+    file.chmod(0o666 if barred == "folder" else 0o444)
+    open_folder.chmod(0o777 if barred == "file" else 0o555)
+    with as_nobody():
+        found = patient.found()["claims-refused"]
+
+    assert (found.severity, "that this user may write both" in found.mend) == (OUTAGE, True)
+
+
+def test_a_file_that_is_not_there_is_not_made(file):
+    found = [*examine(f"sqlite:///{file}"), *examine(f"sqlite:///{file.parent}/nowhere/ids.db")]
+
+    assert [(one.name, one.severity) for one in found] == [("file-missing", NOTE), ("file-missing", OUTAGE)]
+    assert not file.exists()
+
+
+# -- a fleet
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> list[str]:
+    return new_fleet(tmp_path)
+
+
+def new_fleet(folder: Path) -> list[str]:
+    folder.mkdir(exist_ok=True)
+    urls = [f"sqlite:///{folder}/{name}.db" for name in ("one", "two", "three")]
+    with Allocator(shards=urls) as ids:
+        ids.ticket("job")
+        ids.next_ids("order", 5)
+    return urls
+
+
+CHANGES = {
+    "shard-row-lost": (
         OUTAGE,
-        "allocator_ticket_id_seq has CACHE 50",
-        "ALTER TABLE allocator_ticket ALTER id SET CACHE 50",
-        "ALTER TABLE allocator_ticket ALTER id SET CACHE 1",
+        "two.db has no row of allocator_shard, unlike the other shards",
+        "DELETE FROM allocator_shard",
     ),
-    "numbering-behind": (
-        DANGER,
-        "the next number of allocator_ticket is 1, and 50 is in use",
-        "INSERT INTO allocator_ticket VALUES (50, 'invoice')",
-        "DELETE FROM allocator_ticket",
-    ),
-    "tables-twice": (
-        DANGER,
-        "allocator_lease in public, second; allocator_segment in public, second. ",
-        (
-            "CREATE SCHEMA second",
-            "CREATE TABLE second.allocator_segment (LIKE allocator_segment)",
-            "CREATE TABLE second.allocator_lease (LIKE allocator_lease)",
-            "ALTER DATABASE {name} SET search_path = public, second",
-        ),
-        ("ALTER DATABASE {name} RESET search_path", "DROP SCHEMA second CASCADE"),
-    ),
-    "server-read-only": (
-        OUTAGE,
-        "transaction_read_only is on",
-        "ALTER DATABASE {name} SET default_transaction_read_only = on",
-        "ALTER DATABASE {name} RESET default_transaction_read_only",
-    ),
+    "shard-on-another-server": (OUTAGE, "not other: ", "UPDATE allocator_shard SET server = 'other'"),
+    "shards-contradict": (DANGER, "says shard 2 of 5", "UPDATE allocator_shard SET shard_step = 5"),
+    "growth-interrupted": (OUTAGE, "no segments can be claimed on", "UPDATE allocator_shard SET ceiling = 1000"),
+    "tag-of-another-lane": (DANGER, "has offset 2 and step 3", "UPDATE allocator_segment SET shard_offset = 1"),
 }
 
 
-@ON_POSTGRES
-def test_postgresql(patient):
-    database = patient.url.rpartition("/")[2]
-
-    def filled(statements: str | tuple[str, ...]) -> tuple[str, ...]:
-        several = (statements,) if isinstance(statements, str) else statements
-        return tuple(one.format(name=database) for one in several)
-
-    found = {}
-    for name, (_, _, make, undo) in OF_POSTGRES.items():
-        admin = server("postgres").url if "ALTER DATABASE" in make else None
-        found[name] = patient.shows(name, filled(make), filled(undo), admin=admin)
-
-    assert wrong(found, {name: row[:2] for name, row in OF_POSTGRES.items()}) == {}
+def test_a_shard_that_was_changed_by_hand(tmp_path):
+    for name, (severity, words, change) in CHANGES.items():
+        fleet = new_fleet(tmp_path / name)
+        assert examine(fleet) == []
+        execute(fleet[1], change)
+        found = named(examine(fleet))[name]
+        assert (found.severity, words in found.found) == (severity, True), found
+        assert found.mend, name
 
 
-@ON_POSTGRES
-def test_what_a_crash_loses_is_one_finding_whose_statements_mend_it(patient):
-    database = patient.url.rpartition("/")[2]
-    make = ("ALTER TABLE allocator_segment SET UNLOGGED", f"ALTER DATABASE {database} SET synchronous_commit = off")
-    role = f"ALTER ROLE CURRENT_USER IN DATABASE {database} RESET synchronous_commit"
-    undo = (f"ALTER DATABASE {database} RESET synchronous_commit", role)
-    with changed(server("postgres").url, (), undo):
-        found = patient.shows("not-durable", make, ())
-        execute(patient.url, *found.mend.split("; "))
-        mended = patient.found()
+def test_a_shard_twice_and_one_that_was_not_given(fleet, tmp_path):
+    shutil.copy(tmp_path / "one.db", tmp_path / "copy.db")
+    twice = named(examine([*fleet, f"sqlite:///{tmp_path}/copy.db"]))["shards-contradict"]
+    fewer = named(examine(fleet[:2]))["not-looked-at"]
 
-    assert found.severity == DANGER
-    assert "allocator_segment is unlogged" in found.found
-    assert "synchronous_commit is off for " in found.found
-    assert "restart" not in found.found
-    assert set(mended) == patient.healthy
+    assert (twice.severity, fewer.severity) == (DANGER, NOTE)
+    assert "are the same database under two URLs, or one is a copy" in twice.found
+    assert "three.db" in fewer.found
 
 
 # -- what may be given
@@ -381,21 +336,3 @@ def test_what_is_no_database_is_refused():
         examine(ids)
     with pytest.raises(InvalidDatabase):
         examine("not a url")
-
-
-def test_an_answer_that_hangs_on_one_that_was_refused_does_not_blame_the_url(tmp_path):
-    """As where a role may not read a setting: what follows from it is not known, and how to see it is said."""
-    database = Database(f"sqlite:///{tmp_path}/ids.db")
-    questions = [
-        Question("the role", lambda connection, facts: {"role": "watcher"}),
-        Question("the connections", lambda connection, facts: {"room": facts["max_connections"]}, "GRANT x TO {role}"),
-        Question("the clock", lambda connection, facts: {"ahead": facts["now"]}, "GRANT x TO {account}"),
-    ]
-    connections, clock = answers(database, questions, {}, True)
-    database.close()
-
-    assert (connections.found, connections.mend) == (
-        "cannot check the connections: max_connections could not be read",
-        "GRANT x TO watcher",
-    )
-    assert clock.mend == ANOTHER

@@ -127,17 +127,17 @@ CHANGED = {
 @on_guarded
 def test_the_guard_is_known_and_one_that_was_changed_is_found(guarded, kind):
     assert "the tables are correct" in asked(guarded, "check")
-    assert "trigger" not in named(examine(guarded))
+    assert "schema-damaged" not in named(examine(guarded))
     for words in CHANGED[kind]:
         name = "allocator_guard_" + {"sqlite": "fall", "postgres": "rows"}[kind]
         if kind != "postgres":
             execute(guarded, f"DROP TRIGGER {name}")
         execute(guarded, words)
         assert f"trigger {name} on allocator_segment" in asked(guarded, "check")
-        assert name in named(examine(guarded))["trigger"].found
+        assert name in named(examine(guarded))["schema-damaged"].found
 
         guard(kind, guarded)
-        assert "trigger" not in named(examine(guarded))
+        assert "schema-damaged" not in named(examine(guarded))
 
 
 KEEPS = (

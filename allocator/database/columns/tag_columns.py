@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Connection, column, func, select, table
@@ -42,8 +43,9 @@ def read(connection: Connection, dialect: Dialect, words: str, name: str) -> tup
     """
     named, part = split_column(words)
     schema, bare = split_table(named)
+    catalogue = import_module(f"allocator.database.{dialect.name}.shared_columns")
     with by_index(connection, dialect):
-        found = dialect.tools().fetch_column(connection, schema, bare, part)
+        found: Found | None = catalogue.fetch_column(connection, schema, bare, part)
         if found is None:
             raise InvalidSetting(f"there is no table with a column {words:.255}")
         place = ".".join(map(in_quotes, found[:3]))

@@ -4,14 +4,13 @@
 it is one of these, which a test holds complete:
 
 Changes no row:
-    column_types.read examination.rows examination.server_runs examination.shape failover_row.fetch
-    inspection.check_sound inspection.current inspection.problems node_and_snowflake_rows.fetch_newest
-    node_and_snowflake_rows.fetch_workers number_columns.fetch_counters questions.ask segments.fetch
-    segments.fetch_all segments.fetch_page segments.fetch_runs servers.fetch_blind servers.fetch_identity
-    servers.fetch_own_run servers.fetch_place servers.fetch_run shard_row.check_owner shard_row.check_writer
-    shard_row.fetch shard_row.fetch_if_made shard_row.fetch_member shard_row.has_ids start.fetch table_shape.of_schema
-    tag_columns.read tickets.fetch_last tickets.has_any token_rows.any_made token_rows.fetch_all
-    worker_number_rows.fetch worker_number_rows.fetch_all
+    checks.ask column_types.read examination.rows failover_row.fetch inspection.check_sound inspection.current
+    inspection.problems node_and_snowflake_rows.fetch_newest node_and_snowflake_rows.fetch_workers
+    number_columns.fetch_counters segments.fetch segments.fetch_all segments.fetch_page segments.fetch_runs
+    servers.fetch_blind servers.fetch_identity servers.fetch_own_run servers.fetch_place servers.fetch_run
+    shard_row.check_owner shard_row.check_writer shard_row.fetch shard_row.fetch_if_made shard_row.fetch_member
+    shard_row.has_ids start.fetch tag_columns.read tickets.fetch_last tickets.has_any token_rows.any_made
+    token_rows.fetch_all worker_number_rows.fetch worker_number_rows.fetch_all
 Takes something else; what the first run took stays unused, a lease until its end:
     claims.claim node_and_snowflake_rows.add_worker node_and_snowflake_rows.register
     node_and_snowflake_rows.take_worker tickets.draw worker_number_rows.take

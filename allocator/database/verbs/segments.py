@@ -68,11 +68,6 @@ def fetch_page(connection: Connection, dialect: Dialect, after: str, most: int) 
     return found
 
 
-def fetch_unchecked(connection: Connection, dialect: Dialect) -> list[Tag]:
-    """Fetch all rows, damaged or not, for an examination."""
-    return [as_it_is(row) for row in connection.execute(READ_ALL)]
-
-
 def create(connection: Connection, dialect: Dialect, tag: Tag, state: Failover) -> bool:
     """Make the row; False if there is one, or if the database has moved since `state`, which says where it begins."""
     row = row_of(tag)

@@ -6,14 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pymysql
-from sqlalchemy import make_url
-
 from allocator.doctor import Finding, examine
 from support.servers.administrator import execute
 from support.servers.databases import with_schema
-
-REGISTER_REPLICA = 0x15
 
 
 @contextmanager
@@ -49,20 +44,3 @@ class Patient:
             found = self.found()
         assert name in found, sorted(found)
         return found[name]
-
-
-@contextmanager
-def replica_of(url: str) -> Iterator[None]:
-    """A client that tells a server that it follows it, as a replica does first."""
-    target = make_url(url)
-    connection = pymysql.connect(
-        host=target.host or "", port=target.port or 0, user=target.username, password=target.password or ""
-    )
-    told = b"".join(bytes([len(part)]) + part for part in (b"replica.example", b"", b""))
-    numbers = (3306).to_bytes(2, "little") + bytes(4) + bytes(4)
-    connection._execute_command(REGISTER_REPLICA, (77).to_bytes(4, "little") + told + numbers)
-    connection._read_packet()
-    try:
-        yield
-    finally:
-        connection.close()
