@@ -31,7 +31,6 @@ def worker() -> None:
 def list_numbers(url: str) -> None:
     """Print who holds which number, and the newest meteor nodes."""
     with open_database(url) as database:
-        database.check_schema()
         spaces = [to_row(space) for space in database.worker_spaces()]
         nodes = [node_to_row(node) for node in database.run(node_rows.fetch_newest, NODES)]
     texts = [text_of(space) for space in spaces] or ["no number was leased yet"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, func, select, text
+from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, func, select
 
 from allocator.database.driver_errors import MISPLACED
 from allocator.database.schema.tables import node
@@ -63,8 +63,9 @@ class Dialect:
     columns_have_types: ClassVar[bool] = True
     """A column has a type, and integer types have widths. Else any column holds 64 bits, and may have no type."""
 
-    sound: ClassVar[str] = "1"
-    """An SQL condition: no table has damage, nor a trigger, that no statement would notice and that repeats ids."""
+    mends: ClassVar[str] = "NULL"
+    """An SQL expression: the statements that undo what lets ids repeat without any statement noticing, which are
+    triggers and rules on tables that ids are drawn from, and engines without transactions. NULL without any."""
     ownership: ClassVar[str] = ""
     """A query: does this user own the table of tickets? Empty where changing its numbering needs no owner."""
 
@@ -83,12 +84,6 @@ class Dialect:
     """What a claim sets, and how it returns that; see `verbs/claims.py`."""
     clock: ClassVar[str]
     """An SQL expression for the milliseconds since 1970."""
-    trigger_query: ClassVar[str]
-    """A query with the parameter `:name`, a table; each row is the name of a trigger or rule, and what drops it."""
-    guard_query: ClassVar[str] = ""
-    """A query: name and texts, as `guard.sql` has them, of each trigger that may be the guard's; empty without one."""
-    unique_query: ClassVar[str] = ""
-    """A query: table and columns of each unique key; empty where SQLAlchemy reads the keys of every such engine."""
     replace_ticket: ClassVar[str]
     """Draw a ticket as Flickr did: replace the type's row; the auto-increment value of the new one is the ticket."""
     count_ticket: ClassVar[str]
@@ -160,10 +155,6 @@ class Dialect:
         with self.transaction(connection):
             yield
 
-    def triggers(self, connection: Connection, table_name: str) -> dict[str, str]:
-        """The triggers and rules on a table, each with the statement that drops it."""
-        return dict(map(tuple, connection.execute(text(self.trigger_query), {"name": table_name})))
-
     def is_refusal(self, error: BaseException) -> bool:
         """Whether a statement may have failed because the server refuses to identify itself."""
         return False
@@ -192,7 +183,7 @@ class Dialect:
         """SQL expressions by name, for what a process asks the server at its start; see `verbs/start.py`."""
         run = run_of(connection)
         server = "NULL" if run == NOWHERE else self.server(connection)
-        return {"run": run, "at": self.clock, "server": server, "sound": self.sound}
+        return {"run": run, "at": self.clock, "server": server, "mends": self.mends}
 
     def here(self, connection: Connection, facts: Any, was: str) -> Here:
         """The server run by these facts, compared with the one that wrote a row."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from secrets import randbelow, token_hex
 from time import time_ns
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from allocator import __version__
 from allocator.database.connection import Runner
+from allocator.database.dialect import Dialect
 from allocator.database.schema import inspection, upgrade
-from allocator.database.schema.tables import REVISIONS
 from allocator.database.verbs import (
     failover_row,
     node_and_snowflake_rows,
@@ -22,11 +24,10 @@ from allocator.database.verbs import (
     start,
     worker_number_rows,
 )
-from allocator.database.verbs.start import Start, damage
+from allocator.database.verbs.start import Start
 from allocator.errors import (
     DatabaseUnavailable,
     LeaseLost,
-    SchemaDamaged,
     SchemaOutOfDate,
     ShardMisconfigured,
 )
@@ -46,6 +47,12 @@ from allocator.schemes.worker_number_lease import (
     spaces_of,
 )
 
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
 ATTEMPTS = 20
 """Tries before the call fails: each one lost a race with another process, or met a failover."""
 UNSTEADY = "the database keeps failing over, or several servers answer in turn; retry"
@@ -61,8 +68,7 @@ class Registry(Runner):
 
     def __init__(self, database: object, timeout: float = 5.0) -> None:
         super().__init__(database, timeout)
-        self._schema_seen = self._is_sound = False
-        self._has_revision = True
+        self._schema_seen = False
         self._rows_are_ours = False
         self._leases_from_ms = 0
         """The latest beginning of leases that this process has seen."""
@@ -80,40 +86,40 @@ class Registry(Runner):
     def start(self, name: str = "", *, with_nodes: bool = False, with_workers: bool = False) -> Start:
         """Fetch the current rows, with that of the tag `name`.
 
-        If the tables do not fit, inspect them for the reason. An embedded database makes and upgrades its tables.
+        Looks at the schema if a table is missing, or at another revision. An embedded database makes its tables.
         """
-        for was_checked in (False, True):
-            try:
-                found = self.run(start.fetch, name, with_nodes, with_workers, self._has_revision)
-                if not self._schema_seen and self._has_revision and found.revision not in REVISIONS:
-                    raise inspection.unlike(found.revision, self.address.shown)
-            except (SchemaDamaged, SchemaOutOfDate):
-                # Found sound a moment ago: two servers answer in turn, or the tables have two revisions.
-                if was_checked:
-                    raise
-                self._is_sound = False  # another process may have changed the tables since they were looked at
-                self.check_sound()
-            else:
-                self._schema_seen = True
-                return found
-        raise AssertionError("unreachable")
-
-    def check_sound(self) -> None:
-        """Once: each column and key is there, or `SchemaOutOfDate` or `SchemaDamaged` is raised."""
-        if self._is_sound:
-            return
+        asked = self.address.shown, name, with_nodes, with_workers
         try:
-            self._has_revision = self.run(inspection.check_sound, self.address.shown)
+            found = self.run(start.fetch, *asked, not self._schema_seen)
+        except SchemaOutOfDate:
+            found = self.run(start.fetch, *asked, self._has_revision())
+        self._schema_seen = True
+        return found
+
+    def on_tables(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `run`, for a verb that may be the first one: looks at the schema as `start` does."""
+        try:
+            return self.run(verb, *args, **kwargs)
+        except SchemaOutOfDate:
+            self._has_revision()
+            return self.run(verb, *args, **kwargs)
+
+    def _has_revision(self) -> bool:
+        """Whether a revision says that the tables are there, which a host application may have made without one.
+
+        Raises `SchemaOutOfDate` if they are missing. An embedded database makes them.
+        """
+        try:
+            return self.run(inspection.check, self.address.shown)
         except SchemaOutOfDate:
             if not self.dialect.embedded:
                 raise
-            self.upgrade_schema()
-        self._is_sound = True
+        self.upgrade_schema()
+        return True
 
     def has_siblings(self) -> bool:
         """Whether this is one of several shards."""
-        self.check_sound()
-        row = self.run(shard_row.fetch)
+        row = self.on_tables(shard_row.fetch)
         return row is not None and len(row.members) > 1
 
     def upgrade_schema(self) -> None:
@@ -231,8 +237,6 @@ class Registry(Runner):
             else:
                 ours = self.run(node_and_snowflake_rows.take_worker, chosen, fresh)
             if ours and self.failover(after := self.start(with_workers=True)) == state:
-                if {one.holder: one.until for one in after.workers}.get(fresh.holder, until) != until:
-                    raise damage(f"the end of a lease is rounded, {until} was written")
                 check_same(after.workers, layout, epoch)  # two processes may lease with two layouts at once
                 return Lease(number, fresh.holder, begin, until)  # a worker is chosen only after its last lease ended
         raise DatabaseUnavailable("every worker that was free was leased by another process first; try again")
@@ -274,7 +278,7 @@ class Registry(Runner):
 
     def worker_spaces(self) -> list[Space]:
         """Who holds which number."""
-        at, rows = self.run(worker_number_rows.fetch_all)
+        at, rows = self.on_tables(worker_number_rows.fetch_all)
         return spaces_of(rows, at)
 
     def _check_numbers(self, row: Shard | None) -> None:

@@ -120,8 +120,7 @@ class Database(Registry):
 
     def forget_run(self) -> None:
         """Let every scheme skip ids on its next use, as after a failover."""
-        self.check_sound()
-        self.run(failover_row.end_run)
+        self.on_tables(failover_row.end_run)
         shard = self.fetch_shard()
         if shard and shard.numbering.step > 1:
             self.run(shard_row.end_run)

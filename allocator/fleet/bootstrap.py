@@ -245,7 +245,7 @@ class Opening:
                 raise ShardMisconfigured(f"{one.where} is listed twice, by URLs that differ in user or arguments alone")
             urls.add(url)
             known[identity] = one.where
-            one.database.check_sound()
+            one.database.check_schema()
             if one.row is None:
                 self._check_unused(one)
 

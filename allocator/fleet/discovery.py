@@ -133,8 +133,7 @@ def state_of(one: Found) -> str:
 def look(database: Database, several: bool = False) -> Found:
     """Look at a database. With `several` shards, a row without draws counts as none."""
     try:
-        database.check_sound()
-        row = database.run(shard_row.fetch_member if several else shard_row.fetch)
+        row = database.on_tables(shard_row.fetch_member if several else shard_row.fetch)
         server, place = database.run(servers.fetch_identity), database.run(servers.fetch_place)
         return Found(database, row, database.run(tickets.fetch_last), server, place)
     except AllocatorError as error:

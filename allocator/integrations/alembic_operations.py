@@ -127,7 +127,6 @@ def alone(connection: Any, what: str) -> MigrationDatabase:
     """The database of a connection. Raises `SchemaOutOfDate` without our tables, `InvalidSetting` for one of several
     shards."""
     database = MigrationDatabase(connection)
-    database.check_sound()
     if database.has_siblings():
         raise InvalidSetting(
             f"{database.address.shown} is one of several shards, and a migration of one cannot change {what!r} on all; "

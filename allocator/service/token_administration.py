@@ -67,9 +67,7 @@ class Tokens:
         return self._run(token_rows.fetch_all)
 
     def _run(self, verb: Callable[..., T], *arguments: Any) -> T:
-        database = self._database()
-        database.check_sound()
-        return database.run(verb, *arguments)
+        return self._database().on_tables(verb, *arguments)
 
     @property
     def shown(self) -> str:

@@ -131,9 +131,6 @@ class MemoryBackend:
     def abandon(self) -> None:
         self._forked = True
 
-    def check_sound(self) -> None:
-        """Do nothing: the tables are always sound."""
-
     def fetch_tag(self, name: str) -> Tag | None:
         with self._table() as rows:
             return rows.get(name)

@@ -190,7 +190,7 @@ TRIGGER["mariadb"] = TRIGGER["mysql"]
 def test_a_trigger_that_can_change_what_a_claim_gets(kind, patient):
     found = patient.shows("schema-damaged", *TRIGGER[kind])
 
-    assert (found.severity, "twice on allocator_segment" in found.found) == (DANGER, True)
+    assert (found.severity, "twice" in found.mend) == (DANGER, True)
 
 
 @ON_POSTGRES

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import create_engine, insert
-from support.distinct import distinct
-from support.servers.administrator import execute
 from support.service.served import Served
 
 import allocator.remote.client
 from allocator import Allocator
 from allocator.cli import main
-from allocator.cli.tags import to_row
 from allocator.database.schema import tables
-from allocator.database.store import Database
-from allocator.database.verbs import node_and_snowflake_rows
-from allocator.errors import DatabaseRefused, DatabaseUnavailable, SchemaDamaged
+from allocator.errors import DatabaseRefused, DatabaseUnavailable
 from allocator.fleet.tag_administration import Tags
 from allocator.remote.client import ServiceBackend
 from allocator.schemes.tag import Tag
@@ -59,33 +52,6 @@ def test_pages_follow_each_other_byte_by_byte(kind, served, tag):
     assert listed == sorted(set(listed))
     assert [name for name in listed if name in names] == names
     assert service.get(f"/v1/tags?after={tag}Z&limit=1").json["tags"][0]["tag"] == f"{tag}_d"
-
-
-def test_a_damaged_row_hides_no_other(tmp_path, caplog):
-    """But a fleet that grows must know every tag, and so refuses."""
-    url = f"sqlite:///{tmp_path}/ids.db"
-    with Allocator(url, step=10) as ids, closing(Database(url)) as database:
-        for name in ("a", "b", "c", "d"):
-            ids.next_id(name)
-        tags, first, second = Tags(lambda: [database], Tag("made")), database.register_node(), database.register_node()
-        execute(url, "UPDATE allocator_segment SET step = 2.5 WHERE tag = 'b'")
-        execute(url, "UPDATE allocator_segment SET server_run = CAST(x'ff' AS TEXT) WHERE tag = 'd'")
-        for odd in ("x'ff'", "CAST(x'ff' AS TEXT)", "char(27)"):
-            row = f"SELECT {odd}, 1, 1, 1, 1, 1, 1, '', 0, 0, 0"
-            execute(url, f"INSERT INTO allocator_segment {row}")
-        execute(url, f"UPDATE allocator_node SET started_at = 'yesterday' WHERE id = {first}")
-        for _ in range(2):
-            assert [tag.name for tag in tags.list()] == ["a", "c"]
-            assert to_row(replace(tags.list()[0], max_value=0, limit=0))["used"] == 0.0
-            assert [tag.name for tag in database.fetch_page("", 2)] == ["a", "c"]
-            assert [tag.name for tag in database.fetch_page("", 3)] == ["a", "c"]
-            assert [tag.name for tag in database.fetch_page("a", 2)] == ["c"]
-            assert [node.number for node in database.run(node_and_snowflake_rows.fetch_newest, 9)] == [second]
-        with pytest.raises(SchemaDamaged, match=r"for tag 'b' step is 2\.5"):
-            database.fetch_tags()
-
-    said = [record.message for record in caplog.records if "changed by hand" in record.message]
-    assert distinct(said) == len(said) == 6
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from support.servers.administrator import execute
 from support.servers.fleets import once
 
 from allocator import Allocator
-from allocator.errors import DatabaseUnavailable, InvalidSetting, SchemaDamaged, SchemaOutOfDate
+from allocator.errors import DatabaseUnavailable, InvalidSetting, SchemaOutOfDate
 from allocator.testing import MemoryAllocator
 
 
@@ -41,9 +41,9 @@ def test_a_ping_says_that_the_tables_are_missing(face, empty):
 
 @pytest.mark.statements
 @once
-def test_a_ping_says_that_the_database_is_damaged(face, fresh):
+def test_a_ping_says_that_a_table_is_lost(face, fresh):
     execute(fresh, "DROP TABLE allocator_segment")
-    with pytest.raises(SchemaDamaged, match="allocator_segment.*allocator db check"):
+    with pytest.raises(SchemaOutOfDate, match="allocator_segment.*allocator db upgrade"):
         face(fresh).ping()
 
 
@@ -55,7 +55,7 @@ def test_a_ping_of_several_shards_is_answered_by_one(shards):
         execute(urls[0], "DROP TABLE allocator_shard")
         ids.ping()
         execute(urls[1], "DROP TABLE allocator_shard")
-        with pytest.raises(SchemaDamaged):
+        with pytest.raises(SchemaOutOfDate):
             ids.ping()
 
 

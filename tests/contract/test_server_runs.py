@@ -1036,7 +1036,7 @@ def noting_commits(url: str, *tables: str) -> None:
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag, monkeypatch):
     """A crash of a process of the server's forgets commits that were not, and begins no other run."""
-    monkeypatch.setattr(PostgreSQL, "sound", "true")  # as without the trigger that notes
+    monkeypatch.setattr(PostgreSQL, "mends", "NULL")  # as without the trigger that notes
     with other(fresh) as ids:
         ids.reserve(tag, 1)
     noting_commits(fresh, "segment")
@@ -1057,7 +1057,7 @@ def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag, monk
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 @pytest.mark.parametrize("tickets", ["replace", "count"])
 def test_tickets_nodes_and_leases_are_written_to_disk_whatever_the_role_is_set_to(sync, fresh, tickets, monkeypatch):
-    monkeypatch.setattr(PostgreSQL, "sound", "true")  # as without the trigger that notes
+    monkeypatch.setattr(PostgreSQL, "mends", "NULL")  # as without the trigger that notes
     sync(fresh, tickets=tickets).ticket("job")
     noting_commits(fresh, "ticket", "ticket_counter", "node", "worker")
     ids = sync(fresh)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from time import time_ns
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from support.processes.patience import until
-from support.servers.administrator import execute
 from support.service.guarded import Guarded
 from support.service.served import Served
 
 from allocator import Allocator
 from allocator.cli import main
-from allocator.database.store import Database
-from allocator.errors import AccessDenied, AllocatorError, InvalidSetting, LeaseLost, NodeIdsExhausted
+from allocator.errors import AccessDenied, InvalidSetting, LeaseLost, NodeIdsExhausted
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 
 
@@ -116,26 +113,6 @@ def test_the_verbs_of_a_client_are_those_of_a_database(guarded, service):
 
 
 # -- what an operator sees
-
-
-@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
-def test_a_damaged_lease_hides_no_other_and_stops_its_space(fresh, caplog):
-    damages = ["until_ms = 'x'", "until_ms = 9000000000000000000", "bits = 0", "host = x'ff'"]
-    damages += ["host = CAST(x'ff' AS TEXT)"]
-    with closing(Database(fresh)) as database:
-        database.start()
-        for space in ("sound", "sound-too"):
-            database.lease_number(NumberClaim(space, 2, 60_000, now_ms(), "a"))
-        for number, damage in enumerate(damages):
-            held = database.lease_number(NumberClaim(f"odd-{number}", 2, 60_000, now_ms(), "a"))
-            execute(fresh, f"UPDATE allocator_lease SET {damage} WHERE space = '{held.space}'")
-            with pytest.raises(AllocatorError):
-                database.lease_number(NumberClaim(held.space, 2, 60_000, now_ms(), "b"))
-            assert [json.loads(run(fresh, "--json"))["spaces"][at]["space"] for at in (0, -1)] == [
-                "sound",
-                "sound-too",
-            ], damage
-            assert f"of a number of space '{held.space}'" in caplog.text, damage
 
 
 def run(url: str, *words: str) -> str:

@@ -102,7 +102,7 @@ class SegmentVerbs:
     def _here(self, connection: Connection, was: str, run: str) -> Here:
         return plain(was if self.rules.run_guard else "", run, connection.place.now())
 
-    def start_fetch(self, connection: Connection, name: str, *more: bool) -> Start:
+    def start_fetch(self, connection: Connection, where: str, name: str, *more: bool) -> Start:
         return connection.perform(lambda view: self._start(connection, view, name))
 
     def _start(self, connection: Connection, view: View, name: str) -> Start:

@@ -27,7 +27,7 @@ import allocator.sync
 from allocator.backend import fleet_of
 from allocator.database.connection import Runner
 from simulation import clocks, threads
-from simulation.dialect import REVISION, imitation
+from simulation.dialect import imitation
 from simulation.observed import note_what_is_late
 from simulation.scheduler import current
 
@@ -67,8 +67,6 @@ RUNNER = {
     "takes_signals": lambda: False,
 }
 NUMBERS = {
-    "REVISIONS": (REVISION,),
-    "inspection": SimpleNamespace(check_sound=lambda connection, dialect, where: True),
     "randbelow": lambda limit: dice().randrange(limit),
     "token_hex": lambda size: dice().randbytes(size).hex(),
     "time_ns": lambda: int(clocks.Time.time() * 1e9),

@@ -68,7 +68,6 @@ def read(connection: Connection, dialect: Dialect, words: str, name: str) -> tup
 
 def read_alone(database: Database, words: str, name: str) -> tuple[ColumnFacts, Tag | None]:
     """As `read`. Raises `InvalidSetting` for one of several shards too."""
-    database.check_sound()
     if database.has_siblings():
         raise InvalidSetting(
             f"a tag of several shards cannot be compared with {words:.255}: the column holds ids of all of them, and "

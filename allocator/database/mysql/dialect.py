@@ -73,14 +73,6 @@ class MySQL(Dialect):
     replace_ticket, count_ticket = REPLACE, COUNT
     raised, returning = "LAST_INSERT_ID(max_value + :span)", ""
     clock = CLOCK
-    trigger_query = (
-        "SELECT trigger_name, concat('DROP TRIGGER `', replace(trigger_name, '`', '``'), '`') "
-        "FROM information_schema.triggers WHERE event_object_schema = DATABASE() AND event_object_table = :name"
-    )
-    unique_query = (
-        "SELECT table_name, group_concat(column_name ORDER BY seq_in_index) FROM information_schema.statistics "
-        "WHERE table_schema = DATABASE() AND non_unique = 0 GROUP BY table_name, index_name"
-    )
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.mysql.gapless_draws import MariaDBNumbers, MySQLNumbers

@@ -74,24 +74,14 @@ class PostgreSQL(Dialect):
     draw = staticmethod(draw)
     ownership = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('allocator_ticket')"
     clock = "CAST(1000 * EXTRACT(EPOCH FROM clock_timestamp()) AS BIGINT)"
-    trigger_query = (
-        "SELECT tgname, concat('DROP TRIGGER ', quote_ident(tgname), ' ON ', CAST(:name AS text)) FROM pg_trigger "
-        "WHERE tgrelid = to_regclass(:name) AND NOT tgisinternal "
-        "UNION ALL SELECT rulename, concat('DROP RULE ', quote_ident(rulename), ' ON ', CAST(:name AS text)) "
-        "FROM pg_rewrite WHERE ev_class = to_regclass(:name)"
-    )
-    guard_query = (
-        "SELECT tgname, concat('$guard$ ', prosrc, ' $guard$'), "
-        "split_part(pg_get_triggerdef(pg_trigger.oid, true), ' FUNCTION ', 1) "
-        "FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid JOIN pg_language ON pg_language.oid = prolang "
-        "WHERE tgrelid = to_regclass('allocator_segment') AND NOT tgisinternal AND tgenabled = 'O' "
-        "AND lanname = 'plpgsql' AND proconfig IS NULL"
-    )
-    sound = (
-        f"NOT EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid IN {CLAIMED_THERE} AND NOT tgisinternal "
+    mends = (
+        "(SELECT string_agg(mend, '; ') FROM ("
+        "SELECT concat('DROP TRIGGER ', quote_ident(tgname), ' ON ', CAST(tgrelid AS regclass)) AS mend "
+        f"FROM pg_trigger WHERE tgrelid IN {CLAIMED_THERE} AND NOT tgisinternal "
         "AND NOT (tgrelid = to_regclass('allocator_segment') "
-        "AND tgname IN ('allocator_guard_rows', 'allocator_guard_truncate'))) "
-        f"AND NOT EXISTS (SELECT 1 FROM pg_rewrite WHERE ev_class IN {CLAIMED_THERE})"
+        "AND tgname IN ('allocator_guard_rows', 'allocator_guard_truncate')) "
+        "UNION ALL SELECT concat('DROP RULE ', quote_ident(rulename), ' ON ', CAST(ev_class AS regclass)) "
+        f"FROM pg_rewrite WHERE ev_class IN {CLAIMED_THERE}) AS found)"
     )
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:

@@ -1,6 +1,6 @@
 -- The guard of allocator on PostgreSQL: the server refuses to lower max_value, and to rename or delete a tag.
 -- Run it as a user that may create triggers, when few ids are drawn: psql ids < guard.sql. It is safe to repeat.
--- The lines that begin with DROP remove it. The checks know its triggers by name and text, so change nothing below.
+-- The lines that begin with DROP remove it. The checks know its triggers by name, so change nothing below.
 
 DROP TRIGGER IF EXISTS allocator_guard_rows ON allocator_segment;
 DROP TRIGGER IF EXISTS allocator_guard_truncate ON allocator_segment;

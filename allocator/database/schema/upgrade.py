@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TextIO
 from sqlalchemy import Connection
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.inspection import HEAD, RESTORE, WHOLE, current, missing_parts, unlike, versions
+from allocator.database.schema.inspection import HEAD, current, differences, lacking, missing, unlike, versions
 from allocator.database.schema.tables import REVISIONS, metadata
-from allocator.errors import SchemaDamaged, SchemaOutOfDate
+from allocator.errors import SchemaOutOfDate
 from allocator.runtime.forks import in_child
 
 if TYPE_CHECKING:
@@ -44,31 +44,27 @@ def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float
     with dialect.schema_change(connection, timeout):
         found = current(connection)
         if found == HEAD:
-            check_complete(connection, where)
-            return
-        if found in REVISIONS:
+            if lost := lacking(connection, where):
+                raise lost
+        elif found in REVISIONS:
             migrate(connection)
-            return
-        if found is not None:
+        elif found is not None:
             raise unlike(found, where)
-        missing = missing_parts(connection)
-        if columns := [part for part in missing if part not in WHOLE]:
-            raise SchemaOutOfDate(f"{where} lacks {', '.join(columns)}; add it by the migrations that made the table")
-        create(connection, missing)
+        else:
+            create(connection, where)
 
 
-def check_complete(connection: Connection, where: str) -> None:
-    """Raise `SchemaDamaged` if a part was lost since the newest revision was written."""
-    if missing := missing_parts(connection):
-        raise SchemaDamaged(f"{where} lacks {', '.join(missing)}; {RESTORE}")
-
-
-def create(connection: Connection, missing: Sequence[str]) -> None:
+def create(connection: Connection, where: str) -> None:
     """Make missing tables in the newest revision, and write that revision into the version table.
 
-    An upgrade that died may have made some of them. Without Alembic, whose import takes longer than the statements.
+    An upgrade that died, or a host application, may have made some of them. A new database does without Alembic, whose
+    import takes longer than the statements.
     """
-    metadata.create_all(connection, [WHOLE[part] for part in missing], checkfirst=False)
+    fresh = missing(connection)
+    metadata.create_all(connection, fresh, checkfirst=False)
+    unlike_ours = differences(connection) if len(fresh) < len(metadata.tables) else []
+    if lost := [one for one in unlike_ours if one.startswith("add_column")]:
+        raise SchemaOutOfDate(f"{where} needs {', '.join(lost)}; do that by the migrations that made the table")
     versions.create(connection, checkfirst=True)
     connection.execute(versions.insert().values(version_num=HEAD))
 

@@ -89,17 +89,11 @@ class SQLite(Dialect):
     begin = "BEGIN IMMEDIATE"
     replace_ticket, count_ticket = REPLACE, COUNT
     clock = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-    trigger_query = (
-        "SELECT name, 'DROP TRIGGER \"' || replace(name, '\"', '\"\"') || '\"' FROM sqlite_master "
-        "WHERE type = 'trigger' AND tbl_name = :name COLLATE NOCASE"
-    )
-    guard_query = "SELECT name, sql || ';' FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'allocator_segment'"
-    sound = (
-        "(SELECT group_concat(name) FROM pragma_table_info('allocator_ticket') WHERE pk > 0) = 'id' "
-        f"AND NOT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND tbl_name COLLATE NOCASE IN {CLAIMED} "
+    mends = (
+        "(SELECT group_concat('DROP TRIGGER \"' || replace(name, '\"', '\"\"') || '\"', '; ') FROM sqlite_master "
+        f"WHERE type = 'trigger' AND tbl_name COLLATE NOCASE IN {CLAIMED} "
         f"AND NOT (tbl_name = 'allocator_segment' AND name IN {GUARDS}))"
     )
-    """Without this key AUTOINCREMENT is gone too, and each process would draw the first ticket."""
     pool_size = 1  # SQLite allows one writer; a database in memory is one connection
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:

@@ -1,6 +1,6 @@
 -- The guard of allocator on SQLite: the file refuses to lower max_value, and to rename, replace or delete a tag.
 -- Run it when few ids are drawn: sqlite3 ids.db < guard.sql. It is safe to repeat.
--- The lines that begin with DROP remove it. The checks know its triggers by name and text, so change nothing below.
+-- The lines that begin with DROP remove it. The checks know its triggers by name, so change nothing below.
 
 DROP TRIGGER IF EXISTS allocator_guard_fall;
 DROP TRIGGER IF EXISTS allocator_guard_rename;

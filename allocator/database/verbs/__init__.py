@@ -4,8 +4,8 @@
 it is one of these, which a test holds complete:
 
 Changes no row:
-    checks.ask column_types.read examination.rows failover_row.fetch inspection.check_sound inspection.current
-    inspection.problems node_and_snowflake_rows.fetch_newest node_and_snowflake_rows.fetch_workers
+    checks.ask column_types.read examination.rows failover_row.fetch inspection.check inspection.check_sound
+    inspection.current inspection.problems node_and_snowflake_rows.fetch_newest node_and_snowflake_rows.fetch_workers
     number_columns.fetch_counters segments.fetch segments.fetch_all segments.fetch_page segments.fetch_runs
     servers.fetch_blind servers.fetch_identity servers.fetch_own_run servers.fetch_place servers.fetch_run
     shard_row.check_owner shard_row.check_writer shard_row.fetch shard_row.fetch_if_made shard_row.fetch_member

@@ -9,9 +9,8 @@ from sqlalchemy import ColumnElement, Connection, case, func, insert, literal, l
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import failover, node, worker
-from allocator.database.verbs.readable_rows import Reader
 from allocator.database.verbs.worker_number_rows import clock
-from allocator.errors import MaxValueWentBack, SchemaDamaged
+from allocator.errors import MaxValueWentBack
 from allocator.rules.failover import LEASES_SKIPPED_MS, further
 from allocator.schemes.meteor import Node
 from allocator.schemes.snowflake import AHEAD_MS, Lease, LeaseClaim, SnowflakeWorker
@@ -35,13 +34,11 @@ def check_new(number: int, known: int) -> int:
 
 
 def fetch_newest(connection: Connection, dialect: Dialect, last: int) -> list[Node]:
-    """Fetch the newest nodes, without damaged rows."""
-    return NODES.all(connection, select(node).order_by(node.c.id.desc()).limit(last))
+    return [as_node(row) for row in connection.execute(select(node).order_by(node.c.id.desc()).limit(last))]
 
 
 def fetch_workers(connection: Connection, dialect: Dialect) -> list[SnowflakeWorker]:
-    """Fetch all workers. Raises `SchemaDamaged` for any that cannot be read: a lease may not be forgotten."""
-    return [WORKERS.one(row) for row in connection.execute(select(worker).order_by(worker.c.number))]
+    return [as_worker(row) for row in connection.execute(select(worker).order_by(worker.c.number))]
 
 
 def add_worker(connection: Connection, dialect: Dialect, fresh: SnowflakeWorker) -> bool:
@@ -92,18 +89,6 @@ def as_node(row: Any) -> Node:
 
 def as_worker(row: Any) -> SnowflakeWorker:
     return SnowflakeWorker(row.number, row.layout, row.epoch_ms, row.holder, row.until_ms, row.host, row.process)
-
-
-def damaged_node(number: int, why: str) -> SchemaDamaged:
-    return SchemaDamaged(f"allocator_node was changed by hand: of node {number}, {why}")
-
-
-def damaged_worker(number: int, why: str) -> SchemaDamaged:
-    return SchemaDamaged(f"allocator_worker was changed by hand: of worker {number}, {why}; see: allocator db check")
-
-
-NODES = Reader(node, as_node, damaged_node)
-WORKERS = Reader(worker, as_worker, damaged_worker)
 
 
 def columns_of(fresh: SnowflakeWorker) -> dict[str, object]:

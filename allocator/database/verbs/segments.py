@@ -23,9 +23,7 @@ from sqlalchemy import (
 from allocator.database.dialect import Dialect, run_of
 from allocator.database.schema.tables import failover, segment, shard
 from allocator.database.verbs import failover_row
-from allocator.database.verbs.readable_rows import Reader
 from allocator.rules.failover import Failover
-from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import AUTO, REFUSE, FailoverGap, Tag, damaged
 
@@ -44,28 +42,17 @@ RESIDUE = (
 
 
 def fetch(connection: Connection, dialect: Dialect, name: str) -> Tag | None:
-    rows = connection.execute(READ_ONE, {"name": name}).all()
-    if len(rows) > 1:
-        raise damaged(name, f"there are {len(rows)} rows")
-    return TAGS.one(rows[0]) if rows else None
+    row = connection.execute(READ_ONE, {"name": name}).first()
+    return as_tag(row) if row else None
 
 
 def fetch_all(connection: Connection, dialect: Dialect) -> list[Tag]:
-    """Fetch all tags. Raises `SchemaDamaged` for any that cannot be read: a fleet that grows may forget none."""
-    return [TAGS.one(row) for row in connection.execute(READ_ALL)]
+    return [as_tag(row) for row in connection.execute(READ_ALL)]
 
 
 def fetch_page(connection: Connection, dialect: Dialect, after: str, most: int) -> list[Tag]:
-    """Fetch the tags after `after`, in byte order; fewer than `most` only at the end. Without damaged rows."""
-    found: list[Tag] = []
-    read = 0
-    while asked := most - len(found):
-        rows = LISTED.each(connection, READ_SOME.limit(asked), read, after=after)
-        found += [tag for tag in rows if tag is not None]
-        read += len(rows)
-        if len(rows) < asked:
-            break
-    return found
+    """Fetch the tags after `after`, in byte order; fewer than `most` only at the end."""
+    return [as_tag(row) for row in connection.execute(READ_SOME.limit(most), {"after": after})]
 
 
 def create(connection: Connection, dialect: Dialect, tag: Tag, state: Failover) -> bool:
@@ -145,20 +132,10 @@ def raise_all(connection: Connection, dialect: Dialect, tags: Sequence[Tag], res
     connection.execute(update(segment).values(shard_offset=residue.offset, shard_step=residue.step))
 
 
-def as_it_is(row: Any) -> Tag:
-    """The tag of a row, which may be damaged."""
+def as_tag(row: Any) -> Tag:
     residue = Residue(row.shard_offset, row.shard_step)
     settings = (row.step, row.max_step, row.id_limit, residue, GAPS.get(row.failover_gap, row.failover_gap))
     return Tag(row.tag, row.max_value, *settings, row.skipped, row.claimed_at, row.server_run)
-
-
-def as_listed(row: Any) -> Tag:
-    check_tag(row.tag)
-    return as_it_is(row)
-
-
-TAGS = Reader(segment, as_it_is, damaged)
-LISTED = Reader(segment, as_listed, damaged)
 
 
 def row_of(tag: Tag) -> dict[str, object]:

@@ -9,12 +9,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import token
-from allocator.database.verbs.readable_rows import Reader
-from allocator.errors import SchemaDamaged
 from allocator.rules.token import Token, scope_to_text
-from allocator.schemes.shared.argument_checks import check_tag
-
-DIGEST_BYTES = 32
 
 
 def add(connection: Connection, dialect: Dialect, fresh: Token) -> int:
@@ -26,8 +21,9 @@ def add(connection: Connection, dialect: Dialect, fresh: Token) -> int:
 
 
 def fetch_all(connection: Connection, dialect: Dialect) -> list[Token]:
-    """Fetch the tokens that are not revoked, oldest first; some may have expired. A damaged one is no token."""
-    return TOKENS.all(connection, select(token).where(token.c.revoked_at.is_(None)).order_by(token.c.id))
+    """Fetch the tokens that are not revoked, oldest first; some may have expired."""
+    found = connection.execute(select(token).where(token.c.revoked_at.is_(None)).order_by(token.c.id))
+    return [as_token(row) for row in found]
 
 
 def any_made(connection: Connection, dialect: Dialect) -> bool:
@@ -43,20 +39,7 @@ def revoke(connection: Connection, dialect: Dialect, number: int, at: datetime) 
 
 def as_token(row: Any) -> Token:
     created, expires = row.created_at.replace(tzinfo=UTC), row.expires_at and row.expires_at.replace(tzinfo=UTC)
-    check_tag(row.name)
-    if len(bytes.fromhex(row.digest)) != DIGEST_BYTES:
-        raise ValueError(f"its digest has {len(row.digest)} digits")
     return Token(row.id, row.name, row.digest, tuple(row.verbs.split()), tuple(row.tags.split()), created, expires)
-
-
-def damaged(number: int, why: str) -> SchemaDamaged:
-    return SchemaDamaged(
-        f"allocator_token was changed by hand: token {number} is refused, because {why}; create another one, and "
-        f"revoke it with: allocator tokens revoke {number}"
-    )
-
-
-TOKENS = Reader(token, as_token, damaged)
 
 
 def columns_of(fresh: Token) -> dict[str, object]:

@@ -5,7 +5,6 @@ The statements do what `leased`, `renewed` and `released` of `allocator.schemes.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -23,34 +22,28 @@ from sqlalchemy import (
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import failover, lease
 from allocator.database.verbs import failover_row
-from allocator.database.verbs.readable_rows import Reader
-from allocator.errors import SchemaDamaged
 from allocator.rules.failover import Failover
-from allocator.schemes.shared.argument_checks import check_whole
-from allocator.schemes.worker_number_lease import MAX_BITS, NumberClaim, NumberLease, NumberRow
+from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
 
 READ = ("holder", "renewals", "until_ms", "used_until_ms")
 """A row is leased only if these are as they were read: else another process was faster."""
 
 
 def fetch(connection: Connection, dialect: Dialect, space: str) -> tuple[int, list[NumberRow]]:
-    """The database's clock, and the numbers of a space that were ever leased.
-
-    Raises `SchemaDamaged` for any that cannot be read: it may be held.
-    """
+    """The database's clock, and the numbers of a space that were ever leased."""
     # One row that is always there: the clock is wanted also of a space without numbers.
     one = select(literal_column("1").label("one")).subquery("one")
     rows = one.outerjoin(lease, lease.c.space == space)
     found = connection.execute(select(clock(dialect).label("at"), *lease.c).select_from(rows)).all()
-    return int(found[0].at), [ROWS.one(row)[1] for row in found if row.space is not None]
+    return int(found[0].at), [as_row(row) for row in found if row.space is not None]
 
 
 def fetch_all(connection: Connection, dialect: Dialect) -> tuple[int, dict[str, list[NumberRow]]]:
-    """The database's clock, and the numbers by space, without damaged rows."""
+    """The database's clock, and the numbers by space."""
     at = int(connection.scalar(select(clock(dialect))) or 0)
     spaces: dict[str, list[NumberRow]] = {}
-    for space, row in ROWS.all(connection, select(lease).order_by(lease.c.space, lease.c.number)):
-        spaces.setdefault(space, []).append(row)
+    for row in connection.execute(select(lease).order_by(lease.c.space, lease.c.number)):
+        spaces.setdefault(row.space, []).append(as_row(row))
     return at, spaces
 
 
@@ -124,19 +117,5 @@ def typed(name: str, value: object) -> ColumnElement[Any]:
     return literal(value, lease.c[name].type)
 
 
-def as_row(row: Any) -> tuple[str, NumberRow]:
-    """The space and the number."""
-    NumberClaim(row.space, row.bits, row.length_ms, 0, row.holder).checked()
-    check_whole("number", row.number, 0, (1 << MAX_BITS) - 1)
-    datetime.fromtimestamp(row.until_ms / 1000, UTC)  # raises for a year above 9999
-    return row.space, NumberRow(**{name: getattr(row, name) for name in NumberRow.__slots__})
-
-
-def damaged(space: str, why: str) -> SchemaDamaged:
-    return SchemaDamaged(
-        f"allocator_lease was changed by hand: of a number of space {space!a:.80}, {why}; no number of this space is "
-        "leased until the row is corrected"
-    )
-
-
-ROWS = Reader(lease, as_row, damaged)
+def as_row(row: Any) -> NumberRow:
+    return NumberRow(**{name: getattr(row, name) for name in NumberRow.__slots__})

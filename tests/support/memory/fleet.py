@@ -69,6 +69,8 @@ class MemoryShard:
         except Exception as error:
             raise DatabaseRefused(f"{type(error).__name__}: {error}") from error
 
+    on_tables = run
+
     def imitation(self, verb: Callable[..., Any]) -> Callable[..., Any]:
         """Stands for a function of `allocator.database.verbs`: `shard_row_fetch` for `shard_row.fetch`."""
         method: Callable[..., Any] = getattr(self, f"{verb.__module__.rpartition('.')[2]}_{verb.__name__}")
@@ -86,8 +88,6 @@ class MemoryShard:
     def check_schema(self) -> None:
         if self.down:
             raise DatabaseUnavailable(f"{self.address.shown} is down")
-
-    check_sound = check_schema
 
     def start(self) -> SimpleNamespace:
         self.answer()

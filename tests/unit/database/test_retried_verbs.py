@@ -11,7 +11,7 @@ import allocator
 from allocator.database import verbs
 
 PACKAGE = Path(allocator.__file__).parent
-RUN = {"run", "_run", "attempt"}
+RUN = {"run", "on_tables", "_run", "attempt"}
 """What runs a verb, or passes it on."""
 
 
