@@ -8,29 +8,50 @@ import threading
 import time
 import timeit
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice, repeat
 from typing import Any
 
 from allocator import Allocator, AsyncAllocator, Meteor, ObjectId, Snowflake
 
-from .rounds import Measure, Race
+from .places import Place
+from .rounds import Figure, Measure, Race
 
 SECONDS = 0.004
 """Seconds per sample. Short, so that a round ends before the speed of the machine changes."""
-BULK = 1000
-THREADS = (1, 2, 4, 8)
+BULK, MANY = 1000, 10_000
+THREADS = (1, 8)
 SUSTAINED = 0.05
-PEERS = {
-    "uuid.uuid4()": ("uuid", "peer.uuid4()"),
-    "uuid_utils.uuid4()": ("uuid_utils", "peer.uuid4()"),
-    "uuid_utils.uuid7()": ("uuid_utils", "peer.uuid7()"),
-    "bson.ObjectId()": ("bson", "peer.ObjectId()"),
-    "ulid.ULID()": ("ulid", "peer.ULID()"),
-    "ulid_transform.ulid_now()": ("ulid_transform", "peer.ulid_now()"),
-    "tsidpy.TSID.create()": ("tsidpy", "peer.TSID.create()"),
-    "snowflake.SnowflakeGenerator": ("snowflake", "next(generator)"),
-}
+PEERS = (
+    "uuid.uuid4()",
+    "uuid_utils.uuid4()",
+    "uuid_utils.uuid7()",
+    "bson.ObjectId()",
+    "ulid.ULID()",
+    "ulid_transform.ulid_now()",
+    "tsidpy.TSID.create()",
+)
+"""Calls of other libraries, as far as they are installed."""
+
+NEXT, HANDLE = "next(range_iterator)", "sequence.next_id()"
+CALL = (
+    Figure(HANDLE, HANDLE, NEXT, "≤ 2.2"),
+    Figure("ids.next_id(tag)", "ids.next_id(tag)", NEXT, "≤ 2.9"),
+    Figure("Meteor.next_id()", "Meteor.next_id()", NEXT, "≤ 4"),
+    Figure("ids.meteor()", "ids.meteor()", NEXT, "≤ 4"),
+    Figure("Snowflake.next_id(), CPU", "Snowflake.next_id()", NEXT, "≤ 8"),
+    Figure("ids.snowflake(), CPU", "ids.snowflake()", NEXT, "≤ 8"),
+    Figure("uuid.uuid4() to sequence.next_id()", "uuid.uuid4()", HANDLE, "≥ 35"),
+    Figure("uuid_utils.uuid7() to sequence.next_id()", "uuid_utils.uuid7()", HANDLE, "≥ 2.5"),
+    Figure("bson.ObjectId() to sequence.next_id()", "bson.ObjectId()", HANDLE, "≥ 30"),
+)
+ITERATED = (Figure("for id in sequence, per id", "for id in sequence", NEXT, "≤ 1.5"),)
+BULKS = (Figure("ids.next_ids(tag, 1000) to list(range)", "ids.next_ids(tag, 1000)", "list(range)", "≤ 1.5"),)
+ON_THREADS = (Figure("8 threads to 1, per id", "8 threads", "1 thread", "≤ 1.3"),)
+AWAITED = (Figure("await ids.next_id(tag) to an empty coroutine", "await ids.next_id(tag)", "await empty()", "≤ 2.5"),)
+SUSTAINED_RATE = (
+    Figure("ids.snowflake(), sustained, to the format's limit", "ids.snowflake(), sustained", "4096", "≥ 0.97"),
+)
 
 
 def statement(words: str, ids_each: int = 1, **names: object) -> Measure:
@@ -43,21 +64,6 @@ def statement(words: str, ids_each: int = 1, **names: object) -> Measure:
         taken = timer.timeit(count)
     count = max(1, int(count * SECONDS / taken))
     return lambda: timer.timeit(count) / (count * ids_each) * 1e9
-
-
-def iteration(numbers: Callable[[], Iterator[int]], count: int = 50_000) -> Measure:
-    def measure() -> float:
-        taken = islice(numbers(), count)
-        began = time.process_time()
-        for _ in taken:
-            pass
-        return (time.process_time() - began) / count * 1e9
-
-    return measure
-
-
-def without(loop: Measure, measure: Measure) -> Measure:
-    return lambda: measure() - loop()
 
 
 def on_threads(next_id: Callable[[], int], threads: int, count: int = 200_000) -> Measure:
@@ -74,18 +80,6 @@ def on_threads(next_id: Callable[[], int], threads: int, count: int = 200_000) -
             worker.start()
         for worker in workers:
             worker.join()
-        return (time.perf_counter() - began) / count * 1e9
-
-    return measure
-
-
-def by_the_clock(ids: Allocator, tag: str, count: int) -> Measure:
-    """Wall-clock nanoseconds per id, including all claims."""
-
-    def measure() -> float:
-        began = time.perf_counter()
-        for _ in repeat(None, count):
-            ids.next_id(tag)
         return (time.perf_counter() - began) / count * 1e9
 
     return measure
@@ -120,30 +114,29 @@ def sustained(ids: Allocator) -> Measure:
 
 def peers() -> dict[str, Measure]:
     found = {}
-    for name, (module, words) in PEERS.items():
-        try:
-            peer = importlib.import_module(module)
-        except ImportError:
-            continue
-        found[name] = statement(words, peer=peer, generator=getattr(peer, "SnowflakeGenerator", int)(1))
+    for words in PEERS:
+        module = words.partition(".")[0]
+        with suppress(ImportError):
+            peer: Any = importlib.import_module(module)
+            found[words] = statement(words, **{module: peer})
     return found
 
 
 @contextmanager
-def races(url: str, tag: str) -> Iterator[list[Race]]:
+def races(place: Place) -> Iterator[list[Race]]:
+    tag = place.tag("call")
     # Node numbers are never reused, so this run takes them from a database in memory, not from the user's.
-    with Allocator(url, timeout=30) as ids, Allocator("sqlite://") as others, asyncio.Runner() as runner:
+    with Allocator(place.url, timeout=30) as ids, Allocator("sqlite://") as others, asyncio.Runner() as runner:
         sequence = ids.sequence(tag)
         for _ in range(6):  # until segments have grown to this rate
             for _ in islice(sequence, 300_000):
                 pass
         names: dict[str, Any] = {"ids": ids, "sequence": sequence, "tag": tag}
         names |= {"meteor": Meteor(node=1), "snowflake": Snowflake(1, 1), "ObjectId": ObjectId}
-        numbers = iter(range(10**12, 2 * 10**12))
-        shared = AsyncAllocator(ids)
+        numbers, start = iter(range(10**12, 2 * 10**12)), 10**12
         call = {
-            "next(range_iterator)": statement("next(numbers)", numbers=numbers),
-            "sequence.next_id()": statement("sequence.next_id()", **names),
+            NEXT: statement("next(numbers)", numbers=numbers),
+            HANDLE: statement("sequence.next_id()", **names),
             "ids.next_id(tag)": statement("ids.next_id(tag)", **names),
             "Meteor.next_id()": statement("meteor.next_id()", **names),
             "ids.meteor()": statement("ids.meteor()", ids=others),
@@ -152,28 +145,29 @@ def races(url: str, tag: str) -> Iterator[list[Race]]:
             "ObjectId()": statement("ObjectId()", **names),
             **peers(),
         }
+        each = f"for _ in islice(zeros, {MANY}):"
+        names |= {"islice": islice, "zeros": repeat(0), "numbers": numbers}
         iterated = {
-            "next(range_iterator)": without(statement("pass"), statement("next(numbers)", numbers=numbers)),
-            "for id in sequence": without(iteration(lambda: repeat(0)), iteration(lambda: iter(sequence))),
+            NEXT: statement(f"{each} next(numbers)", MANY, **names),
+            "for id in sequence": statement(f"for _ in islice(sequence, {MANY}): pass", MANY, **names),
         }
-        start = 10**12
         bulk = {
             "list(range)": statement(f"list(range(start, start + {BULK}))", BULK, start=start),
             "ids.next_ids(tag, 1000)": statement(f"ids.next_ids(tag, {BULK})", BULK, **names),
-            "sequence.next_ids(1000)": statement(f"sequence.next_ids({BULK})", BULK, **names),
         }
         threads = {f"{n} thread{'s' if n > 1 else ''}": on_threads(sequence.next_id, n) for n in THREADS}
         coroutines = {
             "await empty()": awaited(runner, "await empty()", empty=empty),
-            "await ids.next_id(tag)": awaited(runner, "await ids.next_id(tag)", ids=shared, tag=tag),
+            "await ids.next_id(tag)": awaited(runner, "await ids.next_id(tag)", ids=AsyncAllocator(ids), tag=tag),
         }
         rate = {"4096": lambda: 4096.0, "ids.snowflake(), sustained": sustained(others)}
-        loop = statement("pass")
         yield [
-            Race("call", "ns of CPU", call, loop),
-            Race("call, iterated", "ns of CPU an id", iterated),
-            Race("call, 1000 at once", "ns of CPU an id", bulk),
-            Race("call, on threads", "ns an id", threads),
-            Race("call, awaited", "ns of CPU", coroutines, awaited(runner, "pass")),
-            Race("call, sustained", "ids a millisecond", rate),
+            Race("call", "ns of CPU", call, CALL, loop=statement("pass")),
+            Race(
+                "call, iterated", "ns of CPU an id", iterated, ITERATED, loop=statement(f"{each} pass", MANY, **names)
+            ),
+            Race("call, 1000 at once", "ns of CPU an id", bulk, BULKS),
+            Race("call, on threads", "ns an id", threads, ON_THREADS),
+            Race("call, awaited", "ns of CPU", coroutines, AWAITED, loop=awaited(runner, "pass")),
+            Race("call, sustained", "ids a millisecond", rate, SUSTAINED_RATE),
         ]

@@ -1,33 +1,43 @@
-"""Inserts by SQLAlchemy with our default, with explicit ids, and with ids from the database.
+"""Rows by SQLAlchemy and by COPY, by who makes the ids.
 
-Wall-clock milliseconds for 10,000 rows, up to the commit. Where the database may have to return keys one by one, a
-tenth of the rows stands for all: it takes so long that their commit counts for nothing. "by hand" has its ids before
-the clock starts. Ours are drawn and claimed while it runs.
+Milliseconds for 10,000 rows, up to the commit. Where the database may have to return keys one by one, a tenth of the
+rows stands for all: it takes so long that their commit counts for nothing. COPY writes ten times as many. "by hand" has
+its ids before the clock starts. All others are made while it runs.
 """
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import count
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, String, Table, create_engine, delete, insert, text
+import sqlalchemy as sa
+from sqlalchemy import Column, Engine, Integer, Table
 from sqlalchemy.orm import Session, registry
 
 from allocator import Allocator
 from allocator.integrations.sqlalchemy import KeyDefault
 
 from .places import RUN, Place
-from .rounds import Measure, Race
+from .rounds import Figure, Measure, Race
 
 ROWS = 10_000
-SHARE = 10
-"""Where the database makes the keys of objects or single rows, a tenth of them is written."""
-WARM = 3
+OWN, ONE_BY_ONE = "the database's own", "the database's own, one by one"
+FIGURES = (
+    Figure("10,000 rows with our default to ids by hand", "our default", "by hand", "≤ 1.1"),
+    Figure("10,000 rows numbered by the database one by one, to our default", ONE_BY_ONE, "our default", "≥ 3"),
+    Figure("10,000 rows numbered by the database at once, to our default", OWN, "our default", ""),
+)
+OBJECTS = (
+    Figure("10,000 objects with our default to keys by hand", "objects, our default", "objects by hand", "≤ 1.1"),
+)
+BY_COPY = (
+    Figure("10,000 rows by COPY, BIGSERIAL to ids.reserve", "BIGSERIAL", "ids.reserve", ""),
+    Figure("10,000 rows by COPY, UUIDv7 to ids.reserve", "UUIDv7", "ids.reserve", ""),
+)
 
 Row = dict[str, Any]
 Write = Callable[[Engine, Table, list[Row]], None]
@@ -35,14 +45,23 @@ Write = Callable[[Engine, Table, list[Row]], None]
 
 def at_once(engine: Engine, table: Table, rows: list[Row]) -> None:
     with engine.begin() as connection:
-        connection.execute(insert(table), rows)
+        connection.execute(sa.insert(table), rows)
 
 
 def one_by_one(engine: Engine, table: Table, rows: list[Row]) -> None:
     """Insert in one transaction; the id of each row is known after its INSERT."""
     with engine.begin() as connection:
         for row in rows:
-            assert connection.execute(insert(table).values(row)).inserted_primary_key
+            assert connection.execute(sa.insert(table).values(row)).inserted_primary_key
+
+
+def copy(engine: Engine, table: Table, rows: list[Row]) -> None:
+    """COPY of PostgreSQL."""
+    with engine.begin() as connection:
+        driver: Any = connection.connection
+        with driver.cursor() as cursor, cursor.copy(f"COPY {table.name} ({', '.join(rows[0])}) FROM STDIN") as stream:
+            for row in rows:
+                stream.write_row(tuple(row.values()))
 
 
 def flush(engine: Engine, table: Table, rows: list[Row]) -> None:
@@ -53,101 +72,91 @@ def flush(engine: Engine, table: Table, rows: list[Row]) -> None:
         session.commit()
 
 
-def counting(numbers: Iterator[int]) -> Callable[[object], int]:
-    """The cheapest default: measures what SQLAlchemy takes to call one."""
-
-    def default(_: object) -> int:
-        return next(numbers)
-
-    return default
-
-
 class Tables:
-    """One table per candidate, dropped at the end of the run."""
+    """One table per candidate, on the server of the ids; for SQLite in a file of its own, which has one writer."""
 
-    def __init__(self, engine: Engine, ids: Allocator, place: Place) -> None:
-        self.engine = engine
-        self.metadata = MetaData()
-        self.registry = registry()
-        self.by_hand = {name: self.table(f"{name}_hand", autoincrement=False) for name in ("core", "orm")}
-        self.by_us = {
-            name: self.table(f"{name}_ours", default=KeyDefault(ids, place.tag(name)).of_row, autoincrement=False)
-            for name in ("core", "orm")
-        }
-        self.by_counter = self.table("counter", default=counting(count(1)))
-        self.by_database = {name: self.table(f"{name}_own") for name in ("core", "single", "orm")}
-        self.metadata.create_all(engine)
+    def __init__(self, place: Place, stack: ExitStack) -> None:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        self.place = place
+        self.ids = stack.enter_context(Allocator(place.url, timeout=60))
+        self.engine = sa.create_engine(f"sqlite:///{folder}/rows.db" if place.kind == "sqlite" else place.url)
+        stack.callback(self.engine.dispose)
+        self.metadata, self.registry = sa.MetaData(), registry()
+        stack.callback(self.registry.dispose)
+        stack.callback(self.metadata.drop_all, self.engine)
 
-    def table(self, name: str, **options: Any) -> Table:
-        number = BigInteger().with_variant(Integer, "sqlite")
+    def table(self, *kind: Any, **options: Any) -> Table:
         table = Table(
-            f"allocator_bench_{RUN}_{name}",
+            f"allocator_bench_{RUN}_rows{len(self.metadata.tables)}",
             self.metadata,
-            Column("id", number, primary_key=True, **options),
-            Column("name", String(40), nullable=False),
+            Column("id", *(kind or [sa.BigInteger().with_variant(Integer, "sqlite")]), primary_key=True, **options),
+            Column("name", sa.String(40), nullable=False),
             Column("amount", Integer, nullable=False),
         )
-        model = type(name, (), {})
-        self.registry.map_imperatively(model, table)
-        table.info["model"] = model
+        table.info["model"] = type(f"Row{len(self.metadata.tables)}", (), {})
+        self.registry.map_imperatively(table.info["model"], table)
         return table
 
-    def timed(self, write: Write, table: Table, numbers: Iterator[int] | None = None, share: int = 1) -> Measure:
-        """Milliseconds for all rows, of which every `share`-th is written."""
+    def plain(self) -> Table:
+        return self.table(autoincrement=False)
+
+    def ours(self) -> Table:
+        tag = self.place.tag(f"rows{len(self.metadata.tables)}")
+        return self.table(default=KeyDefault(self.ids, tag).of_row, autoincrement=False)
+
+    def reserved(self, count: int) -> Iterable[int]:
+        return self.ids.reserve(self.place.tag("reserved"), count)
+
+    def timed(
+        self,
+        write: Write,
+        table: Table,
+        ids: Callable[[int], Iterable[object]] = lambda _: (),
+        count: int | None = None,
+    ) -> Measure:
+        """Milliseconds for 10,000 rows, of which `count` are written. `ids`: makes their ids, if not the table."""
+        count = count or ROWS
 
         def measure() -> float:
-            rows: list[Row] = [{"name": f"row {number}", "amount": number} for number in range(ROWS // share)]
-            if numbers is not None:
-                rows = [{"id": next(numbers), **row} for row in rows]
+            rows: list[Row] = [{"name": f"row {number}", "amount": number} for number in range(count)]
+            table.drop(self.engine, checkfirst=True)  # deleted rows would slow down PostgreSQL
+            table.create(self.engine)
             began = time.perf_counter()
+            for row, id_ in zip(rows, ids(count), strict=False):
+                row["id"] = id_
             write(self.engine, table, rows)
-            taken = time.perf_counter() - began
-            self.empty(table)
-            return taken * share * 1000
+            return (time.perf_counter() - began) * ROWS / count * 1000
 
         return measure
-
-    def empty(self, table: Table) -> None:
-        """Empty the table. On PostgreSQL, deleted rows slow down inserts until a vacuum."""
-        with self.engine.begin() as connection:
-            is_file = self.engine.dialect.name == "sqlite"
-            connection.execute(delete(table) if is_file else text(f"TRUNCATE TABLE {table.name}"))
-
-    def drop(self) -> None:
-        self.metadata.drop_all(self.engine)
-        self.registry.dispose()
-
-
-@contextmanager
-def rows_of(place: Place) -> Iterator[Engine]:
-    """The engine for the rows: the server of the ids, or a separate file for SQLite, which has one writer per file."""
-    with tempfile.TemporaryDirectory() as folder:
-        own = f"sqlite:///{Path(folder) / 'rows.db'}"
-        engine = create_engine(own if place.backend == "sqlite" else place.url)
-        yield engine
-        engine.dispose()
 
 
 @contextmanager
 def races(place: Place) -> Iterator[list[Race]]:
     with ExitStack() as stack:
-        engine = stack.enter_context(rows_of(place))
-        ids = stack.enter_context(Allocator(place.url, timeout=60))
-        tables = Tables(engine, ids, place)
-        stack.callback(tables.drop)
+        tables = Tables(place, stack)
+        by_hand = range(1, ROWS + 1)
         core: dict[str, Measure] = {
-            "by hand": tables.timed(at_once, tables.by_hand["core"], count(1)),
-            "our default": tables.timed(at_once, tables.by_us["core"]),
-            "any default: a counter": tables.timed(at_once, tables.by_counter),
-            "the database's own": tables.timed(at_once, tables.by_database["core"]),
-            "the database's own, one by one": tables.timed(one_by_one, tables.by_database["single"], share=SHARE),
+            "by hand": tables.timed(at_once, tables.plain(), lambda _: by_hand),
+            "our default": tables.timed(at_once, tables.ours()),
+            OWN: tables.timed(at_once, tables.table()),
+            ONE_BY_ONE: tables.timed(one_by_one, tables.table(), count=ROWS // 10),
         }
         orm: dict[str, Measure] = {
-            "objects by hand": tables.timed(flush, tables.by_hand["orm"], count(1)),
-            "objects, our default": tables.timed(flush, tables.by_us["orm"]),
-            "objects, the database's own": tables.timed(flush, tables.by_database["orm"], share=SHARE),
+            "objects by hand": tables.timed(flush, tables.plain(), lambda _: by_hand),
+            "objects, our default": tables.timed(flush, tables.ours()),
+            "objects, the database's own": tables.timed(flush, tables.table(), count=ROWS // 10),
         }
-        for warm in ("by hand", "our default"):  # compiles the statements and grows the segment
-            for _ in range(WARM):
-                core[warm]()
-        yield [Race(f"insert, {place.name}", "ms", core), Race(f"insert, {place.name}, objects", "ms", orm)]
+        found = [
+            Race("insert", "ms", core, FIGURES, place.name),
+            Race("insert, objects", "ms", orm, OBJECTS, place.name),
+        ]
+        if place.kind == "postgresql":
+            bulk = {
+                "ids.reserve": tables.timed(copy, tables.plain(), tables.reserved, ROWS * 10),
+                "BIGSERIAL": tables.timed(copy, tables.table(), count=ROWS * 10),
+            }
+            with suppress(ImportError):
+                uuid7 = importlib.import_module("uuid_utils.compat").uuid7
+                bulk["UUIDv7"] = tables.timed(copy, tables.table(sa.Uuid), lambda _: iter(uuid7, None), ROWS * 10)
+            found.append(Race("insert, COPY", "ms", bulk, BY_COPY, place.name))
+        yield found

@@ -9,52 +9,43 @@ from __future__ import annotations
 import gc
 import time
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from allocator import Allocator
-from allocator.schemes.segment_refill import Claim, Segments
-from allocator.schemes.shared.retry_pace import Wait
 
+from .claims import SIZE, Blocks, native_blocks
 from .places import Place
-from .rounds import Measure, Race
+from .rounds import Figure, Measure, Race
 
 RATE = 80_000
 BURSTS = 1000
 """Bursts per second."""
-SEGMENT = 1000
-PERCENTILES = (50, 99, 99.9, 99.99)
-
-
-class WhenNeeded(Segments):
-    """The rules without claims in advance."""
-
-    __slots__ = ()
-
-    def want(self, now: float, missing: int = 0) -> Claim | Wait | None:
-        return None if self._left or self._piece_is_served() else super().want(now, missing)
-
-    def _piece_is_served(self) -> bool:
-        return self._piece > 0
+SECONDS = 1.0
+"""Seconds of a sample."""
+RIVAL = "blocks of a native sequence"
+FIGURES = (
+    Figure("p99.9 with the claim in advance, to without", "in advance", "when needed", "≤ 0.1"),
+    Figure("p99.9 with the claim in advance, to blocks of 1000 of a native sequence", "in advance", RIVAL, ""),
+)
 
 
 class Paced:
-    """Draws ids for a while and records the latency of each call, in microseconds."""
+    """Draws ids for a while and records the latency of each call."""
 
-    def __init__(self, ids: Allocator, tag: str, seconds: float) -> None:
-        self.next_id = ids.sequence(tag).next_id
-        self.seconds = seconds
+    def __init__(self, next_id: Callable[[], int]) -> None:
+        self.next_id = next_id
         self.taken = array("d")
 
     def __call__(self) -> float:
-        """The p99.9 of this run."""
+        """The p99.9 of this sample, in microseconds."""
         next_id, clock = self.next_id, time.perf_counter
         taken = array("d")
         gc.collect()
         gc.disable()
         try:
             began = clock()
-            for burst in range(int(self.seconds * BURSTS)):
+            for burst in range(int(SECONDS * BURSTS)):
                 time.sleep(max(0.0, began + burst / BURSTS - clock()))
                 for _ in range(RATE // BURSTS):
                     before = clock()
@@ -63,38 +54,19 @@ class Paced:
         finally:
             gc.enable()
         self.taken.extend(taken)
-        return percentile(sorted(taken), 99.9) * 1e6
-
-
-def percentile(ordered: Sequence[float], at: float) -> float:
-    return ordered[min(len(ordered) - 1, int(len(ordered) * at / 100))]
-
-
-def percentiles(taken: Iterable[float], unit: float = 1.0) -> dict[str, float]:
-    ordered = sorted(taken)
-    return {f"p{at:g}": percentile(ordered, at) * unit for at in PERCENTILES}
+        return sorted(taken)[int(len(taken) * 0.999)] * 1e6
 
 
 @contextmanager
-def races(place: Place, seconds: float) -> Iterator[tuple[Race, dict[str, Paced]]]:
+def races(place: Place) -> Iterator[list[Race]]:
     with ExitStack() as stack:
-        found: dict[str, Paced] = {}
-        for name in ("when needed", "in advance"):
-            ids = stack.enter_context(Allocator(place.url, step=SEGMENT, max_step=SEGMENT, timeout=30))
-            tag = place.tag(name.replace(" ", "-"))
-            ids.next_id(tag)
-            if name == "when needed":
-                refrain(ids, tag)
-            found[name] = Paced(ids, tag, seconds)
-        candidates: dict[str, Measure] = dict(found)
-        yield Race(f"latency, {place.name}", "us, p99.9", candidates), found
-
-
-def refrain(ids: Allocator, tag: str) -> None:
-    """Claim only on demand from now on."""
-    supply = ids.sequence(tag)
-    with supply._lock:
-        core = WhenNeeded(supply._core.runway)
-        core.configure(SEGMENT, SEGMENT)
-        core.seen = supply._core.seen
-        supply._core = core
+        ids = stack.enter_context(Allocator(place.url, step=SIZE, max_step=SIZE, timeout=30))
+        needed = Blocks(lambda: ids.reserve(place.tag("needed"), SIZE))
+        paced = {"when needed": Paced(needed.next_id), "in advance": Paced(ids.sequence(place.tag("advance")).next_id)}
+        if blocks := native_blocks(place, stack):
+            paced[RIVAL] = Paced(blocks.next_id)
+        for one in paced.values():
+            one.next_id()
+        candidates: dict[str, Measure] = dict(paced)
+        taken = {name: one.taken for name, one in paced.items()}
+        yield [Race("latency", "us, p99.9", candidates, FIGURES, place.name, taken=taken)]

@@ -8,11 +8,10 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from secrets import token_hex
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, create_engine, make_url, text
+from sqlalchemy import Engine, create_engine, text
 
 from allocator.database.address import address_of
 from allocator.database.store import Database
@@ -22,20 +21,14 @@ RUN = token_hex(6)
 """Part of the names of the tags and tables of this run, which it deletes at the end."""
 
 
-@dataclass
-class Place:
-    """A database with the tables. `name` is for reports, `version` is that of its server."""
+class Place(NamedTuple):
+    """A database with the tables. `name` is for reports. kind: mysql and mariadb differ. engine: in autocommit."""
 
     name: str
     url: str
-    version: str = ""
-
-    @property
-    def backend(self) -> str:
-        return make_url(self.url).get_backend_name()
-
-    def engine(self) -> Engine:
-        return create_engine(self.url, isolation_level="AUTOCOMMIT", pool_size=16)
+    engine: Engine
+    kind: str
+    version: str
 
     def tag(self, name: str) -> str:
         return f"allocator-bench.{RUN}.{name}"
@@ -48,14 +41,13 @@ def place(url: str, name: str) -> Iterator[Place]:
         if database.dialect.embedded and database.address.file is None:
             raise InvalidDatabase("a database in memory is one connection, which cannot be compared; give a file")
         database.check_schema()
-    found = Place(name, url)
-    engine = found.engine()
-    with engine.connect() as connection:
-        word = "sqlite_version()" if found.backend == "sqlite" else "version()"
-        told = re.search(r"\d[\w.-]*", str(connection.scalar(text(f"SELECT {word}"))))
-        found.version = told.group() if told else ""
+    engine = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=16)
     try:
-        yield found
+        with engine.connect() as connection:
+            kind = "mariadb" if getattr(engine.dialect, "is_mariadb", False) else engine.dialect.name
+            word = "sqlite_version()" if kind == "sqlite" else "version()"
+            told = re.search(r"\d[\w.-]*", str(connection.scalar(text(f"SELECT {word}"))))
+        yield Place(name, url, engine, kind, told.group() if told else "")
     finally:
         with engine.connect() as connection:
             mine = {"mine": f"allocator-bench.{RUN}.%"}
@@ -64,45 +56,32 @@ def place(url: str, name: str) -> Iterator[Place]:
 
 
 @contextmanager
-def embedded() -> Iterator[Place]:
-    with tempfile.TemporaryDirectory() as folder, place(f"sqlite:///{folder}/ids.db", "SQLite") as found:
-        yield found
-
-
-@contextmanager
 def places(urls: Sequence[str], servers: bool) -> Iterator[list[Place]]:
+    """Those of the user, else a file, and the servers of the tests, if they are wanted."""
     with ExitStack() as stack:
-        found = [stack.enter_context(place(url, address_of(url).url.get_backend_name())) for url in urls]
-        if not found:
-            found.append(stack.enter_context(embedded()))
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        named = [(url, address_of(url).url.get_backend_name()) for url in urls] or [
+            (f"sqlite:///{folder}/ids.db", "SQLite")
+        ]
         if servers:
-            found += stack.enter_context(of_the_tests())
-        yield found
+            named += of_the_tests(stack)
+        yield [stack.enter_context(place(url, name)) for url, name in named]
 
 
-@contextmanager
-def of_the_tests() -> Iterator[list[Place]]:
+def of_the_tests(stack: ExitStack) -> Iterator[tuple[str, str]]:
     """Servers with a new database each: from a URL, a container, or a binary on this machine."""
     os.environ.setdefault("ALLOCATOR_TEST_ON_DISK", "1")  # a commit on disk is most of the cost of a claim
     available: Any = importlib.import_module("support.servers.available")
     kinds = {"postgres": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}
+    stack.callback(available.SERVERS.stop)
     available.SERVERS.start(set(kinds))
-    name = f"allocator_bench_{RUN}"
-    with ExitStack() as stack:
-        stack.callback(available.SERVERS.stop)
-        found = []
-        for kind, word in kinds.items():
-            server = available.SERVERS.found[kind]
-            if isinstance(server, available.Absent):
-                print(f"{word} is left out: {server}")
-                continue
-            url = server.database(name)
-            stack.callback(server.drop, name)
-            upgrade(url)
-            found.append(stack.enter_context(place(url, word)))
-        yield found
-
-
-def upgrade(url: str) -> None:
-    with closing(Database(url, timeout=60)) as database:
-        database.upgrade_schema()
+    for kind, word in kinds.items():
+        server = available.SERVERS.found[kind]
+        if isinstance(server, available.Absent):
+            print(f"{word} is left out: {server}")
+            continue
+        url = server.database(f"allocator_bench_{RUN}")
+        stack.callback(server.drop, f"allocator_bench_{RUN}")
+        with closing(Database(url, timeout=60)) as database:
+            database.upgrade_schema()
+        yield url, word

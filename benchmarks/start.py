@@ -1,73 +1,104 @@
-"""Startup cost: the import compared with that of SQLAlchemy, and the memory of idle tags."""
+"""Startup cost: the import, the memory of idle tags, and the first id of a process.
+
+A process is measured by its CPU, which other load on the machine changes least.
+"""
 
 from __future__ import annotations
 
+import os
+import resource
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .rounds import Measure, Race
+from allocator import Allocator
+
+from .places import Place
+from .rounds import Figure, Measure, Race
 
 IMPORT = "import time; began = time.perf_counter(); {0}; print(time.perf_counter() - began)"
 MEMORY = """
-import asyncio, gc, os, threading, tracemalloc
-from allocator import AsyncAllocator
-from sqlalchemy import insert
-from allocator.database.schema.tables import segment
+import gc, os, sys
+from allocator import Allocator
 
 def resident():
     with open("/proc/self/statm") as told:
         return int(told.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-async def main(count):
-    # Many tags are looked at from outside: to follow every object takes minutes.
-    outside = count > 10000 and os.path.exists("/proc/self/statm")
-    names = [f"tag{number}" for number in range(count)]
-    async with AsyncAllocator("sqlite://", timeout=60) as ids:
-        await ids.next_id("warm")
-        with ids._allocator._backend.databases()[0].engine.connect() as connection:
-            rows = [{"tag": name, "max_value": 0, "step": 1000, "max_step": 1000000, "id_limit": 2**63 - 1,
-                     "shard_offset": 1, "shard_step": 1} for name in names]
-            for at in range(0, count, 10000):
-                connection.execute(insert(segment), rows[at : at + 10000])
-        del rows
-        gc.collect()
-        before = resident() if outside else tracemalloc.start() or 0
-        for at in range(0, count, 500):
-            await asyncio.gather(*(ids.next_id(name) for name in names[at : at + 500]))
-        gc.collect()
-        after = resident() if outside else tracemalloc.get_traced_memory()[0]
-        print((after - before) / count / 1024, threading.active_count())
-
-asyncio.run(main(COUNT))
+names = [f"tag{number}" for number in range(int(sys.argv[1]))]
+with Allocator(sys.argv[2], timeout=60) as ids:
+    ids.next_id("warm")
+    gc.collect()
+    before = resident()
+    for name in names:
+        ids.next_id(name)
+    gc.collect()
+    print((resident() - before) / len(names) / 1024)
 """
-COUNTS = (10, 1000, 20_000)
+TAGS = 5000
+
+FIRST_ID = "import sqlalchemy, sys; from allocator import Allocator; Allocator(sys.argv[1]).next_id(sys.argv[2])"
+SELECT = (
+    "import sqlalchemy, sys; connection = sqlalchemy.create_engine(sys.argv[1]).connect(); "
+    "connection.execute(sqlalchemy.text('SELECT 1')).scalar_one()"
+)
+OURS, THEIRS = "import allocator … first id", "import sqlalchemy … SELECT 1"
+
+IMPORTS = (Figure("import allocator to import sqlalchemy", "import allocator", "import sqlalchemy", "≤ 0.25"),)
+IDLE = (Figure("memory of an idle tag, in KiB", "an idle tag", "1 KiB", "≤ 2"),)
+STARTED = (Figure("a process with its first id, to one with SQLAlchemy's SELECT 1, CPU", OURS, THEIRS, "≤ 1.25"),)
 
 
-def importing(words: str) -> Measure:
-    """Milliseconds of an import, in a new process."""
-    return lambda: 1000 * float(said(IMPORT.format(words)).split()[0])
-
-
-def memory(count: int) -> tuple[float, int]:
-    """KiB of Python's memory per idle tag that was used once, and the number of threads."""
-    kib, threads = said(MEMORY.replace("COUNT", str(count))).split()
-    return float(kib), int(threads)
-
-
-def said(program: str) -> str:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+def said(*words: str) -> float:
+    """The number that a Python program prints."""
+    return float(subprocess.run([sys.executable, "-c", *words], capture_output=True, text=True, check=True).stdout)
 
 
 @contextmanager
-def races(quick: bool) -> Iterator[list[Race]]:
-    imports = {"import sqlalchemy": importing("import sqlalchemy"), "import allocator": importing("import allocator")}
-    imports["from allocator import Allocator"] = importing("from allocator import Allocator")
-    sizes = {count: memory(count) for count in (COUNTS[:2] if quick else COUNTS)}
-    kib: dict[str, Measure] = {"1 KiB": lambda: 1.0}
-    for count, (size, threads) in sizes.items():
-        kib[f"a tag of {count:,}, with {threads} threads"] = lambda size=size: size  # type: ignore[misc]
-    largest = sizes[max(sizes)][0]
-    kib["an idle tag"] = lambda: largest
-    yield [Race("start", "ms", imports), Race("start, memory", "KiB a tag", kib)]
+def races(_: Place) -> Iterator[list[Race]]:
+    imports: dict[str, Measure] = {
+        "import sqlalchemy": lambda: 1000 * said(IMPORT.format("import sqlalchemy")),
+        "import allocator": lambda: 1000 * said(IMPORT.format("import allocator")),
+    }
+    found = [Race("start", "ms", imports, IMPORTS)]
+    if sys.platform == "linux":
+        with tempfile.TemporaryDirectory() as folder:
+            url = f"sqlite:///{folder}/ids.db"
+            said(MEMORY, str(TAGS), url)  # creates the tags
+            kib = said(MEMORY, str(TAGS), url)
+        found.append(Race("start, memory", "KiB a tag", {"1 KiB": lambda: 1.0, "an idle tag": lambda: kib}, IDLE))
+    yield found
+
+
+def started(environment: dict[str, str], *words: str) -> Measure:
+    """Milliseconds of CPU of a new process."""
+
+    def used() -> float:
+        told = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return (told.ru_utime + told.ru_stime) * 1000
+
+    def measure() -> float:
+        before = used()
+        subprocess.run([sys.executable, *words], env=environment, capture_output=True, check=True)
+        return used() - before
+
+    measure()  # writes the bytecode
+    return measure
+
+
+@contextmanager
+def first_id(place: Place) -> Iterator[list[Race]]:
+    tag = place.tag("first")
+    with Allocator(place.url, timeout=60) as ids:
+        ids.next_id(tag)
+    with tempfile.TemporaryDirectory() as folder:
+        # Without kept bytecode, every process would compile the sources.
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        kept["PYTHONPYCACHEPREFIX"] = folder
+        ways = {
+            THEIRS: started(kept, "-c", SELECT, place.url),
+            OURS: started(kept, "-c", FIRST_ID, place.url, tag),
+        }
+        yield [Race("first id", "ms of CPU of a process", ways, STARTED, place.name)]

@@ -1,19 +1,14 @@
-"""A figure of the benchmark is judged right, and written."""
+"""A run is interleaved, and its figures are written."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 
 from benchmarks import report
-from benchmarks.goals import Goal, judged
-from benchmarks.report import Found
-from benchmarks.rounds import Race, Spread, run, spread, steps
+from benchmarks.report import Run
+from benchmarks.rounds import Figure, Race, Spread, run, spread
 
-EVEN = [2.0] * 8
-NOISY = [1.0, 1.9, 2.0, 2.0, 2.1, 2.2, 2.3, 4.0]
-"""Its quartiles are 2.0 and 2.2."""
-NOISE = "too noisy to judge"
+HANDLE = Figure("a handle", "ours", "theirs", "≤ 2.2")
 
 
 def noting(order: list[str], name: str, values: Iterator[float]) -> Callable[[], float]:
@@ -24,49 +19,50 @@ def noting(order: list[str], name: str, values: Iterator[float]) -> Callable[[],
     return measure
 
 
-def race(again: list[float] | None = None, **found: list[float]) -> Race:
-    one = Race("call", "ns", {name: lambda: 0.0 for name in found})
-    one.found, one.again = found, again or []
-    return one
-
-
-def test_a_round_runs_every_candidate_in_rotated_order_and_the_base_twice_and_subtracts_the_loop():
+def test_a_round_runs_every_candidate_in_rotated_order_and_subtracts_the_loop():
     order: list[str] = []
-    candidates = {name: noting(order, name, iter([10.0, 20.0, 30.0, 40.0])) for name in "ab"}
-    one = Race("call", "ns", candidates, loop=noting(order, "-", iter([1.0, 2.0])), controlled=True)
-    assert len(list(run([one], 2))) == steps([one], 2) == 6
+    candidates = {name: noting(order, name, iter([10.0, 20.0])) for name in "ab"}
+    one = Race("call", "ns", candidates, loop=noting(order, "-", iter([1.0, 2.0])))
+    run([one], 2, seconds=60)
 
-    assert "".join(order) == "-aba" + "-baa"
-    assert (one.found, one.again) == ({"a": [9.0, 38.0], "b": [9.0, 18.0]}, [19.0, 28.0])
-    assert spread(float(number) for number in range(21)) == Spread(10.0, 2.0, 18.0, 5.0, 15.0)
-
-
-def test_a_figure_is_held_or_missed_or_the_run_is_too_noisy():
-    for ratios, again, bound, least, word in [
-        (EVEN, 1.0, 2.0, False, "held"),
-        (EVEN, 1.0, 1.99, False, "missed"),
-        (EVEN, 1.0, 2.0, True, "held"),
-        (EVEN, 1.0, 2.01, True, "missed"),
-        (NOISY, 1.0, 2.2, False, "held"),
-        (NOISY, 1.0, 2.19, False, NOISE),
-        (NOISY, 1.0, 1.99, False, "missed"),
-        (NOISY, 1.0, 2.1, True, NOISE),
-        (EVEN, 1.09, 2.2, False, "held"),
-        (EVEN, 1.11, 2.2, False, NOISE),  # the base differs from itself by more than the distance to the bound
-        (EVEN, -1.0, 2.2, False, NOISE),  # the loop is subtracted, so a measurement can be less than nothing
-    ]:
-        one = race(theirs=[1.0] * 8, ours=ratios, again=[again] * 8)
-        (verdict,) = judged([one], [Goal("it", "ours", "theirs", bound, least)])
-        assert (verdict.word, bool(verdict.noise)) == (word, word == NOISE), (ratios, again, bound, least)
-
-    assert judged([race(ours=[1.0])], [Goal("it", "ours", "theirs", 1.0)]) == []
+    assert "".join(order) == "-ab" + "-ba"
+    assert one.found == {"a": [9.0, 18.0], "b": [9.0, 18.0]}
+    assert spread(float(number) for number in range(21)) == Spread(10.0, 2.0, 18.0)
 
 
-def test_the_table_and_the_file_say_what_was_missed(tmp_path):
-    found = Found("make bench", [race(**{"next(range_iterator)": [10.0, 11.0], "sequence.next_id()": [30.0, 33.0]})])
-    report.write(found, tmp_path)
-    (figure,) = json.loads((tmp_path / "bench.json").read_text())["figures"]
+def test_a_run_out_of_time_still_has_a_few_rounds():
+    one = Race("call", "ns", {"a": lambda: 1.0})
+    run([one], 100, seconds=0)
 
-    assert report.table(found).splitlines()[-2:] == ["1 figure: 1 missed", "missed: sequence.next_id()"]
-    assert "missed |" in report.markdown(found)
-    assert (figure["what"], figure["held"]) == ("sequence.next_id()", False)
+    assert len(one.found["a"]) == 3
+
+
+def test_the_published_tables_have_a_column_for_each_database_and_ratios_within_a_round():
+    def race(place: str, ours: list[float]) -> Race:
+        found = {"theirs": [1.0, 10.0, 100.0], "ours": ours}
+        return Race("call", "ns", dict.fromkeys(found, lambda: 0.0), [HANDLE], place, found=found)
+
+    unmeasured = Figure("nothing", "ours", "absent", "≤ 1")
+    races = [race("A", [2.0, 20.0, 300.0]), race("B", [1.0, 10.0, 100.0]), race("", [3.0, 30.0, 300.0])]
+    races[0].figures = [HANDLE, unmeasured]
+
+    assert report.figures(races) == [
+        [["figure", "bound", "found"], ["a handle", "≤ 2.2", "3.00 (3.00 to 3.00)"]],
+        [["figure", "bound", "A", "B"], ["a handle", "≤ 2.2", "2.00 (2.00 to 3.00)", "1.00 (1.00 to 1.00)"]],
+    ]
+
+
+def test_publishing_replaces_the_table_of_the_page_alone(tmp_path):
+    page = tmp_path / "speed.md"
+    page.write_text("before\n<!-- bench -->\nold\n<!-- /bench -->\nafter\n")
+    report.publish(
+        Run("make bench", [Race("call", "ns", {}, [HANDLE], found={"ours": [2.0], "theirs": [1.0]})]), tmp_path
+    )
+
+    head, *table, tail = page.read_text().splitlines()
+    assert (head, "old" in table, "| a handle | ≤ 2.2 | 2.00 (2.00 to 2.00) |" in table, tail) == (
+        "before",
+        False,
+        True,
+        "after",
+    )
