@@ -92,6 +92,7 @@ def serve(urls: tuple[str, ...], timeout: float, certificate: Path | None, key: 
         allocator tokens create billing --may draw --tags 'coupon*'
         allocator serve --host 0.0.0.0 --url postgresql+psycopg://…
     """
+    from allocator.service.server import check_installed, logged
     from allocator.service.server import serve as run
 
     if (certificate is None) != (key is None):
@@ -100,10 +101,12 @@ def serve(urls: tuple[str, ...], timeout: float, certificate: Path | None, key: 
         raise click.UsageError("--host is empty, which would be every address; give it the address to listen on")
     settings["uds"] = settings["uds"].removeprefix("unix://")  # as clients name it
     check_place(settings["uds"], certificate)
-    settings |= {"certificate": file(certificate), "key": file(key)}
-    settings["shard_hosts"] = shard_hosts()
-    given = ServeSettings(urls, timeout=check_seconds("timeout", timeout, 0.05), **settings)
-    run(given, unknown_variables(os.environ))
+    check_installed()
+    with logged(settings["log_format"]):
+        settings |= {"certificate": file(certificate), "key": file(key)}
+        settings["shard_hosts"] = shard_hosts()
+        given = ServeSettings(urls, timeout=check_seconds("timeout", timeout, 0.05), **settings)
+        run(given, unknown_variables(os.environ))
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:

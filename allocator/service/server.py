@@ -7,13 +7,14 @@ import logging
 import os
 import re
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, distribution, requires
 from logging.config import dictConfig
 from typing import TYPE_CHECKING
 
 from allocator.backend import databases_at
-from allocator.errors import DatabaseUnavailable, InvalidSetting
+from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting
 from allocator.remote.service_address import addresses, is_loopback
 from allocator.service.listener import handed_over, listening, place_of
 from allocator.service.log_config import config_of
@@ -21,12 +22,25 @@ from allocator.service.settings import ServeSettings
 from allocator.service.token_administration import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 log = logging.getLogger("allocator.service")
 
 NEEDED = re.compile("([A-Za-z0-9-]+).*extra == ['\"]server['\"]")
 """A package of the extra `server`, as our own metadata names it."""
+
+
+@contextmanager
+def logged(form: str) -> Iterator[None]:
+    """Write the log in this format, also the error that ends the service where it is JSON."""
+    dictConfig(config_of(form))
+    try:
+        yield
+    except AllocatorError as error:
+        if form == "text":
+            raise
+        log.critical("%s", error, extra={"error": type(error).__name__})
+        sys.exit(1)
 
 
 def serve(given: ServeSettings, unknown: Sequence[str] = ()) -> None:
@@ -36,8 +50,6 @@ def serve(given: ServeSettings, unknown: Sequence[str] = ()) -> None:
     """
     if any(addresses(url) for url in given.urls):
         raise InvalidSetting("--url must be a database; a service cannot run in front of another service")
-    check_installed()
-    dictConfig(config_of(given.log_format))
     if unknown:
         log.warning("these environment variables are unknown and ignored: %s", ", ".join(unknown))
     handed = handed_over()

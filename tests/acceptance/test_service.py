@@ -256,12 +256,15 @@ def test_a_start_that_cannot_be_is_refused_with_one_sentence(tmp_path, monkeypat
 
 
 def test_tables_that_are_missing_are_said_at_the_start(new_database):
+    """As JSON, as all of the log: it explains why a container starts again and again."""
     url = new_database("postgres")
     command = [sys.executable, "-m", "allocator", "serve", "--port", "0", "--url", url]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
 
     assert done.returncode == 1
-    assert "run: allocator db upgrade" in done.stderr
+    last = json.loads(done.stderr.splitlines()[-1])
+    assert (last["level"], last["error"]) == ("CRITICAL", "SchemaOutOfDate")
+    assert "run: allocator db upgrade" in last["message"]
 
 
 def test_a_port_that_is_taken_and_a_certificate_that_is_none_are_said(tmp_path):
