@@ -90,7 +90,7 @@ def application(settings: ServeSettings) -> HotPath:
         lifespan=life,
     )
     framework.state.dispatch = dispatch
-    return HotPath(framework, token_cache, error_reporter)
+    return HotPath(framework, token_cache, error_reporter, metrics)
 
 
 def other_routes(

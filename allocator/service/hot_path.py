@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from allocator.errors import AllocatorError
 from allocator.service.auth import TokenCache, note_token
 from allocator.service.error_responses import ErrorReporter, HttpRefusal, request_name
-from allocator.service.id_sources import MAX_COUNT
+from allocator.service.id_sources import MAX_COUNT, METEOR, OBJECTID, SNOWFLAKE
+from allocator.service.metrics import OTHERS, Metrics
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,15 +28,26 @@ Pairs = list[tuple[bytes, bytes]]
 COUNTS = {b"": 1} | {b"count=%d" % count: count for count in range(1, MAX_COUNT + 1)}
 
 FIXED = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
+TAG_IDS = "/v1/tags/{tag}/ids"
+ROUTES = {"segment": TAG_IDS, METEOR: "/v1/meteor", SNOWFLAKE: "/v1/snowflake", OBJECTID: "/v1/objectids"}
+"""By the schemes of their sources."""
 PATHS = re.compile("/v1/(tags/[^/]+/ids|meteor|snowflake|objectids)")
+GONE = 499
+"""The status for the metrics where no answer was begun."""
 UNIQUE_HEADERS = (b"host", b"authorization")
 
 
 class HotPath:
     """The ASGI application. It has few functions, since each call costs as much as an id."""
 
-    def __init__(self, framework: ASGIApp, token_cache: TokenCache, error_reporter: ErrorReporter) -> None:
+    def __init__(
+        self, framework: ASGIApp, token_cache: TokenCache, error_reporter: ErrorReporter, metrics: Metrics
+    ) -> None:
         self._framework = framework
+        self._metrics = metrics
+        self._observe = {
+            scheme: metrics.requests.labels(route, "POST", "2xx").observe for scheme, route in ROUTES.items()
+        }
         self._token_cache = token_cache
         self._error_reporter = error_reporter
         self.has_started = asyncio.Event()
@@ -45,25 +58,42 @@ class HotPath:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._framework(scope, receive, noting(self.has_started, send))
-        pairs = scope["headers"]
+        began, pairs = perf_counter(), scope["headers"]
         headers = dict(pairs)
         if self.is_ending or b"transfer-encoding" in headers:
             send = closing(send)
         try:
             check_headers(scope["http_version"], pairs, headers)
-            body = await self._draw(scope, headers)
+            drawn = await self._draw(scope, headers)
         except AllocatorError as error:
-            return await self._refuse(error, scope, headers, send)
-        if body is None:
-            return await self._framework(scope, receive, send)
+            status = await self._refuse(error, scope, headers, send)
+            return self._metrics.answered(hot_route(scope["path"]), scope["method"], status, perf_counter() - began)
+        if drawn is None:
+            return await self._by_framework(scope, receive, send, began)
+        body, scheme = drawn
         length, name = b"%d" % len(body), request_name(headers).encode()
         answered = [*FIXED, (b"content-length", length), (b"x-request-id", name)]
         await send({"type": "http.response.start", "status": 200, "headers": answered})
         await send({"type": "http.response.body", "body": body})
-        return None
+        return self._observe[scheme](perf_counter() - began)
 
-    async def _draw(self, scope: Scope, headers: Headers) -> bytes | None:
-        """Draw ids as JSON; None if the framework must answer."""
+    async def _by_framework(self, scope: Scope, receive: Receive, send: Send, began: float) -> None:
+        """Let the framework answer, and note the route that it finds."""
+        status = GONE
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self._framework(scope, receive, noted)
+        finally:
+            route = getattr(scope.get("route"), "path", OTHERS)
+            self._metrics.answered(route, scope["method"], status, perf_counter() - began)
+
+    async def _draw(self, scope: Scope, headers: Headers) -> tuple[bytes, str] | None:
+        """Draw ids as JSON, and tell their scheme; None if the framework must answer."""
         count = COUNTS.get(scope["query_string"])
         if count is None or scope["method"] != "POST":
             return None
@@ -78,9 +108,9 @@ class HotPath:
         source = principal.hot_sources.get(scope["path"])
         if source is None:
             return None
-        return (single(source) if count == 1 else None) or await source.answer(count)
+        return (single(source) if count == 1 else None) or await source.answer(count), source.scheme
 
-    async def _refuse(self, error: AllocatorError, scope: Scope, headers: Headers, send: Send) -> None:
+    async def _refuse(self, error: AllocatorError, scope: Scope, headers: Headers, send: Send) -> int:
         if principal := self._token_cache.find_in_memory(headers):
             note_token(scope, principal)
         status, fields, body = self._error_reporter.report(error, scope)
@@ -88,6 +118,13 @@ class HotPath:
         pairs.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": status, "headers": pairs})
         await send({"type": "http.response.body", "body": body})
+        return status
+
+
+def hot_route(path: str) -> str:
+    if not PATHS.fullmatch(path):
+        return OTHERS
+    return TAG_IDS if path.startswith("/v1/tags/") else path
 
 
 def closing(send: Send) -> Send:

@@ -12,15 +12,18 @@ from math import inf
 from time import monotonic, perf_counter
 from typing import Any, cast
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import Metric
 
+import allocator
 from allocator.errors import AllocatorError, UnknownTag
 from allocator.generators.backend_protocol import Backend
 
 MAX_TAGS = 1000
 """Callers can make up tags, and each series takes memory and a line in every scrape."""
 OTHERS = "(others)"
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT"))
+"""Callers can make up methods, too."""
 OF_TAG = "tag "
 """Prefix of the label `what` in a series about a tag."""
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
@@ -72,6 +75,15 @@ class Metrics:
         """Monotonic seconds of the last call that a database answered."""
         self.ids = Counter("allocator_ids", "Ids issued", ["scheme", "tag"], registry=registry)
         self.refusals = Counter("allocator_refusals", "Requests refused", ["status", "error"], registry=registry)
+        self.requests = Histogram(
+            "allocator_request_seconds",
+            "Duration of a request, by route, method and class of status",
+            ["route", "method", "status"],
+            buckets=SECONDS,
+            registry=registry,
+        )
+        Info("allocator_build", "The version that runs", registry=registry).info({"version": allocator.__version__})
+        ProcessCollector(registry=registry)
         self.claims = Histogram(
             "allocator_claim_seconds",
             "Duration of a call to the database, by kind and outcome",
@@ -103,6 +115,10 @@ class Metrics:
             self.claimed_at = monotonic()
         for tag in tags:
             self.refill.labels(self.series(tag)).set(seconds)
+
+    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+        known = method if method in METHODS else OTHERS
+        self.requests.labels(route, known, f"{status // 100}xx").observe(seconds)
 
     def refused(self, status: int, error: str) -> None:
         self.refusals.labels(str(status), error).inc()

@@ -15,6 +15,7 @@ from support.distinct import distinct
 from support.processes.patience import until
 from support.service.served import Served
 
+import allocator
 from allocator import inspect_id
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE
 
@@ -391,6 +392,11 @@ def test_figures_tell_what_was_given_claimed_and_refused(embedded, tag):
     assert figures['allocator_claim_seconds_count{outcome="ok",what="segment"}'] >= 1
     assert figures['allocator_refusals_total{error="InvalidCount",status="400"}'] >= 1
     assert figures["allocator_ready"] == 1
+    labels = 'method="POST",route="/v1/tags/{tag}/ids",status='
+    assert figures[f'allocator_request_seconds_count{{{labels}"2xx"}}'] >= 1
+    assert figures[f'allocator_request_seconds_count{{{labels}"4xx"}}'] >= 1
+    assert figures[f'allocator_build_info{{version="{allocator.__version__}"}}'] == 1
+    assert figures["process_start_time_seconds"] > 0
     assert figures[f'allocator_ids_total{{scheme="ticket",tag="{tag}"}}'] == 1
     assert figures['allocator_shard_up{shard="1"}'] == 1
     assert 3000 < figures['allocator_days_left{what="meteor second"}'] < 4500
@@ -401,12 +407,15 @@ def figures_of(service: Served) -> dict[str, float]:
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
 
-def test_made_up_tags_make_no_series(embedded):
+def test_what_callers_make_up_makes_no_series(embedded):
     before = len(figures_of(embedded))
     for number in range(50):
         embedded.post(f"/v1/tags/{'no-'}{number}-!/ids")
         embedded.get(f"/v1/tags/unknown-{number}")
+        embedded.post(f"/v1/unknown-{number}")
+        embedded.ask(f"METHOD{number}", f"/v1/tags/unknown-{number}/ids")
 
     after = figures_of(embedded)
-    assert len(after) <= before + 50  # of tags that other tests drew from, and of the kinds of these refusals
+    # Of tags that other tests drew from, of the kinds of these refusals, and fifteen for each new kind of request.
+    assert len(after) <= before + 49 + 5 * 15
     assert not [name for name in after if '"no-' in name or '"unknown-' in name]

@@ -20,7 +20,7 @@ def test_the_application_has_started_once_the_server_has_heard_so():
     async def send(message: Message) -> None:
         seen.append((message["type"], application.has_started.is_set()))
 
-    application = HotPath(framework, Mock(), Mock())
+    application = HotPath(framework, Mock(), Mock(), Mock())
     asyncio.run(application({"type": "lifespan"}, Mock(), send))
 
     assert seen == [("lifespan.startup.complete", False)]
