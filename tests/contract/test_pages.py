@@ -89,7 +89,7 @@ def test_the_client_the_command_and_the_console_follow_pages(crowded):
     assert "/console/tags/tag-2498" in shown
 
 
-def test_of_many_readers_one_is_served_at_a_time_and_too_many_are_refused(crowded):
+def test_many_readers_wait_for_each_other_and_nobody_for_them(crowded):
     def read(number: int) -> Any:
         return crowded.get("/v1/tags?limit=1000")
 
@@ -99,8 +99,7 @@ def test_of_many_readers_one_is_served_at_a_time_and_too_many_are_refused(crowde
     refused = [answer for one in answers if (answer := one.result()).status != 200]
 
     assert claims == [200] * 5
-    assert {one.status for one in refused} == {503}
-    assert {one.headers["Retry-After"] for one in refused} == {"1"}
+    assert {(one.status, one.headers["Retry-After"]) for one in refused} <= {(503, "1")}  # after the timeout
     assert crowded.get("/v1/tags").status == 200
 
 
@@ -164,6 +163,6 @@ def test_a_client_takes_pages_that_follow_each_other_alone():
 
 
 def test_a_client_that_is_refused_for_the_moment_may_try_again(monkeypatch):
-    body = b'{"error": "Refused", "detail": "16 requests already wait for the list of tags; retry"}'
-    with pytest.raises(DatabaseUnavailable, match="16 requests already wait"):
+    body = b'{"error": "Refused", "detail": "too many requests with this token wait; retry"}'
+    with pytest.raises(DatabaseUnavailable, match="too many requests with"):
         allocator.remote.http.answer_of("https://ids.example.org", 503, body)
