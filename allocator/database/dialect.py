@@ -20,6 +20,7 @@ from allocator.schemes.ticket import ShardNumbering
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
+    from allocator.rules.tag_column import Counter
 
 MAX_CONNECT_SECONDS = 10.0
 """Seconds: the longest wait for a connection, even where statements may take longer."""
@@ -73,9 +74,6 @@ class Dialect:
     """DDL can be rolled back. Where it cannot, each change of a table commits the statements before it."""
     rolls_back_by_itself: ClassVar[bool] = False
     """The server may roll back the whole transaction at an error, and begin another one without a word."""
-    index_only: ClassVar[str] = ""
-    """Makes the planner use indexes in this transaction, even on small tables; empty where it does so by default."""
-
     max_pause: ClassVar[float] = 0.2
     """Seconds before the last retries after a deadlock or the like."""
     begin: ClassVar[str] = "BEGIN"
@@ -93,6 +91,10 @@ class Dialect:
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         """How numbers without gaps are drawn in a transaction of the application."""
         raise NotImplementedError
+
+    def counter(self, connection: Connection, schema: str, table_name: str, column_name: str) -> Counter | None:
+        """The counter of a column of the application that numbers rows by itself; None where nothing can hold it."""
+        return None
 
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
         """Arguments for the driver; the URL's query overrides them."""

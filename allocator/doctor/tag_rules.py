@@ -25,7 +25,7 @@ LEASE = SnowflakeSettings().lease
 
 class TagRule(NamedTuple):
     """A rule on each tag of a database: what is wrong of a tag, given the residue of the database and the runs of other
-    servers; what is shown of it; and the finding about all that are wrong, with the remedy for the `first`."""
+    servers; what is shown of it; and the finding about all that are wrong."""
 
     name: str
     severity: Severity
@@ -45,7 +45,7 @@ TAG_RULES = (
         "{here.offset} and step {here.step}",
         "stop all processes that use these tags; in their rows of allocator_segment, set shard_offset = {here.offset} "
         "and shard_step = {here.step}; then raise each tag above every id in use on any shard: "
-        "allocator tags set {first} --start-after N",
+        "allocator tags set TAG --start-after N",
     ),
     TagRule(
         "tag-near-limit",
@@ -54,7 +54,7 @@ TAG_RULES = (
         "{0.name!r} has {0.remaining} of {0.limit} ids left",
         f"tags have used {100 * WARN_FROM:.0f} % or more of their limit: {{tags}}",
         f"if the column of the ids is wide enough, raise the limit, to at most {MAX_ID}: "
-        "allocator tags set {first} --limit N",
+        "allocator tags set TAG --limit N",
     ),
     TagRule(
         "server-replaced",
@@ -62,7 +62,7 @@ TAG_RULES = (
         lambda tag, residue, elsewhere: tag.failover_gap == REFUSE and tag.server_run in elsewhere,
         "{0.name!r}",
         "{tags} issue no ids: the database server changed, and their failover_gap is 'refuse'",
-        "when nothing uses the old server any more: allocator tags repair {first}",
+        "when nothing uses the old server any more: allocator tags repair TAG",
     ),
     TagRule(
         "failover-gap-zero",
@@ -70,7 +70,7 @@ TAG_RULES = (
         lambda tag, residue, elsewhere: tag.failover_gap == 0,
         "{0.name!r}",
         "{tags} skip no ids after a failover or a restore: ids that the new server lacks are issued again",
-        "allocator tags set {first} --failover-gap auto",
+        "allocator tags set TAG --failover-gap auto",
     ),
     TagRule(
         "failover-gap-near-limit",
@@ -78,7 +78,7 @@ TAG_RULES = (
         lambda tag, residue, elsewhere: tag.failover_gap != REFUSE and not has_room(tag, reach_of(tag)),
         "{0.name!r} has {0.remaining} ids left",
         "too few ids are left for the skip at a failover, after which a tag would issue none: {tags}",
-        "raise the limit (allocator tags set {first} --limit N), or lower --max-step or a fixed --failover-gap",
+        "raise the limit (allocator tags set TAG --limit N), or lower --max-step or a fixed --failover-gap",
     ),
 )
 
@@ -87,7 +87,7 @@ def of_tags(tags: Sequence[Tag], residue: Residue, elsewhere: Container[str]) ->
     """Check the tags of one database, which should all have `residue`. `elsewhere` are the runs of other servers."""
     for rule in TAG_RULES:
         if wrong := [tag for tag in tags if rule.wrong(tag, residue, elsewhere)]:
-            facts = {"tags": few(map(rule.shown.format, wrong)), "first": wrong[0].name, "here": residue}
+            facts = {"tags": few(map(rule.shown.format, wrong)), "here": residue}
             yield Finding(rule.name, rule.severity, rule.found.format_map(facts), rule.mend.format_map(facts))
 
 

@@ -6,14 +6,13 @@ greatest id that anybody inserts, so there the tag has the lower range, and the 
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 from allocator.errors import InvalidSetting
-from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding
+from allocator.rules.findings import DANGER, OUTAGE, Finding
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.tag import Tag
 
@@ -21,16 +20,14 @@ LEAVE = 1_000_000
 """Ids of the lower range. The counter may use up as many before it is held."""
 
 
-class Generator(NamedTuple):
-    """What supplies the id of an INSERT without one: AUTO_INCREMENT, an identity, a default, a trigger.
+class Counter(NamedTuple):
+    """What supplies the id of an INSERT without one: AUTO_INCREMENT, or a sequence.
 
-    drop: the statement that ends it; "" where none does.
     next, ends: the range of ids that it can still issue.
     hold: the statement that ends its range at {n}, or where not `is_below` lets it continue at {n}; "" for none.
     """
 
     name: str
-    drop: str = ""
     next: int = 1
     ends: int = MAX_ID
     hold: str = ""
@@ -38,30 +35,16 @@ class Generator(NamedTuple):
 
 
 class ColumnFacts(NamedTuple):
-    """A column, as the database's catalogue and an index describe it.
+    """A column as its database describes it.
 
-    place: schema.table.column. greatest: the greatest id in it up to the limit of the tag; 0 for none.
+    place: as it was named. limit: the greatest id that its type holds.
+    greatest: the greatest id in it up to the limit of the tag; 0 for none.
     """
 
     place: str
-    type: str
     limit: int
     greatest: int = 0
-    generators: tuple[Generator, ...] = ()
-
-    @property
-    def reached(self) -> int:
-        """The greatest id of rows and counters: rows with ids of the counter may have been deleted."""
-        return max(self.greatest, *(one.next - 1 for one in self.generators), 0)
-
-
-def may_write(body: str, column: str) -> bool:
-    """Whether a trigger's body may assign the column or the whole row. A comparison counts, and so does no body."""
-    if not body:
-        return True
-    name = rf"[\"`]?{re.escape(column)}[\"`]?"
-    assigned = rf"\bnew\s*(\.\s*{name}\s*)?:?=|\binto\s+(strict\s+)?new\b\s*([^.\s]|\.\s*{name}|$)"
-    return re.search(assigned, body, re.IGNORECASE) is not None
+    counter: Counter | None = None
 
 
 def planned_start(facts: ColumnFacts) -> int:
@@ -69,27 +52,20 @@ def planned_start(facts: ColumnFacts) -> int:
 
     Where the lower range is the tag's, the counter has as many ids below it until it is held.
     """
-    counter = counter_of(facts)
-    start = facts.reached + LEAVE
+    counter = facts.counter
+    if counter is None or not counter.hold:
+        raise InvalidSetting(
+            f"{facts.place} has no counter that can be held apart from a tag; stop the writers for a moment, and use "
+            "--start-after-column instead"
+        )
+    reached = max(facts.greatest, counter.next - 1)  # rows with ids of the counter may have been deleted
+    start = reached + LEAVE
     if start > facts.limit - (LEAVE if counter.is_below else 2 * LEAVE):
         raise InvalidSetting(
-            f"{facts.place} ({facts.type}) ends at {facts.limit:,}, and {max(0, facts.limit - facts.reached):,} values "
-            f"are left: too few for two ranges of {LEAVE:,}; widen the column first"
+            f"{facts.place} ends at {facts.limit:,}, and {max(0, facts.limit - reached):,} values are left: too few "
+            f"for two ranges of {LEAVE:,}; widen the column first"
         )
     return start
-
-
-def counter_of(facts: ColumnFacts) -> Generator:
-    """The only generator, if it can be held apart from a tag. Raises `InvalidSetting` if it cannot."""
-    for one in facts.generators:
-        if not one.hold:
-            raise InvalidSetting(
-                f"{facts.place} gets ids from {one.name}, which cannot be held apart from a tag; stop the writers for "
-                "a moment, and use --start-after-column instead"
-            )
-    if len(facts.generators) != 1:
-        raise InvalidSetting(f"{facts.place} has no counter that issues ids; use --start-after-column instead")
-    return facts.generators[0]
 
 
 def is_closed(tag: Tag) -> bool:
@@ -101,12 +77,13 @@ def opened(tag: Tag, facts: ColumnFacts) -> Tag:
     """The tag, with the range that a closed one gets."""
     if not is_closed(tag):
         return tag
-    return replace(tag, limit=facts.limit if counter_of(facts).is_below else tag.skipped + LEAVE)
+    is_above = facts.counter is None or facts.counter.is_below
+    return replace(tag, limit=facts.limit if is_above else tag.skipped + LEAVE)
 
 
 def findings(facts: ColumnFacts, tag: Tag) -> Iterator[Finding]:
-    """A finding for each way in which the column gets an id twice, or one that it cannot hold."""
-    place, name = facts.place, tag.name
+    """A finding for each way in which the column gets an id twice."""
+    place, name, counter = facts.place, tag.name, facts.counter
     again = f"allocator tags delete {name}; then allocator tags create {name} --beside-column {shlex.quote(place)}"
     tag, was_closed = opened(tag, facts), is_closed(tag)
     if facts.greatest > tag.max_value:
@@ -117,36 +94,27 @@ def findings(facts: ColumnFacts, tag: Tag) -> Iterator[Finding]:
             "have already",
             again if was_closed else f"allocator tags set {name} --start-after {facts.greatest}",
         )
-    if tag.limit > facts.limit:
-        yield Finding(
-            "tag-limit-above-column",
-            OUTAGE,
-            f"tag {name!r} has the limit {tag.limit:,}, but {place} ({facts.type}) ends at {facts.limit:,}: "
-            "above that, INSERTs will fail",
-            f"allocator tags set {name} --limit {facts.limit}" if tag.max_value <= facts.limit else f"widen {place}",
-        )
-    for one in facts.generators:
-        if is_apart(one, tag):
-            continue
-        hold = holding(one, facts, tag)
-        if was_closed:
-            sentence = f"{place} gets ids from {one.name}, and tag {name!r} waits until these stay out of its range, "
-            yield Finding("tag-waits", OUTAGE, f"{sentence}{tag.skipped + 1:,} to {tag.limit:,}", hold or again)
-            continue
+    if counter is None or is_apart(counter, tag):
+        return
+    if was_closed:
+        sentence = f"{place} gets ids from {counter.name}, and tag {name!r} waits until these stay out of its range, "
+        mend = holding(counter, facts, tag) or again
+        yield Finding("tag-waits", OUTAGE, f"{sentence}{tag.skipped + 1:,} to {tag.limit:,}", mend)
+    else:
         yield Finding(
             "second-generator",
-            DANGER if hold or one.drop else NOTE,
-            f"{place} also gets ids from {one.name}: an INSERT without an id takes one that tag {name!r} may issue",
-            hold or one.drop or "name an id in each INSERT",
+            DANGER,
+            f"{place} also gets ids from {counter.name}: an INSERT without an id takes one that tag {name!r} may issue",
+            holding(counter, facts, tag) or "name an id in each INSERT, and take the counter from the column",
         )
 
 
-def is_apart(generator: Generator, tag: Tag) -> bool:
-    """THE RULE: generator and tag never issue the same id. No id of the tag is below those skipped at its start."""
-    return generator.ends <= tag.skipped or generator.next > tag.limit
+def is_apart(counter: Counter, tag: Tag) -> bool:
+    """THE RULE: counter and tag never issue the same id. No id of the tag is below those skipped at its start."""
+    return counter.ends <= tag.skipped or counter.next > tag.limit
 
 
-def holding(generator: Generator, facts: ColumnFacts, tag: Tag) -> str:
-    """The statement that holds a generator which has not come to the tag's range; else ""."""
-    n = tag.skipped if generator.is_below else tag.limit + 1
-    return generator.hold.replace("{n}", str(n)) if generator.next <= tag.skipped and n <= facts.limit else ""
+def holding(counter: Counter, facts: ColumnFacts, tag: Tag) -> str:
+    """The statement that holds a counter which has not come to the tag's range; else ""."""
+    n = tag.skipped if counter.is_below else tag.limit + 1
+    return counter.hold.replace("{n}", str(n)) if counter.next <= tag.skipped and n <= facts.limit else ""

@@ -106,6 +106,11 @@ def settle(tag: Tag | None, name: str, size: int, seen: Seen, exact: bool = Fals
         )
     if type(tag.max_value) is not int or type(tag.limit) is not int:
         raise damaged(name, f"max_value is {tag.max_value!r} and limit {tag.limit!r}")
+    if tag.limit == tag.skipped:
+        raise Exhausted(
+            f"tag {name!r} waits beside a column and has issued no id; run again: "
+            f"allocator tags create {name} --beside-column TABLE.COLUMN"
+        )
     if tag.remaining == 0:
         raise Exhausted(
             f"tag {name!r} has issued its last id, {tag.limit}; raise its limit with: "

@@ -194,7 +194,7 @@ def test_a_tag_may_start_after_the_greatest_id_of_a_table(face, fresh, tag):
     assert ids.next_id(tag) == 4712
     assert ids.tags.create("higher", start_after_column="orders.id", start_after=9000).max_value == 9000
     assert ids.tags.create("empty", start_after_column="empty_orders.id").max_value == 0
-    with pytest.raises(InvalidSetting, match="there is no column orders.nope to start after"):
+    with pytest.raises(InvalidSetting, match="there is no column orders.nope"):
         ids.tags.create("wrong", start_after_column="orders.nope")
     with pytest.raises(InvalidSetting, match="is no whole number"):
         ids.tags.create("named", start_after_column="orders.name")

@@ -15,15 +15,23 @@ from allocator.rules.column_limit import NoColumn, limit_of
 from allocator.schemes.shared.argument_checks import MAX_ID, split_table
 
 
-def read(connection: Connection, dialect: Dialect, table_name: str, column_name: str) -> tuple[object, str, int]:
-    """Read the greatest value (None for an empty table), the type, and the greatest id that the type can hold."""
+def read(
+    connection: Connection, dialect: Dialect, table_name: str, column_name: str, at_most: int | None = None
+) -> tuple[object, str, int]:
+    """Read the greatest value (None for an empty table), the type, and the greatest id that the type can hold.
+
+    at_most: of greater values nothing is read.
+    """
     schema, bare = split_table(table_name)
     source = table(bare, column(column_name), schema=schema or None)
     refused = InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers")
-    missing = NoColumn(f"there is no column {f'{table_name}.{column_name}':.100} to start after")
+    missing = NoColumn(f"there is no column {f'{table_name}.{column_name}':.100}")
+    query = select(func.max(source.c[column_name]))
+    if at_most is not None:
+        query = query.where(source.c[column_name] <= at_most)
     # There is no max() of booleans and some other types.
     with meaning(refused, NO_FUNCTION, dialect), meaning(missing, MISSING, dialect):
-        greatest = connection.scalar(select(func.max(source.c[column_name])))
+        greatest = connection.scalar(query)
     kinds = kinds_of(connection, bare, schema)
     try:
         kind = kinds.get(column_name.lower(), NULLTYPE).compile(dialect=connection.dialect)

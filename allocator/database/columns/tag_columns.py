@@ -1,69 +1,46 @@
-"""A tag and the column that its ids are inserted into, read for a tag that is made beside a counter.
-
-Facts come from the catalogue and an index alone: no table is scanned.
-"""
+"""A column and the tag that shares it with the column's own counter."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, column, func, select, table
+from sqlalchemy import Connection, inspect
 
-from allocator.database.columns.column_types import limit_in
+from allocator.database.columns import column_types
 from allocator.database.dialect import Dialect
 from allocator.database.verbs import segments
 from allocator.errors import InvalidSetting
-from allocator.rules.tag_column import ColumnFacts, Generator, opened
-from allocator.schemes.shared.argument_checks import MAX_ID, in_quotes, split_column, split_table
+from allocator.rules.tag_column import ColumnFacts, Counter, opened
+from allocator.schemes.shared.argument_checks import split_column, split_table
 from allocator.schemes.tag import Tag
 
 if TYPE_CHECKING:
     from allocator.database.store import Database
 
 
-class Found(NamedTuple):
-    """A column by the catalogue. is_indexed: an index begins with it and covers all rows."""
-
-    schema: str
-    table: str
-    column: str
-    type: str
-    is_whole: bool
-    is_indexed: bool
-    generators: tuple[Generator, ...] = ()
-
-
 def read(connection: Connection, dialect: Dialect, words: str, name: str) -> tuple[ColumnFacts, Tag | None]:
-    """Read the column named by table.column or schema.table.column, and then the tag.
+    """Read the column named by table.column or schema.table.column, up to the limit of the tag, and then the tag.
 
     The tag only rises. Read in this order, a claim and an INSERT in between raise no alarm. Raises `InvalidSetting`.
     """
-    named, part = split_column(words)
-    schema, bare = split_table(named)
-    catalogue = import_module(f"allocator.database.{dialect.name}.shared_columns")
-    with by_index(connection, dialect):
-        found: Found | None = catalogue.fetch_column(connection, schema, bare, part)
-        if found is None:
-            raise InvalidSetting(f"there is no table with a column {words:.255}")
-        place = ".".join(map(in_quotes, found[:3]))
-        if not found.is_whole:
-            raise InvalidSetting(f"{place} is {found.type}, and holds no whole numbers")
-        if not found.is_indexed:
-            raise InvalidSetting(
-                f"no index begins with {place}, so only a scan of the table could tell its greatest value; make an "
-                "index first"
-            )
-        facts = ColumnFacts(place, found.type, limit_in(dialect, found.type), generators=found.generators)
-        tag = segments.fetch(connection, dialect, name)
-        key = table(found.table, column(found.column), schema=found.schema).c[found.column]
-        within = key <= (opened(tag, facts).limit if tag else MAX_ID)
-        greatest = connection.scalar(select(func.max(key)).where(within)) or 0
-        if type(greatest) is not int:  # SQLite keeps any value in any column
-            raise InvalidSetting(f"{place} holds {greatest!r:.80}, which is no whole number")
-        return facts._replace(greatest=greatest), segments.fetch(connection, dialect, name)
+    table, column = split_column(words)
+    greatest, _, limit = column_types.read(connection, dialect, table, column)
+    if type(greatest) is not int and greatest is not None:  # SQLite keeps any value in any column
+        raise InvalidSetting(f"{words} holds {greatest!r:.80}, which is no whole number")
+    facts = ColumnFacts(words, limit, greatest or 0, counter(connection, dialect, table, column))
+    if tag := segments.fetch(connection, dialect, name):
+        within, _, _ = column_types.read(connection, dialect, table, column, opened(tag, facts).limit)
+        facts = facts._replace(greatest=within if isinstance(within, int) else 0)
+    return facts, segments.fetch(connection, dialect, name)
+
+
+def counter(connection: Connection, dialect: Dialect, table_name: str, column: str) -> Counter | None:
+    """What numbers the rows by itself, if anything does."""
+    schema, bare = split_table(table_name)
+    parts = inspect(connection).get_columns(bare, schema or None)
+    if any(part["name"].lower() == column.lower() and part.get("autoincrement") is True for part in parts):
+        return dialect.counter(connection, schema, bare, column)
+    return None
 
 
 def read_alone(database: Database, words: str, name: str) -> tuple[ColumnFacts, Tag | None]:
@@ -74,14 +51,3 @@ def read_alone(database: Database, words: str, name: str) -> tuple[ColumnFacts, 
             "each shard knows only its own"
         )
     return database.run(read, words, name)
-
-
-@contextmanager
-def by_index(connection: Connection, dialect: Dialect) -> Iterator[None]:
-    """Read by index: PostgreSQL would scan a table that its statistics call small."""
-    if not dialect.index_only:
-        yield
-        return
-    with dialect.transaction(connection):
-        connection.exec_driver_sql(dialect.index_only)
-        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import ceil
@@ -39,6 +40,7 @@ from allocator.schemes.ticket import MAX_SHARDS, ShardNumbering
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
+    from allocator.rules.tag_column import Counter
 
 
 REPLACE = f"REPLACE INTO allocator_ticket (type) SELECT :type {FENCE} {{lock}}"
@@ -78,6 +80,17 @@ class MySQL(Dialect):
         from allocator.database.mysql.gapless_draws import MariaDBNumbers, MySQLNumbers
 
         return MariaDBNumbers(self) if is_mariadb else MySQLNumbers(self)
+
+    def counter(self, connection: Connection, schema: str, table_name: str, column_name: str) -> Counter:
+        from allocator.rules.tag_column import Counter
+
+        quote = connection.dialect.identifier_preparer.quote_identifier  # doubles %, as a statement needs
+        place = ".".join(quote(part) for part in (schema, table_name) if part)
+        # information_schema may be a day old. A counter that is at 1 is not shown.
+        words = connection.exec_driver_sql(f"SHOW CREATE TABLE {place}").one()[1]
+        found = re.search(r"^\).*? AUTO_INCREMENT=(\d+)", words, re.MULTILINE)
+        hold = f"ALTER TABLE {place.replace('%%', '%')} AUTO_INCREMENT = {{n}}"
+        return Counter("AUTO_INCREMENT", int(found[1]) if found else 1, hold=hold)
 
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
         seconds = min(timeout, MAX_CONNECT_SECONDS)

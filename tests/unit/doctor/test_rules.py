@@ -90,7 +90,7 @@ def test_what_is_wrong_of_several_tags_is_one_finding():
     [found] = tag_rules.of_tags([Tag(name, 5, failover_gap=0) for name in "abcd"], ALL, set())
 
     assert found.found.startswith("'a', 'b', 'c' and 1 more skip no ids")
-    assert found.mend == "allocator tags set a --failover-gap auto"
+    assert found.mend == "allocator tags set TAG --failover-gap auto"
 
 
 # -- numbers and times

@@ -9,31 +9,31 @@ import pytest
 from allocator.errors import InvalidSetting
 from allocator.rules.tag_column import (
     ColumnFacts,
-    Generator,
+    Counter,
     findings,
     is_apart,
     is_closed,
-    may_write,
     opened,
     planned_start,
 )
 from allocator.schemes.tag import Tag
 
 BIGINT, INT = 2**63 - 1, 2**31 - 1
-SEQUENCE = Generator("DEFAULT nextval", "drop it", 5_001, BIGINT, "hold at {n}", is_below=True)
-COUNTER = SEQUENCE._replace(name="AUTO_INCREMENT", is_below=False)
+SEQUENCE = Counter("public.s", 5_001, BIGINT, "hold at {n}", is_below=True)
+COUNTER = Counter("AUTO_INCREMENT", 5_001, BIGINT, "hold at {n}")
+LOOSE = Counter("a sequence")
 HELD_BELOW = SEQUENCE._replace(ends=1_005_000)
 HELD_ABOVE = COUNTER._replace(next=2_005_001)
-TRIGGER = Generator("the trigger w", "drop w")
-PLAIN = ColumnFacts("shop.orders.id", "bigint", BIGINT, 5_000)
+PLAIN = ColumnFacts("shop.orders.id", BIGINT, 5_000)
 TAG = Tag("order", 6_000, skipped=5_000)
 ABOVE = Tag("order", 1_010_000, skipped=1_005_000)
 BELOW = Tag("order", 1_010_000, limit=2_005_000, skipped=1_005_000)
 WAITS = Tag("order", 1_005_000, limit=1_005_000, skipped=1_005_000)
+TAKE = "name an id in each INSERT, and take the counter from the column"
 
 
-def with_(*generators: Generator, **more: int) -> ColumnFacts:
-    return PLAIN._replace(generators=generators, **more)
+def with_(counter: Counter, **more: int) -> ColumnFacts:
+    return PLAIN._replace(counter=counter, **more)
 
 
 def test_nothing_is_found_where_no_id_can_come_twice():
@@ -41,7 +41,6 @@ def test_nothing_is_found_where_no_id_can_come_twice():
         (PLAIN, TAG),
         (PLAIN._replace(greatest=6_000), TAG),  # the next id is 6,001
         (PLAIN._replace(greatest=0), Tag("order")),
-        (PLAIN._replace(limit=INT), replace(TAG, limit=INT)),
         (with_(HELD_BELOW), ABOVE),
         (with_(HELD_ABOVE), BELOW),
         (with_(HELD_ABOVE._replace(next=2_005_009)), BELOW),  # both write
@@ -53,16 +52,13 @@ def test_nothing_is_found_where_no_id_can_come_twice():
 
 WRONG = [
     (PLAIN._replace(greatest=6_001), TAG, "tag-below-column", "danger", "allocator tags set order --start-after 6001"),
-    (PLAIN._replace(limit=INT), TAG, "tag-limit-above-column", "outage", f"allocator tags set order --limit {INT}"),
-    (PLAIN._replace(limit=5_500), TAG, "tag-limit-above-column", "outage", "widen shop.orders.id"),
-    (with_(SEQUENCE), TAG, "second-generator", "danger", "drop it"),
+    (with_(SEQUENCE), TAG, "second-generator", "danger", TAKE),
     (with_(HELD_BELOW), replace(ABOVE, skipped=1_004_999), "second-generator", "danger", "hold at 1004999"),
-    (with_(HELD_BELOW), replace(ABOVE, skipped=5_000), "second-generator", "danger", "drop it"),
-    (with_(HELD_ABOVE), replace(BELOW, limit=2_005_001), "second-generator", "danger", "drop it"),
+    (with_(HELD_BELOW), replace(ABOVE, skipped=5_000), "second-generator", "danger", TAKE),
+    (with_(HELD_ABOVE), replace(BELOW, limit=2_005_001), "second-generator", "danger", TAKE),
     (with_(COUNTER._replace(next=1)), BELOW, "second-generator", "danger", "hold at 2005001"),  # after TRUNCATE
-    (with_(COUNTER._replace(next=1)), replace(BELOW, limit=BIGINT), "second-generator", "danger", "drop it"),
-    (with_(TRIGGER), ABOVE, "second-generator", "danger", "drop w"),
-    (with_(Generator("AUTOINCREMENT")), TAG, "second-generator", "note", "name an id in each INSERT"),
+    (with_(COUNTER._replace(next=1)), replace(BELOW, limit=BIGINT), "second-generator", "danger", TAKE),
+    (with_(LOOSE), ABOVE, "second-generator", "danger", TAKE),
     (with_(SEQUENCE), WAITS, "tag-waits", "outage", "hold at 1005000"),
     (with_(SEQUENCE._replace(next=1_005_000)), WAITS, "tag-waits", "outage", "hold at 1005000"),
     (with_(SEQUENCE._replace(next=1_005_001)), WAITS, "tag-waits", "outage", "allocator tags delete order; then "),
@@ -107,41 +103,13 @@ def test_a_tag_that_waits_gets_the_range_beside_the_held_counter():
     ):
         tag = opened(WAITS, facts)
         assert tag.limit == limit, facts
-        assert is_apart(facts.generators[0], tag)
+        assert is_apart(facts.counter, tag)
         assert not is_closed(tag)
     for tag in (TAG, ABOVE, replace(BELOW, max_value=BELOW.limit), Tag("order", 5_000, limit=5_000, skipped=4_999)):
-        assert opened(tag, with_(TRIGGER)) is tag
+        assert opened(tag, with_(LOOSE)) is tag
 
 
 def test_what_cannot_be_held_apart_is_refused():
-    for facts, sentence in (
-        (PLAIN, "has no counter that issues ids"),
-        (with_(TRIGGER, SEQUENCE), "from the trigger w, which cannot be held apart"),
-        (with_(Generator("AUTOINCREMENT")), "stop the writers for a moment"),
-    ):
-        with pytest.raises(InvalidSetting, match=sentence):
+    for facts in (PLAIN, with_(LOOSE)):
+        with pytest.raises(InvalidSetting, match="has no counter that can be held apart from a tag"):
             planned_start(facts)
-
-
-def test_a_trigger_that_may_write_ids():
-    for body in [
-        "NEW.id := nextval('s')",
-        'new."id" = 7',
-        "SET NEW.`id` = 7",
-        "NEW := jsonb_populate_record(NEW, x)",
-        "SELECT 7 INTO NEW.id",
-        "SELECT * INTO STRICT new FROM t",
-        "",
-    ]:
-        assert may_write(body, "id"), body
-
-
-def test_a_trigger_that_writes_no_ids():
-    for body in [
-        "built in",
-        "NEW.updated_at := now()",
-        "NEW.identity := 7",
-        "INSERT INTO log VALUES (NEW.id)",
-        "IF NEW.id > 5 THEN",
-    ]:
-        assert not may_write(body, "id"), body
