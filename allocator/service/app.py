@@ -54,14 +54,15 @@ def application(settings: ServeSettings) -> HotPath:
     if settings.console:
         from allocator.service.console.views import Console  # and its templates, for those who want it
 
-        console = Console(settings, handlers.tags, token_cache, updater, metrics, error_reporter)
+        console = Console(settings, handlers, token_cache, updater, metrics, error_reporter)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         # Before the first request, which may wait in a socket that another process has handed over.
         with suppress(TimeoutError):
             await asyncio.wait_for(token_cache.refresh(), min(settings.timeout, REFRESH))
-        tasks = [asyncio.create_task(one) for one in (token_cache.keep_fresh(), updater.run())]
+        running = [token_cache.keep_fresh(), updater.run(), *([console.run()] if console else [])]
+        tasks = [asyncio.create_task(one) for one in running]
         yield
         for task in tasks:
             task.cancel()

@@ -186,11 +186,10 @@ class TokenCache:
             return None
         return principal if not principal.expires or principal.token.is_valid(datetime.now(UTC)) else None
 
-    async def find_by_digest(self, digest: bytes) -> Principal | None:
-        """Find a valid token; read the tokens again if it is unknown, since another replica may know it already."""
-        if digest not in self._principals:
-            await self._wait_for_read()
-        return self._with_digest(digest)
+    @property
+    def is_open(self) -> bool:
+        """Whether this machine needs no token."""
+        return self._open is not None
 
     async def find(self, headers: Mapping[bytes, bytes]) -> Principal:
         """Find the token of a request.

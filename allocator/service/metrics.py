@@ -73,6 +73,7 @@ class Metrics:
         self._counted: dict[tuple[str, str], int] = {}
         self.claimed_at = -inf
         """Monotonic seconds of the last call that a database answered."""
+        self._refills: dict[str, float] = {}
         self.ids = Counter("allocator_ids", "Ids issued", ["scheme", "tag"], registry=registry)
         self.refusals = Counter("allocator_refusals", "Requests refused", ["status", "error"], registry=registry)
         self.requests = Histogram(
@@ -115,6 +116,12 @@ class Metrics:
             self.claimed_at = monotonic()
         for tag in tags:
             self.refill.labels(self.series(tag)).set(seconds)
+            self._refills[self.series(tag)] = seconds
+
+    def take_refills(self) -> dict[str, float]:
+        """Seconds of the last claim of each tag that was claimed from since the last call."""
+        found, self._refills = self._refills, {}
+        return found
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
         known = method if method in METHODS else OTHERS

@@ -1,4 +1,4 @@
-"""The console over HTTP: who may come in, who sees what, and what every page says to a browser."""
+"""The console over HTTP: who may look, who sees what, and what every page says to a browser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from sqlalchemy import create_engine, insert
 from support.faults.tcp_proxy import Wire
 from support.processes.patience import until
 from support.servers.administrator import execute
-from support.service.console_user import Seat
+from support.servers.databases import with_schema
+from support.service.console_user import Seat, basic
 from support.service.guarded import Guarded
 from support.service.served import Served
 
@@ -24,7 +25,6 @@ from allocator.schemes.worker_number_lease import NumberClaim
 
 PAGES = ("/", "/console/tags/seen-1", "/console/fleet", "/console/doctor")
 MANY = 10_000
-FIRST_PAGE = 200 * 1024
 EVIL = "<script>alert(1)</script>"
 
 
@@ -46,16 +46,12 @@ class Crowded(Guarded):
 def fill(url: str) -> None:
     """Tags in one transaction, since each alone would be a write to the disk."""
     engine = create_engine(url)
+    tag = Tag("any")
+    settings = {"step": tag.step, "max_step": tag.max_step, "id_limit": tag.limit}
     with engine.begin() as connection:
-        rows = [values_of(f"tag-{number:05}", number) for number in range(MANY)]
+        rows = [{"tag": f"tag-{number:05}", "max_value": number, **settings} for number in range(MANY - 3)]
         connection.execute(insert(segment), rows)
     engine.dispose()
-
-
-def values_of(name: str, value: int) -> dict[str, object]:
-    tag = Tag(name)
-    settings = {"step": tag.step, "max_step": tag.max_step, "id_limit": tag.limit}
-    return {"tag": name, "max_value": value, **settings}
 
 
 @pytest.fixture(scope="module")
@@ -72,20 +68,13 @@ def open_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture
-def seat(guarded: Guarded) -> Seat:
-    return Seat(guarded.service)
+def admin(guarded: Crowded) -> Seat:
+    return Seat(guarded.service, guarded.admin)
 
 
 @pytest.fixture
-def admin(guarded: Guarded, seat: Seat) -> Seat:
-    seat.sign_in(guarded.admin)
-    return seat
-
-
-def rows_in(page: str) -> list[tuple[str, ...]]:
-    """The texts of each row of a table."""
-    rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', page)
-    return [(name, *re.findall(r"<td[^>]*>(.*?)</td>", cells)) for name, cells in rows]
+def reader(guarded: Crowded) -> Seat:
+    return Seat(guarded.service, guarded.reader)
 
 
 def tags_in(page: str) -> list[str]:
@@ -95,72 +84,49 @@ def tags_in(page: str) -> list[str]:
 # -- coming in
 
 
-def test_without_a_token_every_page_leads_to_the_sign_in_and_back(seat):
+def test_without_a_token_a_browser_is_made_to_ask_for_one(guarded):
     for path in PAGES:
-        answer = seat.get(path)
-        assert answer.status == 303, path
-        assert answer.headers["Location"].startswith("/console/sign-in")
-    assert seat.get("/?q=a").headers["Location"].endswith("?next=%2F%3Fq%3Da")
-    part = seat.get("/", HX_Request="true")
-    assert (part.status, part.headers["HX-Redirect"]) == (401, "/console/sign-in")
-    assert seat.get("/console/sign-in").status == 200
+        for sent in ({}, {"Authorization": basic("allocator_unknown")}):
+            answer = guarded.service.get(path, **sent)
+            assert (answer.status, answer.headers["WWW-Authenticate"][:5]) == (401, "Basic"), path
+            assert "enter a token as the password" in answer.body.decode(), path
 
 
-def test_the_cookie_is_kept_from_scripts_and_other_sites_and_holds_no_token(guarded, seat):
-    answer = seat.sign_in(guarded.admin, "/console/fleet")
-    said = answer.headers["Set-Cookie"].lower()
-
-    assert (answer.status, answer.headers["Location"]) == (303, "/console/fleet")
-    assert "httponly" in said
-    assert "samesite=strict" in said
-    assert "path=/;" in said
-    assert "max-age=28800" in said
-    assert guarded.admin.removeprefix("allocator_") not in answer.headers["Set-Cookie"]
-
-
-def test_behind_a_proxy_with_https_the_cookie_is_bound_to_it_and_to_the_host(guarded, seat):
-    headers = {"Sec-Fetch-Site": "same-origin", "X-Forwarded-For": "192.0.2.7", "X-Forwarded-Proto": "https"}
-    said = seat.send("/console/sign-in", {"token": guarded.admin}, headers).headers["Set-Cookie"]
-
-    assert said.startswith("__Host-allocator-")
-    assert "; secure" in said.lower()
-    assert "domain" not in said.lower()
+def test_a_token_is_neither_asked_for_nor_taken_beyond_this_machine_without_tls(guarded):
+    beyond = {"Host": f"ids.example:{guarded.service.port}"}
+    for sent in ({}, {"Authorization": basic(guarded.admin)}):
+        for via in (beyond, {"X_Forwarded_For": "192.0.2.7", "X_Forwarded_Proto": "http"}):
+            answer = guarded.service.get("/", **sent, **via)
+            assert (answer.status, "WWW-Authenticate" in answer.headers) == (403, False), via
+            assert "put TLS in front of the service" in answer.body.decode(), via
+        encrypted = {"X_Forwarded_For": "192.0.2.7", "X_Forwarded_Proto": "https"}
+        assert guarded.service.get("/", **sent, **beyond, **encrypted).status == (200 if sent else 401)
 
 
-def test_every_worker_takes_the_session(guarded, admin):
-    """Each request on a connection of its own, so that both are asked."""
-    assert {admin.get("/console/tags/seen-1", Connection="close").status for _ in range(12)} == {200}
+def test_the_api_takes_no_basic_credentials(guarded):
+    """A browser sends them with a form of a foreign site too."""
+    before = guarded.database.run(segments.fetch, "seen-1")
+    form = {"Authorization": basic(guarded.admin), "Content_Type": "application/x-www-form-urlencoded"}
+    foreign = {"Origin": "https://evil.example", "Sec_Fetch_Site": "cross-site"}
+    for method, path in (
+        ("POST", "/v1/tags/seen-1/ids"),
+        ("POST", "/v1/meteor"),
+        ("GET", "/v1/tags"),
+        ("GET", "/metrics"),
+    ):
+        for site in (foreign, {"Sec_Fetch_Site": "same-origin"}):
+            refused = guarded.service.ask(method, path, **form, **site)
+            assert (refused.status, refused.headers["WWW-Authenticate"]) == (401, "Bearer"), path
+
+    assert guarded.database.run(segments.fetch, "seen-1") == before
 
 
-def test_a_token_that_is_not_known_is_refused_in_words(seat):
-    answer = seat.sign_in("allocator_no-such")
-
-    assert answer.status == 401
-    assert "this token is unknown" in answer.body.decode()
-    assert "Set-Cookie" not in answer.headers
-
-
-def test_signing_out_takes_the_cookie_back(admin):
-    answer = admin.send("/console/sign-out", {})
-
-    assert (answer.status, answer.headers["Location"]) == (303, "/console/sign-in")
-    assert "max-age=0" in answer.headers["Set-Cookie"].lower()
-
-
-def test_a_session_ends_with_its_token(guarded, seat):
-    secret = guarded.make("passing", "read")
-    number = next(one.number for one in guarded.tokens.list() if one.name == "passing")
-    seat.sign_in(secret)
+def test_a_page_ends_with_its_token(guarded):
+    seat = Seat(guarded.service, guarded.make("passing", "read"))
     assert seat.get("/").status == 200
-    guarded.tokens.revoke(number)
+    guarded.tokens.revoke(next(one.number for one in guarded.tokens.list() if one.name == "passing"))
 
-    assert until(lambda: seat.get("/", Connection="close").status == 303)
-
-
-def test_a_session_is_good_for_no_id(guarded, admin):
-    """The API knows bearer tokens alone, so that no page of a foreign site can draw with a cookie."""
-    for method, path in (("POST", "/v1/tags/seen-1/ids"), ("GET", "/v1/tags"), ("GET", "/metrics")):
-        assert guarded.service.ask(method, path, Cookie=admin.cookie, Sec_Fetch_Site="same-origin").status == 401
+    assert until(lambda: seat.get("/").status == 401)
 
 
 def test_without_a_token_configured_it_is_open_to_this_machine_by_its_own_names(open_service):
@@ -172,11 +138,95 @@ def test_without_a_token_configured_it_is_open_to_this_machine_by_its_own_names(
         {"Origin": "https://evil.example"},
         {"X_Forwarded_For": "203.0.113.9"},
     ):
-        assert open_service.get("/", **headers).status == 303
-        assert open_service.get("/console/totals", **headers).status == 303
+        refused = open_service.get("/", **headers)
+        assert (refused.status, "WWW-Authenticate" in refused.headers) == (401, False), headers
 
 
 # -- what a browser is told
+
+
+def test_every_page_has_its_headers_and_no_script_or_style_of_its_own(admin):
+    for path in (*PAGES, "/console/tags/no-such"):
+        answer = admin.get(path)
+        policy = dict(part.strip().partition(" ")[::2] for part in answer.headers["Content-Security-Policy"].split(";"))
+        assert {policy[name] for name in ("default-src", "frame-ancestors", "form-action")} == {"'none'"}
+        assert {policy[name] for name in ("script-src", "style-src", "connect-src")} == {"'self'"}
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert not re.search(
+            r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=|javascript:|https?://|<form", answer.body.decode().lower()
+        ), path
+
+
+def test_files_are_asked_for_again_only_after_an_update(admin):
+    names = set(re.findall(r'(?:src|href)="(/console/static/[^"]+)"', admin.get("/").body.decode()))
+    assert len(names) == 3
+    for name in names:
+        answer = admin.get(name)
+        assert answer.status == 200
+        assert admin.get(name, If_None_Match=answer.headers["ETag"]).status == 304
+    assert {admin.get(f"/console/static/{name}").status for name in ("", "none.js", "../views.py")} == {404}
+
+
+# -- what is shown
+
+
+def test_of_ten_thousand_tags_a_hundred_are_listed_those_in_use_first(guarded, admin):
+    guarded.service.post("/v1/tags/tag-09990/ids", token=guarded.admin)
+    assert until(lambda: tags_in(admin.text("/"))[:2] == ["tag-09990", "hidden-1"])
+    page = admin.get("/")
+
+    assert len(tags_in(page.body.decode())) == 100
+    assert "The 100 busiest of 10\u202f000 tags" in page.body.decode()
+    assert len(page.body) < 60_000
+    assert admin.get("/console/tags/tag-09996").status == 200, "not listed, and there"
+
+
+def test_looking_changes_and_makes_nothing(guarded, admin):
+    before = guarded.database.run(segments.fetch, "seen-1")
+    for path in PAGES:
+        assert admin.get(path).status == 200, path
+        assert guarded.service.post(path, body="step=5", **admin.sent).status == 405, path
+    assert admin.get("/console/tags/made-up").status == 404
+
+    assert guarded.database.run(segments.fetch, "seen-1") == before
+    assert guarded.database.run(segments.fetch, "made-up") is None
+
+
+def test_what_comes_from_outside_is_escaped(admin):
+    def page() -> str:
+        return admin.get("/console/fleet").body.decode()
+
+    assert until(lambda: html.escape(EVIL, quote=False) in page())
+    assert EVIL not in page()
+    assert "1<b>" not in page()
+
+
+def test_the_fleet_and_the_doctor_are_shown_to_who_may_do_everything(admin):
+    assert until(lambda: "serving" in admin.text("/console/fleet"))
+    fleet = admin.text("/console/fleet")
+    assert "Meteor nodes" in fleet
+    assert "pods</span>: 1 held, 3 free, leases of 600 seconds" in fleet
+    assert until(lambda: re.search(r"\bfindings?, checked ", admin.text("/console/doctor")))
+
+
+def test_a_reader_sees_its_own_tags_alone(guarded, reader):
+    assert until(lambda: tags_in(reader.text("/")) == ["seen-1", "seen-2"])
+    page = reader.text("/console/tags/seen-1")
+    assert "<dt>Failover gap</dt><dd>auto</dd>" in page
+    assert "/console/fleet" not in page
+    for path in ("/console/tags/hidden-1", "/console/tags/no-such", "/console/fleet", "/console/doctor"):
+        assert reader.get(path).status == 403, path
+    refused = Seat(guarded.service, guarded.drawer).get("/")
+    assert refused.status == 403
+    assert "may not read tags" in refused.body.decode()
+
+
+def test_a_client_that_accepts_json_alone_is_led_to_the_description(open_service):
+    assert open_service.get("/", Accept="application/json").headers["Location"] == "/openapi.json"
+
+
+# -- without the database
 
 
 def test_the_first_page_stands_where_a_number_in_the_database_is_none(tmp_path):
@@ -191,179 +241,32 @@ def test_the_first_page_stands_where_a_number_in_the_database_is_none(tmp_path):
     assert "1007" not in page  # left out, and logged
 
 
-def test_every_page_has_its_headers(admin):
-    for path in (*PAGES, "/console/tags/no-such", "/console/sign-in"):
-        headers = admin.get(path).headers
-        policy = dict(part.strip().partition(" ")[::2] for part in headers["Content-Security-Policy"].split(";"))
-        assert policy["default-src"] == "'none'"
-        assert policy["frame-ancestors"] == "'none'"
-        assert {policy[name] for name in ("script-src", "style-src", "connect-src", "form-action")} == {"'self'"}
-        assert headers["X-Content-Type-Options"] == "nosniff"
-        assert headers["Referrer-Policy"] == "same-origin"
-        assert headers["Cache-Control"] == "no-store"
-
-
-def test_no_page_has_script_or_style_of_its_own(admin):
-    for path in PAGES:
-        page = admin.get(path).body.decode()
-        assert not re.search(
-            r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=|javascript:|https?://",
-            page.lower().replace("http://127.0.0.1", "").replace("http://www.w3.org", ""),
-        ), path
-
-
-def test_files_are_asked_for_again_only_after_an_update(admin):
-    page = admin.get("/").body.decode()
-    names = re.findall(r'(?:src|href)="(/console/static/[^"]+)"', page)
-    assert len(set(names)) == 7
-    for name in names:
-        answer = admin.get(name)
-        assert answer.status == 200
-        assert admin.get(name, If_None_Match=answer.headers["ETag"]).status == 304
-    assert admin.get(max(names, key=len), Accept_Encoding="gzip").headers["Content-Encoding"] == "gzip"
-    assert {admin.get(f"/console/static/{name}").status for name in ("", "none.js", "../views.py")} == {404}
-
-
-def test_the_first_page_of_ten_thousand_tags_is_small(admin):
-    """As a browser asks for it that has nothing yet: page, scripts and styles."""
-    assert until(lambda: f"of {MANY + 3:,}".replace(",", "\u202f") in admin.text("/"))  # once they were read
-    page = admin.get("/")
-    files = set(re.findall(r'(?:src|href)="(/console/static/[^"]+)"', page.body.decode()))
-
-    assert len(page.body) + sum(len(admin.get(name).body) for name in files) < FIRST_PAGE
-
-
-# -- what is shown
-
-
-def test_ten_thousand_tags_are_found_sorted_and_paged(admin):
-    assert tags_in(admin.text("/?q=tag-0999"))[:3] == ["tag-09990", "tag-09991", "tag-09992"]
-    assert tags_in(admin.text("/?q=TAG-*7")) == [f"tag-{number:05}" for number in range(7, 500, 10)]
-    assert tags_in(admin.text("/?sort=max_value"))[:2] == ["tag-09999", "tag-09998"]
-    assert tags_in(admin.text("/?q=tag-&page=2"))[0] == "tag-00050"
-    assert tags_in(admin.text("/?q=tag-&page=99999"))[-1] == "tag-09999"
-    assert "No tag matches <q>nothing-like-this</q>" in admin.text("/?q=nothing-like-this")
-
-
-def test_a_part_of_the_list_is_a_part(admin):
-    def part() -> str:
-        return admin.text("/?q=seen-1", HX_Request="true")
-
-    assert until(lambda: tags_in(part()) == ["seen-1"])  # a page does not wait long for the list
-    assert "<html" not in part()
-
-
-def test_looking_changes_and_makes_nothing(guarded, admin):
-    before = guarded.database.run(segments.fetch, "seen-1")
-    for path in (*PAGES, "/console/totals?tag=seen-1", "/console/totals?tag=made-up"):
-        admin.get(path)
-    assert admin.get("/console/tags/made-up").status == 404
-    assert admin.get("/console/sign-out").status == 405
-
-    assert guarded.database.run(segments.fetch, "seen-1") == before
-    assert guarded.database.run(segments.fetch, "made-up") is None
-
-
-def test_what_comes_from_outside_is_escaped(guarded, admin):
-    def page(path: str) -> str:
-        return admin.get(path.replace("<", "%3C").replace(">", "%3E")).body.decode()
-
-    for path in (f"/?q={EVIL}", "/console/fleet", f"/console/sign-in?next=/{EVIL}"):
-        assert until(lambda path=path: html.escape(EVIL, quote=False) in page(path)), path
-        assert EVIL not in page(path), path
-    assert "1<b>" not in page("/console/fleet")
-
-
-def test_the_fleet_and_the_doctor_are_shown_to_who_may_do_everything(admin):
-    assert until(lambda: "serving" in admin.text("/console/fleet"))
-    fleet = admin.text("/console/fleet")
-
-    assert f"{EVIL}.example" in fleet
-    assert "Meteor nodes" in fleet
-    assert "pods</span>: 1 held, 3 free, leases of 600 seconds" in fleet
-    assert until(lambda: "Checking…" not in admin.text("/console/doctor"))
-    assert re.search(r"\bfindings?, checked ", admin.text("/console/doctor"))
-
-
-# -- who sees what
-
-
-def test_a_reader_sees_its_own_tags_alone(guarded, seat):
-    seat.sign_in(guarded.reader)
-    assert until(lambda: tags_in(seat.text("/")) == ["seen-1", "seen-2"])
-    page = seat.text("/")
-    assert "hidden-1" not in page
-    assert seat.get("/console/tags/seen-1").status == 200
-    page = seat.text("/console/tags/seen-1")
-    assert "<dt>Failover gap</dt><dd>auto</dd>" in page
-    for path in (
-        "/console/tags/hidden-1",
-        "/console/tags/no-such",
-        "/console/totals",
-        "/console/totals?tag=hidden-1",
-        "/console/fleet",
-        "/console/doctor",
-    ):
-        assert seat.get(path).status == 403, path
-
-
-def test_who_only_draws_is_told_so(guarded, seat):
-    seat.sign_in(guarded.drawer)
-
-    assert seat.get("/").status == 403
-    page = seat.get("/").body.decode()
-    assert "may not read tags" in page
-    assert "Show tags" not in page, "a link to this page itself"
-
-
-def test_who_draws_from_a_tag_sees_its_settings_and_no_figures(guarded, seat):
-    """As by the API."""
-    seat.sign_in(guarded.drawer)
-    for part in ({}, {"HX_Request": "true"}):
-        page = seat.text("/console/tags/seen-1", **part)
-        assert "Max value" in page
-        assert "has ids of this tag in memory" not in page
-        assert "/console/totals" not in page
-    assert seat.get("/console/totals?tag=seen-1").status == 403
-    seat.sign_in(guarded.reader)
-    assert "has ids of this tag in memory" in seat.text("/console/tags/seen-1")
-    assert "/console/totals" in seat.text("/console/tags/seen-1")
-    assert seat.get("/console/totals?tag=seen-1").status == 200
-
-
-# -- from other sites
-
-
-def test_signing_in_and_out_must_come_from_our_own_page(guarded, admin):
-    host = f"127.0.0.1:{guarded.service.port}"
-    for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "null"}, {}):
-        for path in ("/console/sign-in", "/console/sign-out"):
-            assert admin.send(path, {"token": guarded.admin}, headers).status == 403, (path, headers)
-    assert admin.send("/console/sign-out", {}, {"Origin": f"http://{host}"}).status == 303
-
-
-def test_nothing_can_be_changed(guarded, admin):
-    for path in PAGES:
-        assert admin.send(path, {"step": "5"}).status == 405, path
-    assert admin.send("/console/static/console.css", {}).status == 405
-
-
-# -- without it, and without the database
-
-
-def test_a_client_that_accepts_json_alone_is_led_to_the_description(open_service):
-    assert open_service.get("/", Accept="application/json").headers["Location"] == "/openapi.json"
-
-
 def test_while_the_database_is_away_what_is_in_memory_is_shown(shared_database, tag):
     with Wire(shared_database("postgres")) as wire, Served(wire.url, options=("--timeout", "1")) as service:
         seat = Seat(service)
         service.post(f"/v1/tags/{tag}/ids")  # and nobody has looked yet: memory alone knows the tag
         wire.refuse()
-        assert until(lambda: "The database does not answer" in seat.text(f"/?q={tag}"))
-        assert until(lambda: tag in tags_in(seat.text(f"/?q={tag}")))
-        one = seat.text(f"/console/tags/{tag}")
-        assert "The database does not answer" in one
-        assert "Memory lasts" in one
+        assert until(lambda: "the database is unavailable" in seat.text("/"))
+        assert tags_in(seat.text("/")) == [tag]
+        assert "Memory lasts" in seat.text(f"/console/tags/{tag}")
+        assert seat.get("/console/tags/made-up").status == 503
         assert re.search("not reached|did not answer", seat.text("/console/fleet"))
         assert seat.get("/console/doctor").status == 200
+
+
+def test_a_shard_that_is_away_is_shown_as_that_and_its_tags_go_on(new_database):
+    urls = [with_schema(new_database("postgres")) for _ in range(2)]
+    with Wire(urls[1]) as wire, Served(urls[0], wire.url, options=("--timeout", "1")) as service:
+        seat = Seat(service)
+        for _ in range(4):
+            service.post("/v1/tags/order/ids")
+        assert until(lambda: "<dt>Shards</dt><dd>2 of 2" in seat.text("/"))
+        wire.refuse()
+        assert until(lambda: "Shard 2 of 2 does not answer." in seat.text("/"))
+        page = seat.text("/")
+
+        assert "Ids come from the other shards." in page
+        assert 'class="tile warn"><dt>Shards</dt><dd>1 of 2' in page
+        assert 'banner bad" role' not in page
+        assert tags_in(page) == ["order"]
+        assert service.post("/v1/tags/order/ids?count=900").status == 200

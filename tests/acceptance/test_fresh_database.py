@@ -15,7 +15,7 @@ from support.service.served import Served
 
 from allocator.cli import main
 from allocator.fleet.discovery import state_of
-from allocator.service.console.fleet_status import read_fleet
+from allocator.service.console.latest import read_fleet
 from allocator.service.settings import ServeSettings
 
 REPLACED = "its server was replaced: run allocator shards trust "

@@ -404,7 +404,7 @@ def test_unfinished_requests_take_little_memory_before_their_token_is_known(tmp_
         ExitStack() as open_ones,
     ):
         service.post("/v1/tags/order/ids")
-        service.get("/console/sign-in")  # its templates are loaded by the first page
+        service.get("/")  # its templates are loaded by the first page
         before, connections = greatest_memory_of(service.process.pid), []
         for _ in range(400):
             made = socket.create_connection(("127.0.0.1", service.port), 20)

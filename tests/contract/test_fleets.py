@@ -27,7 +27,7 @@ from allocator.errors import (
 )
 from allocator.rules.fleet_consistency import Member, Shard
 from allocator.schemes.ticket import ShardNumbering
-from allocator.service.console.fleet_status import read_fleet
+from allocator.service.console.latest import read_fleet
 from allocator.service.settings import ServeSettings
 
 

@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from support.service.browser import DESKTOP, LIGHT, Visit, browser
+from support.service.browser import DARK, DESKTOP, HURRIED, LIGHT, PHONE, Visit, browser
 from support.service.served import Served
 
 from allocator.database.store import Database
@@ -42,8 +42,25 @@ QUIET = (
     "supplier",
     "ticket",
 )
-WARM_UP = 20
-"""Seconds of traffic before the pictures, so that rates are known."""
+HURRY = 10
+"""Times sooner the plots are full, and smaller the rates are."""
+WARM_UP = 600 / HURRY + 5
+"""Seconds of traffic before the pictures, so that they are."""
+
+
+PAGES = {
+    "console-tags": "/",
+    "console-tag": "/console/tags/order-line",
+    "console-fleet": "/console/fleet",
+    "console-doctor": "/console/doctor",
+}
+DOCUMENTED = [(name, PAGES[name], DESKTOP, LIGHT) for name in ("console-tags", "console-tag")]
+EVERYTHING = [
+    (f"{name}-{scheme}-{size['width']}", path, size, scheme)
+    for name, path in PAGES.items()
+    for scheme in (LIGHT, DARK)
+    for size in (DESKTOP, PHONE)
+]
 
 
 class Traffic(threading.Thread):
@@ -60,15 +77,19 @@ class Traffic(threading.Thread):
             began = time.monotonic()
             for number, (tag, rate) in enumerate(BUSY.items()):
                 wave = 1 + 0.35 * math.sin(began / (9 + 2 * number) + number) + noise.uniform(-0.12, 0.12)
-                for count in split(max(1, round(rate * wave / 5)), noise):
+                for count in split(max(1, round(HURRY * rate * wave / 10)), noise):
                     self.service.post(f"/v1/tags/{tag}/ids?count={count}", token=self.secret)
-            self.service.post("/v1/snowflake?count=40", token=self.secret)
-            self.stopped.wait(max(0.0, 0.2 - (time.monotonic() - began)))
+            self.service.post("/v1/snowflake?count=100", token=self.secret)
+            self.stopped.wait(max(0.0, 0.1 - (time.monotonic() - began)))
 
 
 def split(count: int, noise: random.Random) -> list[int]:
-    first = noise.randint(1, count)
-    return [first, count - first] if count > first else [first]
+    """Requests for so many ids in all, of at most a thousand each."""
+    parts = []
+    while count:
+        parts.append(min(count, noise.randint(1, 1000)))
+        count -= parts[-1]
+    return parts
 
 
 def demo(folder: str) -> tuple[Served, str]:
@@ -78,24 +99,21 @@ def demo(folder: str) -> tuple[Served, str]:
     database.upgrade_schema()
     secret, _ = Tokens(lambda: database).create("operations", verbs=("draw", "read", "administer"), tags=("*",))
     database.close()
-    service = Served(url)
+    service = Served(url, program=("-c", HURRIED.format(HURRY)))
     for tag in QUIET:
         service.put(f"/v1/tags/{tag}", token=secret, json={"start_after": 10_000 * len(tag) ** 3})
     for tag in BUSY:
-        start = {"start_after": 48_213_907 + 9_999_991 * len(tag), "step": 200, "max_step": 12_000}
-        limit = {"limit": "210000000"} if tag == "session" else {}
+        start = {"start_after": 48_213_907 + 9_999_991 * len(tag), "step": 2_000, "max_step": 40_000}
+        limit = {"limit": "900000000"} if tag == "session" else {}
         service.put(f"/v1/tags/{tag}", token=secret, json=start | limit)
     service.post("/v1/meteor", token=secret)
     return service, secret
 
 
-def take(visit: Visit, path: str, name: str) -> None:
-    visit.page.goto(path)
-    points = "(document.querySelector('[data-series]') || {dataset: {points: 99}}).dataset.points"
-    visit.until(f"+{points} > 20", 2 * 60_000)  # a point every two seconds
+def take(visit: Visit, path: str, target: Path) -> None:
+    visit.go(path)
     visit.page.wait_for_timeout(600)
-    target = FIGURES / f"{name}.png"
-    visit.page.screenshot(path=target)
+    visit.page.screenshot(path=target, full_page=True)
     shrink(target)
     print(f"{target.name}: {target.stat().st_size / 1024:.0f} KiB")
 
@@ -110,16 +128,16 @@ def shrink(path: Path) -> None:
     small.save(path, optimize=True)
 
 
-def main(warm_up: float) -> None:
-    with tempfile.TemporaryDirectory() as folder, browser() as found:
-        service, secret = demo(folder)
+def main(folder: str = "") -> None:
+    """Make the pictures of the documents, or in a folder all pages, in light and dark, for a desktop and a phone."""
+    with tempfile.TemporaryDirectory() as home, browser() as found:
+        service, secret = demo(home)
         traffic = Traffic(service, secret)
         traffic.start()
-        time.sleep(warm_up)
-        for path, name in (("/?sort=rate", "console-tags"), ("/console/tags/order-line", "console-tag")):
-            visit = Visit(found, service.address, DESKTOP, LIGHT)
-            visit.sign_in(secret)
-            take(visit, path, name)
+        time.sleep(WARM_UP)
+        for name, path, size, scheme in EVERYTHING if folder else DOCUMENTED:
+            visit = Visit(found, service.address, secret, size, scheme)
+            take(visit, path, Path(folder or FIGURES) / f"{name}.png")
             visit.close()
         traffic.stopped.set()
         traffic.join()
@@ -127,4 +145,4 @@ def main(warm_up: float) -> None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if sys.argv[1:] else WARM_UP)
+    main(*sys.argv[1:])

@@ -1,123 +1,113 @@
-"""Renders pages with their headers, static files and error pages.
-
-Files in `static/vendor` belong to other projects, in the versions of `versions.json`.
-"""
+"""Renders pages with their headers, each once for all who look at it, and error pages; serves the static files."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 import allocator
 from allocator.errors import AllocatorError
 from allocator.service.auth import TokenCache
-from allocator.service.console import formatting
-from allocator.service.dispatch import Endpoint
+from allocator.service.console import figures
+from allocator.service.console.access import CHALLENGE, is_operator, is_private
+from allocator.service.dispatch import Endpoint, headers_of
 from allocator.service.error_responses import NO_STORE, ErrorReporter, Unauthorized, detail_of
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.requests import Request
 
-    from allocator.service.console.sign_in import User
+    from allocator.rules.token import Token
 
-SIGN_IN = "/console/sign-in"
+Values = Callable[[], dict[str, Any]]
+
 TEMPLATES, STATIC = (Path(__file__).parent / name for name in ("templates", "static"))
+STATIC_PREFIX = "/console/static"
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = NO_STORE | {
+    "content-type": "text/html; charset=utf-8",
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "same-origin",  # with no-referrer, browsers would send forms with Origin: null
+    "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "vary": "cookie, hx-request",
 }
-
-STATIC_PREFIX = "/console/static"
-
-
-class Compressed(GZipMiddleware):
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hide that the server sends files by their path: it would send them as they are."""
-        await super().__call__({**scope, "extensions": {}}, receive, send)
+REFRESH = 5
+"""Seconds after which a page in a browser asks for its newer self."""
+MAX_KEPT = 64
+"""Rendered pages that are kept until the next sample."""
 
 
 class Pages:
     def __init__(self, token_cache: TokenCache, error_reporter: ErrorReporter) -> None:
         self._token_cache = token_cache
         self._error_reporter = error_reporter
-        self.static = Mount(STATIC_PREFIX, Compressed(StaticFiles(directory=STATIC)))
-        jinja = Environment(
-            loader=FileSystemLoader(TEMPLATES),
-            autoescape=True,
-            auto_reload=False,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        jinja.globals |= {"asset": asset_url, "words": formatting, "when": format_time}
-        jinja.globals["version"] = allocator.__version__
+        self.static = Mount(STATIC_PREFIX, StaticFiles(directory=STATIC))
+        jinja = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+        jinja.trim_blocks = jinja.lstrip_blocks = True
+        jinja.globals |= {"asset": asset_url, "show": figures, "when": format_time, "version": allocator.__version__}
         # Compile now, so that no request waits for it.
         self._templates = {name: jinja.get_template(name) for name in jinja.list_templates()}
+        self._kept: dict[Any, str] = {}
+        self._turn = asyncio.Lock()
 
-    def render(self, request: Request, user: User | None, page: str, status: int = 200, **values: Any) -> Response:
-        """Render a page; for htmx only its live part, if it has one."""
-        part = self._templates.get(f"{page}_live.html") if "hx-request" in request.headers else None
-        values |= {"user": user, "path": request.scope["path"], "is_away": self._token_cache.failure is not None}
-        text = (part or self._templates[f"{page}.html"]).render(values, is_part=part is not None)
-        return HTMLResponse(text, status, dict(HEADERS))
+    def forget(self) -> None:
+        """Render all pages anew."""
+        self._kept.clear()
+
+    async def show(self, request: Request, token: Token, page: str, version: Any, values: Values) -> Response:
+        """Answer with a page. It is rendered with `values` if this token was shown no page of this version yet."""
+        key = (request.scope["path"], token.number, version)
+        async with self._turn:
+            if key not in self._kept:
+                if len(self._kept) >= MAX_KEPT:
+                    self.forget()
+                about = {"token": token, "is_operator": is_operator(token), "refresh": REFRESH}
+                self._kept[key] = self._render(request, page, about | values())
+                await asyncio.sleep(0)  # requests for ids come before the next page
+            return HTMLResponse(self._kept[key], headers=HEADERS)
+
+    def _render(self, request: Request, page: str, values: dict[str, Any]) -> str:
+        return self._templates[f"{page}.html"].render(values, path=request.scope["path"])
 
     def guarded(self, endpoint: Endpoint) -> Endpoint:
-        """Wrap an endpoint: errors become pages, or a redirect to the sign-in page."""
+        """Wrap an endpoint: errors become pages."""
 
         async def run(request: Request) -> Response:
             try:
                 return await endpoint(request)
-            except Unauthorized as error:
-                return self._to_sign_in(request) if request.method == "GET" else self._refuse(request, error)
             except AllocatorError as error:
                 return self._refuse(request, error)
 
         return run
 
-    def _to_sign_in(self, request: Request) -> Response:
-        if "hx-request" in request.headers:
-            return Response(status_code=401, headers=HEADERS | {"hx-redirect": SIGN_IN})
-        query = request.scope["query_string"].decode("latin-1")
-        here = quote(request.scope["path"] + (f"?{query}" if query else ""), safe="")
-        return redirect(SIGN_IN if here == "%2F" else f"{SIGN_IN}?next={here}")
-
     def _refuse(self, request: Request, error: AllocatorError) -> Response:
         status, headers, _ = self._error_reporter.report(error, request.scope)
-        values = {"detail": detail_of(error), "request_name": headers["x-request-id"]}
-        answer = self.render(request, None, "refused", status, **values)
-        for name in ("retry-after", "x-request-id", "connection"):
-            if name in headers:
-                answer.headers[name] = headers[name]
-        return answer
+        values = {"detail": detail_of(error), "status": status, "request_name": headers["x-request-id"]}
+        refresh = REFRESH if status == 503 else 0
+        text = self._render(request, "refused", {"token": None, "refresh": refresh} | values)
+        headers.pop("www-authenticate", None)
+        is_asked = isinstance(error, Unauthorized) and not self._token_cache.is_open
+        if is_asked and is_private(request.scope, headers_of(request)):
+            headers["www-authenticate"] = CHALLENGE
+        return HTMLResponse(text, status, headers | HEADERS)
 
 
 def asset_url(name: str) -> str:
     """The URL of a static file, by which browsers ask again after an update."""
     return f"{STATIC_PREFIX}/{name}?{allocator.__version__}"
-
-
-def redirect(path: str) -> Response:
-    """Redirect with 303, so that a reload does not submit the form again."""
-    return RedirectResponse(path, 303, HEADERS)
 
 
 def format_time(moment: datetime | float) -> str:

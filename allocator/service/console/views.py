@@ -1,45 +1,58 @@
-"""The pages of the console, with their paths. They only read; what changes is the session of who signs in."""
+"""The pages of the console, with their paths. They only read, and from memory: no page waits for a database."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
 from functools import partial
-from secrets import token_bytes
-from typing import Any, ParamSpec, TypeVar
+from math import inf
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from allocator.doctor import examine
+from allocator.errors import AccessDenied
 from allocator.fleet.discovery import state_of
-from allocator.rules.findings import Finding
-from allocator.rules.token import READ
+from allocator.rules.days_left import DAY
+from allocator.rules.token import READ, Token
 from allocator.runtime.thread_pool import Background
-from allocator.runtime.waiting import result_async
 from allocator.schemes.shared.argument_checks import check_tag
-from allocator.service.auth import TokenCache
-from allocator.service.console.cache import Cache
-from allocator.service.console.fleet_status import TIMEOUT, FleetStatus, read_fleet
-from allocator.service.console.rendering import SIGN_IN, Pages
-from allocator.service.console.rows import SORTS, Query
-from allocator.service.console.sign_in import Sessions, SignIn
-from allocator.service.console.tag_data import TagData
-from allocator.service.console.tag_metrics import ALL
-from allocator.service.dispatch import route_of
-from allocator.service.error_responses import NO_STORE, ErrorReporter
-from allocator.service.metric_updates import MetricsUpdater
+from allocator.schemes.tag import Tag
+from allocator.service.auth import Principal, TokenCache
+from allocator.service.console.access import is_operator, principal_of, sees_all
+from allocator.service.console.history import ALL, EVERY, History
+from allocator.service.console.latest import MAX_TAGS, TIMEOUT, Latest, read_fleet, read_tags
+from allocator.service.console.rendering import REFRESH, Pages, Values
+from allocator.service.dispatch import headers_of, route_of
+from allocator.service.error_responses import ErrorReporter, HttpRefusal, detail_of
+from allocator.service.handlers import IdHandlers
+from allocator.service.metric_updates import MetricsUpdater, logged
 from allocator.service.metrics import Metrics
 from allocator.service.monitoring import to_description
-from allocator.service.served_tags import ServedTags
 from allocator.service.settings import ServeSettings
 
-P = ParamSpec("P")
-T = TypeVar("T")
+IDLE = 0.01
+"""Ids per second. At a slower rate nothing runs out."""
+ROWS = 100
+"""Tags of the list. `allocator tags list` has them all."""
+TAGS_SECONDS, FLEET_SECONDS, FINDINGS_SECONDS = 3.0, 10.0, 60.0
+"""Between two reads, while somebody looks."""
 
-FLEET_SECONDS, FINDINGS_SECONDS = 10.0, 60.0
-"""Seconds that results stay in the cache."""
+
+class Row(NamedTuple):
+    """The figures of a tag: ids per second, ids in memory, the seconds that these last, those until the tag ends.
+
+    `tag` is None while the databases have not told its settings."""
+
+    name: str
+    tag: Tag | None
+    rate: float
+    held: int
+    lasting: float
+    left: float
 
 
 class Console:
@@ -48,39 +61,47 @@ class Console:
     def __init__(
         self,
         settings: ServeSettings,
-        tags: ServedTags,
+        handlers: IdHandlers,
         token_cache: TokenCache,
         updater: MetricsUpdater,
         metrics: Metrics,
         error_reporter: ErrorReporter,
     ) -> None:
+        self._handlers, self._token_cache = handlers, token_cache
+        self._updater, self._metrics = updater, metrics
         self._pages = Pages(token_cache, error_reporter)
-        self._sign_in = SignIn(token_cache, Sessions(token_bytes(32)), self._pages)
-        self._tags = TagData(tags, metrics, updater)
+        self._history = History(time.monotonic())
         self._background = Background()
-        """Own threads, so that claims need not wait and the process can end."""
-        examined = partial(self._on_thread, examine, settings.urls, timeout=TIMEOUT)
-        self._fleet: Cache[FleetStatus] = Cache(partial(self._on_thread, read_fleet, settings), FLEET_SECONDS)
-        self._findings: Cache[list[Finding]] = Cache(examined, FINDINGS_SECONDS)
+        self._tags = Latest(self._background, partial(read_tags, handlers.ids.databases), TAGS_SECONDS)
+        self._fleet = Latest(self._background, partial(read_fleet, settings), FLEET_SECONDS)
+        self._findings = Latest(self._background, partial(examine, settings.urls, timeout=TIMEOUT), FINDINGS_SECONDS)
 
-    async def _on_thread(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await result_async(self._background.submit(read, *args, **kwargs))
+    async def run(self) -> None:
+        """Sample what is drawn, for the plots of all pages, until cancelled."""
+        while True:
+            await asyncio.sleep(EVERY)
+            with logged():
+                self.sample(time.monotonic())
+
+    def sample(self, now: float) -> None:
+        self._history.record(now, totals_of(self._handlers), self._metrics.take_refills())
+        self._pages.forget()
 
     def close(self) -> None:
         self._background.close(0.0)
 
     def routes(self) -> list[BaseRoute]:
-        guard, sign_in = self._pages.guarded, self._sign_in
+        guard = self._pages.guarded
         return [
             route_of("/", guard, GET=self.home),
-            route_of(SIGN_IN, guard, GET=sign_in.show, POST=sign_in.sign_in),
-            route_of("/console/sign-out", guard, POST=sign_in.sign_out),
             route_of("/console/tags/{tag}", guard, GET=self.tag),
-            route_of("/console/totals", guard, GET=self.totals),
             route_of("/console/fleet", guard, GET=self.fleet),
             route_of("/console/doctor", guard, GET=self.doctor),
             self._pages.static,
         ]
+
+    async def _principal(self, request: Request) -> Principal:
+        return await principal_of(self._token_cache, request.scope, headers_of(request))
 
     async def home(self, request: Request) -> Response:
         accepted = request.headers.get("accept", "")
@@ -88,51 +109,70 @@ class Console:
         return await (to_description if wants_json else self.tags)(request)
 
     async def tags(self, request: Request) -> Response:
-        user = await self._sign_in.user(request)
-        user.principal.check(READ, None)
-        query = query_of(request.query_params)
-        listing, cached = await self._tags.listing(user, query)
-        values: dict[str, Any] = {"query": query, "listing": listing, "cached": cached, "address": address_of(request)}
-        return self._pages.render(request, user, "tags", **values)
+        principal = await self._principal(request)
+        principal.check(READ, None)
+        return await self._of_tags(request, principal, "tags", lambda: self._list(principal.token))
+
+    def _list(self, token: Token) -> dict[str, Any]:
+        """The busiest tags of the last ten minutes, then others in use, then the rest by name."""
+        known = self._tags.value.tags if self._tags.value else {}
+        names = dict.fromkeys([*self._history.busiest, *self._handlers.sources.tags, *known])
+        seen = list(names) if sees_all(token) else [name for name in names if token.may(READ, name)]
+        rows = [self._row(name) for name in seen[:ROWS]]
+        rate = sum(self._history.rates.get(name, 0.0) for name in ([ALL] if sees_all(token) else seen))
+        shortest = min(rows, key=lambda row: row.lasting, default=None)
+        found = {"rows": rows, "found": len(seen), "is_cut": len(known) == MAX_TAGS, "rate": rate}
+        return found | {"shortest": shortest, "sees_all": sees_all(token)}
+
+    def _row(self, name: str) -> Row:
+        tag = self._tags.value.tags.get(name) if self._tags.value else None
+        source, rate = self._handlers.sources.tags.get(name), self._history.rates.get(name, 0.0)
+        held = source.buffer.count() if source else 0
+        lasting = held / source.rate if source and source.rate > IDLE else inf
+        left = DAY * self._updater.tags_left.days.get(name, inf)
+        if tag and left == inf and rate > IDLE:
+            left = (tag.limit - tag.max_value) / rate
+        return Row(name, tag, rate, held, lasting, left)
 
     async def tag(self, request: Request) -> Response:
-        user = await self._sign_in.user(request)
-        name = check_tag(request.path_params["tag"])
-        user.check_sees(name)
-        row, error = await self._tags.row(name)
-        return self._pages.render(request, user, "tag", row=row, error=error)
+        principal, name = await self._principal(request), check_tag(request.path_params["tag"])
+        principal.check(READ, name)
+        return await self._of_tags(request, principal, "tag", lambda: {"row": self._known(name)})
 
-    async def totals(self, request: Request) -> Response:
-        """The ids so far of a tag, or of all schemes, and its last refill, for the plot, as JSON."""
-        user = await self._sign_in.user(request)
-        name = request.query_params.get("tag", ALL)
-        if name == ALL:
-            user.principal.check(READ, None if user.sees_all else "*")
-        else:
-            user.principal.check(READ, check_tag(name))
-        at, totals, _ = await self._tags.reading()
-        refill = totals.refill.get(name) if name else max(totals.refill.values(), default=None)
-        found = {"at": at, "ids": totals.ids.get(name, 0.0), "refill": refill}
-        return JSONResponse(found, headers=dict(NO_STORE) | {"x-content-type-options": "nosniff"})
+    def _known(self, name: str) -> Row:
+        """The row of a tag. Nothing is read for it, so that made-up names cost no query."""
+        row = self._row(name)
+        if row.tag is None and name not in self._handlers.sources.tags:
+            unknown = (
+                f"tag {name!r} is not in use here, nor among the first {MAX_TAGS}; see: allocator tags show {name}"
+            )
+            raise self._tags.error or HttpRefusal(404, unknown)
+        return row
+
+    async def _of_tags(self, request: Request, principal: Principal, page: str, values: Values) -> Response:
+        await self._tags.ask()
+        refusal = self._tags.error and detail_of(self._tags.error)
+        common = {"history": self._history, "tags": self._tags, "refusal": refusal}
+        return await self._pages.show(request, principal.token, page, self._tags.reads, lambda: common | values())
 
     async def fleet(self, request: Request) -> Response:
-        user = await self._sign_in.user(request)
-        user.check_operator()
-        cached = await self._fleet.get()
-        return self._pages.render(request, user, "fleet", cached=cached, now=time.time(), state_of=state_of)
+        return await self._of_operator(request, "fleet", self._fleet, now=time.time(), state_of=state_of)
 
     async def doctor(self, request: Request) -> Response:
-        user = await self._sign_in.user(request)
-        user.check_operator()
-        return self._pages.render(request, user, "doctor", cached=await self._findings.get())
+        return await self._of_operator(request, "doctor", self._findings)
+
+    async def _of_operator(self, request: Request, page: str, latest: Latest[Any], **values: Any) -> Response:
+        token = (await self._principal(request)).token
+        if not is_operator(token):
+            raise AccessDenied("this page needs a token that may read and administer all tags")
+        await latest.ask()
+        values |= {"latest": latest, "refresh": 1 if latest.value is None else REFRESH}
+        return await self._pages.show(request, token, page, latest.reads, lambda: values)
 
 
-def address_of(request: Request) -> str:
-    """Our address in the browser; not by `request.url`, which fails on a malformed `Host`."""
-    return f"{request.scope['scheme']}://{request.headers.get('host', '')}"
-
-
-def query_of(query: Mapping[str, Any]) -> Query:
-    sort, page = query.get("sort", ""), query.get("page", "")
-    number = int(page) if page.isdecimal() and page.isascii() and len(page) < 9 else 1
-    return Query(query.get("q", "")[:64], sort if sort in SORTS else SORTS[0], number)
+def totals_of(handlers: IdHandlers) -> dict[str, int]:
+    """Ids given since the start, by tag, and of all schemes."""
+    sources = handlers.sources
+    found = Counter({name: source.given for name, source in sources.tags.items()}) + Counter(handlers.tags.blocks)
+    others = sources.meteor.given + sources.snowflake.given + sources.objectid.given + sum(handlers.tickets.values())
+    return {**found, ALL: found.total() + others}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-DESKTOP, PHONE = {"width": 1280, "height": 860}, {"width": 360, "height": 740}
+DESKTOP, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
 LIGHT, DARK = "light", "dark"
 PATIENCE = 15_000
 """Milliseconds."""
@@ -28,6 +28,17 @@ def program() -> str | None:
     named = os.environ.get("ALLOCATOR_TEST_CHROMIUM")
     return named or next(filter(None, map(shutil.which, NAMES)), None)
 
+
+HURRIED = """
+import time
+from types import SimpleNamespace
+from allocator.service.console import views
+views.EVERY /= {0}
+views.time = SimpleNamespace(monotonic=lambda: {0} * time.monotonic(), time=time.time)
+from allocator.cli import main
+main()
+"""
+"""A service whose plots are full that many times sooner; its rates are that many times smaller."""
 
 NETWORK = "ERR_NETWORK_CHANGED"
 """What Chromium says of every request under way when the machine gets a network interface, as by a container."""
@@ -50,11 +61,17 @@ def browser() -> Iterator[Browser]:
 
 
 class Visit:
-    """A window of its own, with its own cookies; `trouble` is whatever the browser complained of."""
+    """A window of its own, which gives this token as a password; `trouble` is whatever the browser complained of."""
 
-    def __init__(self, browser: Browser, address: str, size: dict[str, int], scheme: str, **options: Any) -> None:
+    def __init__(
+        self, browser: Browser, address: str, secret: str, size: dict[str, int], scheme: str, **options: Any
+    ) -> None:
         self.context: BrowserContext = browser.new_context(
-            base_url=address, viewport=size, color_scheme=scheme, **options
+            base_url=address,
+            viewport=size,
+            color_scheme=scheme,
+            http_credentials={"username": "anybody", "password": secret},
+            **options,
         )
         self.context.set_default_timeout(PATIENCE)
         self.trouble: list[str] = []
@@ -83,22 +100,12 @@ class Visit:
                 raise
             self.page.goto(there)
 
-    def sign_in(self, secret: str, there: str = "/") -> None:
-        self.go(there)
-        self.page.get_by_label("Token").fill(secret)
-        self.page.get_by_role("button", name="Sign in").click()
-        self.page.wait_for_load_state()
-
     def until(self, script: str, patience: int = PATIENCE) -> None:
         """Until an expression holds. Playwright's own way is put together by `eval`, which the pages forbid."""
         end = time.monotonic() + patience / 1000
         while not self.page.evaluate(script):
             assert time.monotonic() < end, script
             self.page.wait_for_timeout(50)
-
-    def tags(self) -> list[str]:
-        """Those that are listed."""
-        return self.page.locator("tbody th[scope=row] a").all_inner_texts()
 
     def sideways(self) -> int:
         """By how many pixels the page is wider than the window."""

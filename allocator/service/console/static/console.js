@@ -1,43 +1,27 @@
-// Adds to htmx: a key for the search field, a switch that pauses the figures, and a banner when the service does
-// not answer. All pages can be read without this file.
+// Replaces the figures of a page by newer ones, and says when the service does not answer. All pages work without it.
 "use strict";
 (() => {
-  const byId = (id) => document.getElementById(id);
-  const live = byId("live-switch");
-  const lost = byId("lost");
-  let answered = new Date();
+  const here = location.origin + location.pathname; // not location.href, which may hold a name and password
+  const lost = document.getElementById("lost");
+  let since = new Date();
 
-  document.addEventListener("keydown", (event) => {
-    const field = byId("q");
-    const typing = event.target.closest("input, textarea, select, [contenteditable]");
-    if (event.key !== "/" || typing || !field || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    field.focus();
-    field.select();
-  });
-
-  const held = () => live && live.getAttribute("aria-pressed") === "false";
-
-  if (live && document.querySelector("[data-poll], [data-series]")) {
-    live.hidden = false;
-    live.addEventListener("click", () => {
-      live.setAttribute("aria-pressed", String(held()));
-      live.textContent = held() ? "Paused" : "Live";
-    });
-  }
-  window.consoleRests = () => document.hidden || held();
-
-  document.addEventListener("htmx:beforeRequest", (event) => {
-    if (event.detail.elt.hasAttribute("data-poll") && window.consoleRests()) event.preventDefault();
-  });
-
-  const here = (is) => {
-    if (is) answered = new Date();
-    byId("lost-since").textContent = answered.toLocaleTimeString();
-    lost.hidden = is;
+  const refresh = async () => {
+    const answer = await fetch(here);
+    if (!answer.headers.get("content-type").startsWith("text/html")) throw new Error("not a page of ours");
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    document.querySelector("main").replaceWith(page.querySelector("main"));
+    since = new Date();
+    lost.hidden = true;
   };
-  document.addEventListener("htmx:afterOnLoad", () => here(true));
-  for (const name of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) {
-    document.addEventListener(name, () => here(false));
-  }
+  const failed = () => {
+    document.getElementById("since").textContent = since.toLocaleTimeString();
+    lost.hidden = false;
+  };
+  const again = () => {
+    const seconds = Number(document.querySelector("main").dataset.refresh);
+    if (!seconds) return;
+    setTimeout(() => (document.hidden ? Promise.resolve() : refresh().catch(failed)).finally(again), seconds * 1000);
+  };
+  document.addEventListener("visibilitychange", () => document.hidden || refresh().catch(failed));
+  again();
 })();

@@ -1,34 +1,42 @@
-"""Templates and static files as they are shipped."""
+"""Pages are rendered once for all who look at the same."""
 
 from __future__ import annotations
 
-import json
+import asyncio
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 from starlette.requests import Request
 
-from allocator.service.console.rendering import STATIC, Pages
+from allocator.rules.token import VERBS, Token
+from allocator.service.console.rendering import Pages
 
 
-def test_no_template_is_made_ready_while_somebody_waits(monkeypatch):
-    token_cache: Any = SimpleNamespace(failure=None)
-    refusals: Any = None
-    pages = Pages(token_cache, refusals)
-    monkeypatch.delattr("jinja2.Environment.compile")
+def test_a_page_is_rendered_once_for_each_token_until_the_next_sample(monkeypatch):
+    token_cache: Any = SimpleNamespace()
+    error_reporter: Any = None
+    pages = Pages(token_cache, error_reporter)
+    monkeypatch.delattr("jinja2.Environment.compile")  # no template is compiled while somebody waits
+    request = Request({"type": "http", "path": "/console/doctor", "headers": []})
+    rendered = []
 
-    assert pages.render(
-        Request({"type": "http", "path": "/", "headers": []}), None, "refused", detail="no", request_name="x"
-    )
+    def values() -> dict[str, Any]:
+        rendered.append(1)
+        return {"latest": SimpleNamespace(value=None, error=None)}
 
+    async def show(number: int, version: int = 1) -> bytes:
+        token = Token(number, f"token-{number}", "", VERBS, ("*",), datetime.now(UTC))
+        return bytes((await pages.show(request, token, "doctor", version, values)).body)
 
-def test_what_comes_from_elsewhere_has_its_licence_and_version():
-    vendor = STATIC / "vendor"
-    versions = json.loads((vendor / "versions.json").read_text())
-    folders = [path for path in vendor.iterdir() if path.is_dir()]
+    async def run() -> None:
+        assert len(set(await asyncio.gather(*(show(1) for _ in range(24))))) == 1
+        assert len(rendered) == 1
+        assert b"token-2" in await show(2)
+        await show(1, version=2)
+        assert len(rendered) == 3
+        pages.forget()
+        await show(1)
+        assert len(rendered) == 4
 
-    assert sorted(versions) == sorted(path.name for path in folders)
-    for folder in folders:
-        assert (folder / "LICENSE").read_text().strip()
-        scripts = " ".join(path.read_text() for path in folder.glob("*.js"))
-        assert versions[folder.name]["version"] in scripts
+    asyncio.run(run())

@@ -1,0 +1,129 @@
+"""What the databases say, read once for all viewers of a page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import closing
+from math import inf
+from time import monotonic
+from typing import Generic, NamedTuple, TypeVar
+
+from allocator.database.store import Database
+from allocator.database.verbs import node_and_snowflake_rows
+from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.fleet.discovery import Discovery, Found
+from allocator.fleet.fleet_backend import Fleet
+from allocator.fleet.tag_administration import together
+from allocator.rules.fleet_growth_protocol import LEAD
+from allocator.runtime.thread_pool import Background
+from allocator.runtime.waiting import result_async
+from allocator.schemes.meteor import Node
+from allocator.schemes.snowflake import SnowflakeWorker
+from allocator.schemes.tag import Tag
+from allocator.schemes.worker_number_lease import Space
+from allocator.service.settings import ServeSettings
+
+T = TypeVar("T")
+
+MAX_WAIT = 2.0
+"""Seconds that a page waits for a result."""
+REST = 4
+"""A read that took a second is followed by this many without one: 10,000 tags take half a second of the processor."""
+TIMEOUT = 5.0
+"""Seconds for each query, and for each shard."""
+MAX_TAGS = 10_000
+"""Tags that are read, by name; there may be millions."""
+NODES = 100
+"""The newest ones: there may be a million."""
+
+
+class Latest(Generic[T]):
+    """The last result of a blocking `read`. It runs while pages ask for it, at most every few seconds, and once at a
+    time, however many ask. Used by one event loop.
+
+    value: None until the first success. error: of the last attempt, if it failed. reads: attempts so far.
+    """
+
+    def __init__(self, background: Background, read: Callable[[], T], seconds: float) -> None:
+        self._background, self._call, self._seconds = background, read, seconds
+        self._task: asyncio.Task[None] | None = None
+        self._due = 0.0
+        self.value: T | None = None
+        self._read_at = -inf
+        self.error: AllocatorError | None = None
+        self.reads = 0
+
+    @property
+    def age(self) -> float:
+        """Seconds since the value was read."""
+        return monotonic() - self._read_at
+
+    async def ask(self) -> None:
+        """Read again if it is time to. Waits for a first result, or in place of an old one; not while reads fail."""
+        if self._task is None and monotonic() >= self._due:
+            self._task = asyncio.create_task(self._read())
+        if self._task is not None and self.error is None and self.age > 2 * self._seconds:
+            await asyncio.wait([self._task], timeout=MAX_WAIT)
+
+    async def _read(self) -> None:
+        began = monotonic()
+        try:
+            # On threads of the console, so that no claim waits for one, and the process can end.
+            self.value = await result_async(self._background.submit(self._call))
+            self._read_at, self.error = began, None
+        except Exception as error:  # such as no free thread: the page shows it
+            said = f"{type(error).__name__}: {error}"
+            self.error = error if isinstance(error, AllocatorError) else DatabaseUnavailable(said)
+        self._due = monotonic() + max(self._seconds, REST * (monotonic() - began))
+        self._task = None
+        self.reads += 1
+
+
+class TagsRead(NamedTuple):
+    """The tags of the shards that answered, by name, the numbers of those that did not, and of how many in all."""
+
+    tags: dict[str, Tag]
+    away: list[int]
+    shards: int
+
+
+def read_tags(fleet: Fleet) -> TagsRead:
+    """Read the tags. Raises the error of the first shard if none answers."""
+    pages: list[list[Tag]] = []
+    errors: dict[int, AllocatorError] = {}
+    databases = fleet.databases()
+    for number, database in enumerate(databases, 1):
+        try:
+            pages.append(database.fetch_page("", MAX_TAGS))
+        except AllocatorError as error:
+            errors[number] = error
+    if not pages:
+        raise errors[1]
+    return TagsRead({tag.name: tag for tag in together(pages)[:MAX_TAGS]}, [*errors], len(databases))
+
+
+class FleetStatus(NamedTuple):
+    """The shards as in `allocator shards list`; nodes, workers and spaces, if the database that keeps them answers."""
+
+    shards: list[Found]
+    nodes: list[Node]
+    workers: list[SnowflakeWorker]
+    spaces: list[Space]
+
+
+def read_fleet(settings: ServeSettings) -> FleetStatus:
+    databases = [Database(url, TIMEOUT, shard_hosts=settings.shard_hosts) for url in settings.urls]
+    with closing(Discovery(databases)) as discovery:
+        shards = discovery.shards()
+        lead = next((one.database for one in shards if leads(one, shards)), None)
+        if lead is None:
+            return FleetStatus(shards, [], [], [])
+        nodes = lead.run(node_and_snowflake_rows.fetch_newest, NODES)
+        return FleetStatus(shards, nodes, lead.run(node_and_snowflake_rows.fetch_workers), lead.worker_spaces())
+
+
+def leads(one: Found, shards: list[Found]) -> bool:
+    """Tell whether a shard answers, and keeps the nodes and leases: the first of a fleet, or a database alone."""
+    is_lead = one.row.numbering.offset == LEAD and not one.row.joining if one.row else len(shards) == 1
+    return is_lead and not one.error
