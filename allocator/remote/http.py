@@ -1,10 +1,7 @@
 """The servers of a service over HTTP, with failover: when one server fails, the call tries the next one.
 
 A call begins with the server that was asked last. A retry after a lost answer draws other ids; those of the lost
-answer are skipped.
-
-Each exchange has one deadline. `http.client` restarts its timeout for every read and for every address of a host: a
-server that sends its head byte by byte or never ends a chunk extension would block the caller for ever.
+answer are skipped. Each operation of a connection has a timeout, not the exchange as a whole.
 """
 
 from __future__ import annotations
@@ -14,14 +11,11 @@ import logging
 import socket
 import ssl
 import threading
-import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
-from io import BufferedReader, RawIOBase
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import allocator.errors
@@ -40,25 +34,19 @@ from allocator.errors import (
 )
 from allocator.remote.service_address import is_overheard
 from allocator.runtime.forks import catch_up
-from allocator.runtime.thread_pool import Work
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 T = TypeVar("T")
-Kept = list[tuple[socket.socket, float]]
-"""Connections that wait for the next request, and when each was used."""
 
 log = logging.getLogger("allocator")
 
 MAX_ANSWER = 1_000_000
-"""Bytes of a head and a body. The longest answer is a page of 1000 tags, of at most 250 bytes each."""
-MAX_KEPT = 8
-"""Connections to a server: one for each thread of an allocator (`thread_pool.THREADS`)."""
+"""Bytes of a body. The longest answer is a page of 1000 tags, of at most 250 bytes each."""
 MAX_IDLE = 10.0
 """Seconds. `allocator serve` closes a connection that is idle for 75, and proxies may do so sooner."""
 MAX_DETAIL = 1000
 """Characters of a server's text that a message repeats; the rest is cut off."""
+MAX_RETRY_AFTER = 30.0
+"""Seconds. A server that asks to be left alone for longer is asked again then."""
 PART_OF_TIMEOUT = 0.9
 """The requests share this part of the timeout, so that the caller gets their error and not its own timeout."""
 
@@ -122,7 +110,7 @@ class Servers:
             self._first, server = number, self._servers[number]
             try:
                 # A server that hangs leaves the others their share of the time.
-                answer = server.answer(monotonic() + left / (len(order) - tried), *request)
+                answer = server.answer(left / (len(order) - tried), *request)
                 return convert(server.address, read, answer)
             except (DatabaseUnavailable, DatabaseRefused) as failure:
                 error = failure
@@ -144,28 +132,26 @@ class Servers:
     def abandon(self) -> None:
         """Close the kept connections; in the child of a fork its copies, which the parent does not notice."""
         for server in self._servers:
-            close_all(server.kept)
+            server.kept = threading.local()
 
 
 class Server:
-    """A server, and its connections that wait for the next request."""
+    """A server, with one kept connection for each thread."""
 
     def __init__(self, address: str) -> None:
         self.address = address
-        scheme, _, path = address.partition("://")
-        parts = urlsplit(address)
-        self._socket_path = path if scheme == "unix" else None
-        self._prefix = "" if self._socket_path else quote(parts.path, safe="/%:@!$&'()*+,;=~")
-        self._tls = ssl.create_default_context() if scheme == "https" else None
-        self._usual_port = 443 if self._tls else 80
-        self._host, self._port = parts.hostname or "localhost", parts.port or self._usual_port
-        self.kept: Kept = []
-        weakref.finalize(self, close_all, self.kept)
+        self._parts = urlsplit(address)
+        self._prefix = "" if self._parts.scheme == "unix" else quote(self._parts.path, safe="/%:@!$&'()*+,;=~")
+        self._tls = ssl.create_default_context() if self._parts.scheme == "https" else None
+        self.kept = threading.local()
 
-    def answer(self, end: float, *request: Any) -> Any:
-        """Send a request, and return the JSON of its answer. Raises the error that the service raised."""
+    def answer(self, timeout: float, method: str, target: str, *content: Any) -> Any:
+        """Send a request, and return the JSON of its answer. Raises the error that the service raised.
+
+        timeout: seconds for each operation on the connection.
+        """
         try:
-            status, content = self._exchange(end, *request)
+            answer = self._exchange(timeout, method, self._prefix + target, *content)
         except ssl.SSLError as error:
             raise DatabaseRefused(
                 f"TLS with {self.address} failed: {printable(error)}; if its certificate is self-signed, name the "
@@ -176,137 +162,82 @@ class Server:
             raise DatabaseUnavailable(f"{self.address} did not answer: {trouble}") from error
         except ValueError as error:
             raise InvalidSetting(f"headers returned what HTTP refuses: {error}") from error
-        return answer_of(self.address, status, content)
+        return answer_of(self.address, *answer)
 
-    def _exchange(self, end: float, *request: Any) -> tuple[int, bytes]:
-        """Send a request, and receive the status and the body of its answer.
+    def _exchange(self, timeout: float, *request: Any) -> tuple[int, bytes, str]:
+        """Send a request, and receive the status, the body and Retry-After of its answer.
 
-        If a kept connection ends before a byte came, its server has closed it: send once more, on a new one.
+        If a kept connection ends before an answer came, its server has closed it: send once more, on a new one.
         """
-        if kept := usable(self.kept):
-            received = ResponseStream(kept, end)
-            try:
-                return self._exchange_on(received, *request)
-            except (HTTPException, OSError):
-                if received.size or monotonic() >= end:
-                    raise
-        return self._exchange_on(ResponseStream(self._connect(end), end), *request)
+        kept: Connection | None = getattr(self.kept, "connection", None)
+        if kept and kept.is_usable():
+            with suppress(ConnectionError, ssl.SSLError):
+                return kept.exchange(timeout, *request)
+        self.kept.connection = fresh = self._connection()
+        return fresh.exchange(timeout, *request)
 
-    def _exchange_on(self, received: ResponseStream, method: str, target: str, *request: Any) -> tuple[int, bytes]:
-        sock = received.sock
+    def _connection(self) -> Connection:
+        parts = self._parts
+        if parts.scheme == "unix":
+            return UnixConnection(parts.path)
+        host = parts.hostname or ""
+        if self._tls:
+            return SecureConnection(host, parts.port or 443, context=self._tls)
+        return Connection(host, parts.port or 80)
+
+
+class Connection(HTTPConnection):
+    """A connection that is kept for the next request, until an exchange on it fails."""
+
+    used_at = 0.0
+
+    def exchange(self, timeout: float, *request: Any) -> tuple[int, bytes, str]:
         try:
-            sock.settimeout(time_until(received.end))
-            http = HTTPConnection(self._host, self._port)
-            http.default_port, http.sock = self._usual_port, sock
-            http.request(method, self._prefix + target, *request)
-            with HTTPResponse(received) as answer:  # type: ignore[arg-type]  # it only calls `makefile`
-                answer.begin()
-                while answer.status < 200:  # an interim one, of which `begin` skips 100 alone
-                    answer.headers = None  # type: ignore[assignment]
-                    answer.begin()
-                content = answer.read(MAX_ANSWER)  # without a number, a false Content-Length reserves memory
-                if answer.length:
-                    raise IncompleteRead(content, answer.length)
+            self.timeout = timeout
+            if self.sock:
+                self.sock.settimeout(timeout)
+            self.request(*request)
+            with self.getresponse() as answer:
+                content = answer.read(MAX_ANSWER + 1)
+                if answer.length or len(content) > MAX_ANSWER:
+                    raise HTTPException(f"the answer was cut off, or is larger than {MAX_ANSWER} bytes")
         except BaseException:
-            sock.close()
+            self.close()
             raise
-        if answer.will_close or len(self.kept) >= MAX_KEPT:
-            sock.close()
-        else:
-            self.kept.append((sock, monotonic()))
-        return answer.status, content
+        self.used_at = monotonic()
+        return answer.status, content, answer.getheader("Retry-After", "")
 
-    def _connect(self, end: float) -> socket.socket:
-        """Connect to the first address that accepts."""
-        found = self._look_up(end)
-        for waiting in range(len(found), 0, -1):
-            try:
-                sock = connected(found[-waiting], waiting, end)
-                break
-            except OSError:
-                if waiting == 1:
-                    raise
-        return self._tls.wrap_socket(sock, server_hostname=self._host) if self._tls else sock
-
-    def _look_up(self, end: float) -> list[Any]:
-        """Call `getaddrinfo`, which has no timeout, on a thread: it may outlive the exchange."""
-        if self._socket_path:
-            return [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", self._socket_path)]
-        work = Work(partial(socket.getaddrinfo, self._host, self._port, type=socket.SOCK_STREAM))
+    def is_usable(self) -> bool:
+        """Whether nothing came since the last answer: neither the end, nor an answer that nobody asked for."""
+        if not self.sock or monotonic() - self.used_at >= MAX_IDLE:
+            return False
         try:
-            threading.Thread(target=work.run, name="allocator", daemon=True).start()
-        except RuntimeError:  # the thread limit is reached, or the interpreter is shutting down
-            work.run()
-        try:
-            return work.result(time_until(end))
-        except TimeoutError:
-            raise TimeoutError(f"looking up {self._host} timed out") from None
+            self.sock.settimeout(0)
+            self.sock.recv(1)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return True
+        except OSError:
+            pass
+        return False
+
+    def __del__(self) -> None:
+        """Close the socket when its thread ends or its server is replaced."""
+        self.close()
 
 
-class ResponseStream(RawIOBase):
-    """What one exchange receives, until its deadline and up to a maximum size."""
-
-    def __init__(self, sock: socket.socket, end: float) -> None:
-        self.sock, self.end, self.size = sock, end, 0
-
-    def makefile(self, mode: str) -> BufferedReader:
-        return BufferedReader(self)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        self.sock.settimeout(time_until(self.end))
-        size = self.sock.recv_into(buffer)
-        self.size += size
-        if self.size > MAX_ANSWER:
-            raise OSError(f"the answer is larger than {MAX_ANSWER} bytes")
-        return size
+class SecureConnection(Connection, HTTPSConnection):
+    pass
 
 
-def time_until(end: float) -> float:
-    if (seconds := end - monotonic()) <= 0:
-        raise TimeoutError("the answer is too slow")
-    return seconds
+class UnixConnection(Connection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost")
+        self._path = path
 
-
-def connected(found: Any, waiting: int, end: float) -> socket.socket:
-    """Connect to one of the `waiting` addresses, in its share of the time: packets to IPv6 are often dropped."""
-    family, kind, protocol, _, address = found
-    sock = socket.socket(family, kind, protocol)
-    try:
-        if family != socket.AF_UNIX:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.settimeout(time_until(end) / waiting)
-        sock.connect(address)
-        sock.settimeout(time_until(end))
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-def usable(kept: Kept) -> socket.socket | None:
-    """Take the connection that was used last, as far as one may take a request."""
-    with suppress(IndexError):  # another thread may take the last one
-        while kept:
-            sock, used = kept.pop()
-            try:
-                sock.settimeout(0)
-                sock.recv(1)  # its end, or an answer that nobody asked for
-            except (BlockingIOError, ssl.SSLWantReadError):
-                if monotonic() - used < MAX_IDLE:
-                    return sock
-            except OSError:
-                pass
-            sock.close()
-    return None
-
-
-def close_all(kept: Kept) -> None:
-    with suppress(IndexError):  # another thread may take the last one
-        while kept:
-            kept.pop()[0].close()
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
 
 
 def convert(server: str, read: Callable[[Any], T], value: Any) -> T:
@@ -319,8 +250,17 @@ def convert(server: str, read: Callable[[Any], T], value: Any) -> T:
         ) from error
 
 
-def answer_of(server: str, status: int, content: bytes) -> Any:
+def answer_of(server: str, status: int, content: bytes, retry_after: str = "") -> Any:
     """The JSON of an answer; raises the error that the service raised, whose name is in problem+json."""
+    try:
+        return json_of(server, status, content)
+    except DatabaseUnavailable as error:
+        if retry_after.isdecimal():
+            error.seconds = min(float(retry_after), MAX_RETRY_AFTER)
+        raise
+
+
+def json_of(server: str, status: int, content: bytes) -> Any:
     try:
         answer = json.loads(content)
         if status in {200, 201}:
@@ -330,7 +270,7 @@ def answer_of(server: str, status: int, content: bytes) -> Any:
         if status in {401, 403}:
             raise AccessDenied(f"{server} answered {status}") from error
         if status == 429:
-            raise TooManyRequests(f"{server}: a proxy limits the requests of this client; retry in a second") from error
+            raise TooManyRequests(f"{server}: a proxy limits the requests of this client") from error
         raise DatabaseUnavailable(f"{server} answered {status}, not as allocator serve does; check the URL") from error
     kind = getattr(allocator.errors, name, None)
     if kind in FAILOVER_ERRORS or (kind is None and status == 503):

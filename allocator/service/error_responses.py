@@ -158,7 +158,7 @@ def headers_of(error: AllocatorError) -> dict[str, str]:
 def retry_after(error: AllocatorError) -> int:
     if isinstance(error, TooManyRequests):
         return max(1, ceil(error.seconds))
-    return SOON if isinstance(error, DatabaseUnavailable | Busy) else AFTER_REPAIR
+    return SOON if isinstance(error, DatabaseUnavailable | AllocatorClosed | Busy) else AFTER_REPAIR
 
 
 def body_of(error: AllocatorError, request: str) -> bytes:

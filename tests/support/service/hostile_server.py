@@ -1,17 +1,13 @@
-"""A server on loopback that answers each request with whatever bytes it was given, as slowly as these come."""
+"""A server on loopback that answers each request with whatever bytes it was given."""
 
 from __future__ import annotations
 
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import repeat
 from types import TracebackType
-
-PAUSE, MOST = 0.05, 6.0
-"""Seconds between two pieces of what drips, and after how many a test that would hang is ended."""
 
 Answers = Callable[[str], Iterable[bytes]]
 """From the first line of a request to the pieces of its answer."""
@@ -20,7 +16,6 @@ Answers = Callable[[str], Iterable[bytes]]
 class Hostile:
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
-        self.stopped = threading.Event()
         self.requests: list[str] = []
         self.connections = 0
         self.hung_up = threading.Event()
@@ -51,18 +46,10 @@ class Hostile:
                     self.hung_up.set()
                     return
 
-    def dripping(self, before: bytes, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        yield before
-        for piece, _ in zip(pieces, range(int(MOST / PAUSE)), strict=False):
-            yield piece
-            if self.stopped.wait(PAUSE):
-                return
-
     def __enter__(self) -> Hostile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stopped.set()
         self._listening.close()
 
 
@@ -73,17 +60,8 @@ def saying(body: object, status: str = "200 OK", head: str = "") -> bytes:
 
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
-DRIPS: dict[str, tuple[bytes, Iterable[bytes]]] = {
-    "a head, byte by byte": (HEAD + b"X-Long: ", repeat(b"x")),
-    "100 Continue, again and again": (b"", repeat(b"HTTP/1.1 100 Continue\r\n\r\n")),
-    "the extension of a chunk": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n5;", repeat(b"x")),
-    "trailers": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n", repeat(b"X-More: x\r\n")),
-    "a body": (HEAD + b"Content-Length: 100000\r\n\r\n", repeat(b" ")),
-    "a body that ends with the connection": (HEAD + b"\r\n", repeat(b" ")),
-}
 FLOODS: dict[str, tuple[bytes, bytes]] = {
     "a head": (HEAD, b"X-More: x\r\n" * 1000),
-    "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
     "the extension of a chunk": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n5;", b"x" * 65_536),
     "a chunk": (HEAD + b"Transfer-Encoding: chunked\r\n\r\nfffffffff\r\n", b" " * 65_536),
     "a body": (HEAD + b"Content-Length: 1000000000000000\r\n\r\n", b" " * 65_536),

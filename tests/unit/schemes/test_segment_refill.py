@@ -228,6 +228,15 @@ def test_a_claim_that_hung_is_tried_again_at_once():
     assert isinstance(core.want(15.0), Claim)
 
 
+def test_a_service_is_left_alone_for_as_long_as_it_asked():
+    core, error = Segments(), DatabaseUnavailable("a proxy is busy")
+    error.seconds = 5.0
+    core.failed(wanted(core, 10.0), error, 10.5)
+
+    assert isinstance(core.want(15.4), Wait)
+    assert isinstance(core.want(15.5), Claim)
+
+
 def test_an_outage_costs_less_than_one_claim_a_second():
     core = Segments()
     attempts = 0
