@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
 from starlette import routing
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -27,9 +25,12 @@ MAX_BODY = 65_536
 MAX_FORM = 4096
 """Bytes of a form. It is read before its token is checked, so anybody can send it, on many connections."""
 MAX_QUERY = 4096
+BODY = "form"
+"""The argument of a handler that is a body."""
 JSON = (b"content-type", b"application/json")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+Refusal = Callable[[AllocatorError, Request], Response | None]
 
 MESSAGES = {
     400: "the body must be a JSON object with the fields in /openapi.json",
@@ -48,15 +49,8 @@ class Right(NamedTuple):
 ANY_TOKEN = Right("")
 
 
-def inputs_of(endpoint: Callable[..., Any]) -> tuple[bool, bool]:
-    """Tell whether a handler takes a query and a body, by its annotations: a bare model of Pydantic is a body."""
-    hints = get_type_hints(endpoint, include_extras=True).values()
-    marked = [get_args(one)[0] for one in hints if get_origin(one) is Annotated]
-    return any(map(is_model, marked)), any(map(is_model, hints))
-
-
-def is_model(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, BaseModel)
+def as_problem(error: AllocatorError, request: Request) -> None:
+    """Leave the answer to an error as problem+json."""
 
 
 class GuardedRoute(APIRoute):
@@ -64,7 +58,7 @@ class GuardedRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], *, right: Right, **described: Any) -> None:
         self.right = right
-        self.takes_query, self.takes_body = inputs_of(endpoint)
+        self.takes_body = BODY in endpoint.__annotations__
         extra = {"x-verb": right.verb, "x-scheme": right.scheme, **described.pop("openapi_extra", {})}
         shown = {name: value for name, value in extra.items() if value}
         super().__init__(path, endpoint, openapi_extra=shown, **described)
@@ -91,7 +85,8 @@ class Dispatch:
         if right is not ANY_TOKEN:
             principal.check(right.verb, right.scheme or next(iter(request.path_params.values()), None))
         request.state.principal = principal
-        check_query(request, route)
+        if len(query := request.scope["query_string"]) > MAX_QUERY:
+            raise HttpRefusal(414, f"the query may have at most {MAX_QUERY} bytes, got {len(query)}")
         # The body last: a caller without rights must not make this process hold 64 KB for each connection.
         raw = await body_within(request)
         if not route.takes_body and raw.strip() not in {b"", b"{}"}:
@@ -101,14 +96,15 @@ class Dispatch:
         except RequestValidationError as error:
             raise refusal_of(error) from None
 
-    def guarded(self, answer: Endpoint) -> Endpoint:
-        """Wrap an endpoint so that its errors become problem+json."""
+    def guarded(self, answer: Endpoint, refusal: Refusal = as_problem) -> Endpoint:
+        """Wrap an endpoint: its errors are reported, and become what `refusal` makes of them, or problem+json."""
 
         async def run(request: Request) -> Response:
             try:
                 response = await answer(request)
             except AllocatorError as error:
-                return self._problem(error, request)
+                problem = self._error_reporter.response(error, request.scope)
+                response = refusal(error, request) or problem
             response.headers["x-request-id"] = request_name(headers_of(request))
             return response
 
@@ -118,10 +114,6 @@ class Dispatch:
         principal = await self._token_cache.find(headers_of(request))
         note_token(request.scope, principal)
         return principal
-
-    def _problem(self, error: AllocatorError, request: Request) -> Response:
-        status, headers, body = self._error_reporter.report(error, request.scope)
-        return Response(body, status, headers)
 
     async def of_framework(self, request: Request, error: Exception) -> Response:
         """Answer an error of Starlette, or an unexpected exception, whose traceback Starlette logs."""
@@ -134,7 +126,7 @@ class Dispatch:
         if status == 405:
             headers["Allow"] = ", ".join(sorted(methods_of(request)))
             message = f"{request.method} is not allowed here; allowed: {headers['Allow']}"
-        return self._problem(HttpRefusal(status, message, **headers), request)
+        return self._error_reporter.response(HttpRefusal(status, message, **headers), request.scope)
 
 
 def route_of(path: str, guard: Callable[[Endpoint], Endpoint], **endpoints: Endpoint) -> routing.Route:
@@ -151,18 +143,6 @@ def methods_of(request: Request) -> set[str]:
     routes = [one for one in request.app.routes if isinstance(one, routing.Route)]
     found = [one for one in routes if one.matches(request.scope)[0] is not routing.Match.NONE]
     return {method for one in found for method in one.methods or ()} or {"GET"}  # of the console's files
-
-
-def check_query(request: Request, route: GuardedRoute) -> None:
-    """Refuse a long query, a repeated field, and any field where the route has none."""
-    raw = request.scope["query_string"]
-    if len(raw) > MAX_QUERY:
-        raise HttpRefusal(414, f"the query may have at most {MAX_QUERY} bytes, got {len(raw)}")
-    names = Counter(name for name, _ in request.query_params.multi_items())
-    if repeated := [name for name, times in names.items() if times > 1]:
-        raise InvalidSetting(f"parameter {repeated[0]!a:.80} occurs twice")
-    if names and not route.takes_query:
-        raise InvalidSetting(f"unknown parameter {next(iter(names))!a:.80}; this route takes none")
 
 
 def with_body(request: Request, raw: bytes) -> Request:

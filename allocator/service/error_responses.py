@@ -19,6 +19,8 @@ from itertools import count
 from math import ceil
 from typing import Any
 
+from starlette.responses import Response
+
 from allocator.errors import (
     AccessDenied,
     AllocatorClosed,
@@ -203,6 +205,11 @@ class ErrorReporter:
         self._log(error, scope, request, status, name)
         headers = NO_STORE | headers_of(error) | {"content-type": CONTENT_TYPE, "x-request-id": request}
         return status, headers, body_of(error, request)
+
+    def response(self, error: AllocatorError, scope: Mapping[str, Any]) -> Response:
+        """Report an error, and answer it."""
+        status, headers, body = self.report(error, scope)
+        return Response(body, status, headers)
 
     def _log(self, error: AllocatorError, scope: Mapping[str, Any], request: str, status: int, name: str) -> None:
         method, caller = scope["method"], caller_of(scope)

@@ -140,10 +140,10 @@ class IdHandlers:
         return json_response(number_lease_to_json(lease, form.now if form.release else form.now + length))
 
     async def inspect(
-        self, text: Annotated[schemas.Text, Path(alias="id")], form: Annotated[schemas.Format, Query()]
+        self, text: Annotated[schemas.Text, Path(alias="id")], wanted: Annotated[schemas.Format, Query()]
     ) -> Response:
         """Inspect an id."""
-        return json_response(inspection_to_json(inspect_id(text, **form.given())))
+        return json_response(inspection_to_json(inspect_id(text, **wanted.given())))
 
 
 def principal_in(request: Request) -> Principal:

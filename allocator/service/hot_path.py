@@ -66,8 +66,12 @@ class HotPath:
             check_headers(scope["http_version"], pairs, headers)
             drawn = await self._draw(scope, headers)
         except AllocatorError as error:
-            status = await self._refuse(error, scope, headers, send)
-            return self._metrics.answered(hot_route(scope["path"]), scope["method"], status, perf_counter() - began)
+            if principal := self._token_cache.find_in_memory(headers):
+                note_token(scope, principal)
+            refusal = self._error_reporter.response(error, scope)
+            await refusal(scope, receive, send)
+            route, seconds = hot_route(scope["path"]), perf_counter() - began
+            return self._metrics.answered(route, scope["method"], refusal.status_code, seconds)
         if drawn is None:
             return await self._by_framework(scope, receive, send, began)
         body, scheme = drawn
@@ -109,16 +113,6 @@ class HotPath:
         if source is None:
             return None
         return (single(source) if count == 1 else None) or await source.answer(count), source.scheme
-
-    async def _refuse(self, error: AllocatorError, scope: Scope, headers: Headers, send: Send) -> int:
-        if principal := self._token_cache.find_in_memory(headers):
-            note_token(scope, principal)
-        status, fields, body = self._error_reporter.report(error, scope)
-        pairs = [(name.encode(), value.encode()) for name, value in fields.items()]
-        pairs.append((b"content-length", b"%d" % len(body)))
-        await send({"type": "http.response.start", "status": status, "headers": pairs})
-        await send({"type": "http.response.body", "body": body})
-        return status
 
 
 def hot_route(path: str) -> str:

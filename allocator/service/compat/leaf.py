@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from allocator.errors import AllocatorError, InvalidTag, UnknownTag
+from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTag
 from allocator.rules.token import DRAW, SNOWFLAKE
 from allocator.service.compat import routes_of, text
 from allocator.service.dispatch import Dispatch
@@ -31,20 +31,19 @@ def routes(ids: IdHandlers, dispatch: Dispatch) -> list[Route]:
     async def answer(request: Request, scheme: str | None) -> Response:
         key = request.path_params["key"]
         (await dispatch.principal_of(request)).check(DRAW, scheme or key)
-        try:
-            source = ids.sources.snowflake if scheme else await ids.tags.source(key)
-            (number,) = await source.take(1)
-        except AllocatorError as error:
-            return failure(request, error)
+        source = ids.sources.snowflake if scheme else await ids.tags.source(key)
+        (number,) = await source.take(1)
         return text(str(number))
 
     return [
-        *routes_of("/api/segment/get/{key}", dispatch.guarded(partial(answer, scheme=None))),
-        *routes_of("/api/snowflake/get/{key}", dispatch.guarded(partial(answer, scheme=SNOWFLAKE))),
+        *routes_of("/api/segment/get/{key}", dispatch.guarded(partial(answer, scheme=None), failure)),
+        *routes_of("/api/snowflake/get/{key}", dispatch.guarded(partial(answer, scheme=SNOWFLAKE), failure)),
     ]
 
 
-def failure(request: Request, error: AllocatorError) -> Response:
+def failure(error: AllocatorError, request: Request) -> Response | None:
+    if isinstance(error, AccessDenied):  # not of Leaf, which has no tokens
+        return None
     code = UNKNOWN if isinstance(error, UnknownTag | InvalidTag) else NOT_READY
     body = {
         "timestamp": int(time.time() * 1000),

@@ -54,16 +54,18 @@ def routes(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> list
 
     def both(name: str, act: Act, as_text: Callable[[Any], str] | None) -> list[Route]:
         async def answer(request: Request) -> Response:
-            fields = await fields_of(request)
+            fields = request.state.fields = await fields_of(request)
             batch_size(fields)
-            try:
-                await authorize(token_cache, fields, headers_of(request))
-                found = await act(fields)
-            except AllocatorError as error:
-                return text("") if as_text else record(None, *failure(error, fields))
+            await authorize(token_cache, fields, headers_of(request))
+            found = await act(fields)
             return text(as_text(found)) if as_text else record(found, OK, "")
 
-        return routes_of(f"/tinyid/id/{name}", dispatch.guarded(answer))
+        def refusal(error: AllocatorError, request: Request) -> Response | None:
+            if isinstance(error, HttpRefusal) and error.status < 500:
+                return None
+            return text("") if as_text else record(None, *failure(error, request.state.fields))
+
+        return routes_of(f"/tinyid/id/{name}", dispatch.guarded(answer, refusal))
 
     return [
         *both("nextId", next_id, None),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,12 +9,11 @@ from fastapi.exceptions import RequestValidationError
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from starlette.requests import Request
 
 from allocator.errors import AllocatorError, InvalidCount, InvalidSetting, InvalidTag
 from allocator.schemes.shared.residues import Residue
 from allocator.service import schemas
-from allocator.service.dispatch import MAX_QUERY, check_query, refusal_of
+from allocator.service.dispatch import refusal_of
 
 
 def read(form: type[schemas.Form], value: Any) -> dict[str, Any]:
@@ -67,44 +65,6 @@ def test_what_cannot_be_is_refused_by_its_name(subtests):
     ]:
         with subtests.test(sentence=sentence), pytest.raises(kind, match=sentence):
             read(form, value)
-
-
-def test_a_query_may_not_be_long_or_repeat_a_field_or_hold_one_where_there_is_none():
-    def check(query: bytes, parameters: int) -> None:
-        route: Any = SimpleNamespace(takes_query=bool(parameters))
-        check_query(Request({"type": "http", "query_string": query, "headers": []}), route)
-
-    check(b"a=1&b=2", 1)
-    for query, parameters, sentence in [
-        (b"a=1&a=1", 1, "parameter 'a' occurs twice"),
-        (b"x=" + b"1" * MAX_QUERY, 1, "the query may have at most"),
-        (b"x=1", 0, "unknown parameter 'x'; this route takes none"),
-    ]:
-        with pytest.raises(AllocatorError, match=sentence):
-            check(query, parameters)
-
-
-class Counted(str):
-    """A name that counts with how many others it is compared."""
-
-    compared = 0
-    __hash__ = str.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        Counted.compared += 1
-        return str.__eq__(self, other)
-
-
-def test_a_query_of_many_fields_is_checked_once_a_field():
-    """A query of 4 KB may have 2,000 of them, and nobody gets an id while it is checked."""
-    names = [Counted(f"a{number}") for number in range(1000)]
-    request: Any = type("Request", (), {"scope": {"query_string": b""}})
-    request.query_params = type("Params", (), {"multi_items": lambda: [(name, "") for name in names]})
-    route: Any = SimpleNamespace(takes_query=True)
-
-    check_query(request, route)
-
-    assert Counted.compared < 10 * len(names)
 
 
 json_values = st.recursive(
