@@ -69,5 +69,5 @@ def routes(dispatch: Dispatch, updater: MetricsUpdater, metrics: Metrics) -> lis
 
 
 async def to_description(request: Request) -> Response:
-    """Answer / without a console, or for a client that accepts JSON only."""
+    """Answer / without a console."""
     return RedirectResponse("/openapi.json")

@@ -10,7 +10,7 @@ EVERY = 5.0
 POINTS = 121
 """Samples that are kept: from the first to the last are ten minutes."""
 MAX_TAGS = 500
-"""Tags with a history of their own. They take 2 KB each."""
+"""Tags with a history of their own, of 8 KB each at most."""
 ALL = ""
 """The name of the series of all ids; no tag has it."""
 

@@ -71,13 +71,14 @@ class Pages:
         """Answer with a page. It is rendered with `values` if this token was shown no page of this version yet."""
         key = (request.scope["path"], token.number, version)
         async with self._turn:
-            if key not in self._kept:
+            text = self._kept.get(key)
+            if text is None:
                 if len(self._kept) >= MAX_KEPT:
                     self.forget()
                 about = {"token": token, "is_operator": is_operator(token), "refresh": REFRESH}
-                self._kept[key] = self._render(request, page, about | values())
+                text = self._kept[key] = self._render(request, page, about | values())
                 await asyncio.sleep(0)  # requests for ids come before the next page
-            return HTMLResponse(self._kept[key], headers=HEADERS)
+        return HTMLResponse(text, headers=HEADERS)
 
     def _render(self, request: Request, page: str, values: dict[str, Any]) -> str:
         return self._templates[f"{page}.html"].render(values, path=request.scope["path"])

@@ -31,7 +31,6 @@ from allocator.service.error_responses import ErrorReporter, HttpRefusal, detail
 from allocator.service.handlers import IdHandlers
 from allocator.service.metric_updates import MetricsUpdater, logged
 from allocator.service.metrics import Metrics
-from allocator.service.monitoring import to_description
 from allocator.service.settings import ServeSettings
 
 IDLE = 0.01
@@ -93,7 +92,7 @@ class Console:
     def routes(self) -> list[BaseRoute]:
         guard = self._pages.guarded
         return [
-            route_of("/", guard, GET=self.home),
+            route_of("/", guard, GET=self.tags),
             route_of("/console/tags/{tag}", guard, GET=self.tag),
             route_of("/console/fleet", guard, GET=self.fleet),
             route_of("/console/doctor", guard, GET=self.doctor),
@@ -102,11 +101,6 @@ class Console:
 
     async def _principal(self, request: Request) -> Principal:
         return await principal_of(self._token_cache, request.scope, headers_of(request))
-
-    async def home(self, request: Request) -> Response:
-        accepted = request.headers.get("accept", "")
-        wants_json = "json" in accepted and "html" not in accepted
-        return await (to_description if wants_json else self.tags)(request)
 
     async def tags(self, request: Request) -> Response:
         principal = await self._principal(request)
@@ -151,7 +145,7 @@ class Console:
 
     async def _of_tags(self, request: Request, principal: Principal, page: str, values: Values) -> Response:
         await self._tags.ask()
-        refusal = self._tags.error and detail_of(self._tags.error)
+        refusal = self._tags.error and detail_of(self._tags.error).partition(";")[0]
         common = {"history": self._history, "tags": self._tags, "refusal": refusal}
         return await self._pages.show(request, principal.token, page, self._tags.reads, lambda: common | values())
 
