@@ -6,8 +6,9 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import tzinfo
+from itertools import chain
 from shlex import quote
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 from sqlalchemy import Connection
@@ -17,10 +18,18 @@ from allocator.cli.output import REFUSED, CommandGroup, printable, show, show_ro
 from allocator.database.address import address_of
 from allocator.database.dialect import Dialect
 from allocator.database.verbs.number_columns import Counter as Row
-from allocator.database.verbs.number_columns import Read, Source, fetch_counters, read_column, read_uuids, writing
+from allocator.database.verbs.number_columns import (
+    Read,
+    Source,
+    fetch_counters,
+    read_column,
+    read_uuids,
+    uuid_of,
+    writing,
+)
 from allocator.errors import InvalidSetting
 from allocator.numbers import Numbers, zone_of
-from allocator.rules.gapless_audit import Found, audit, is_period, read_row, reset_of, scopes_of, uuid_of
+from allocator.rules.gapless_audit import Found, audit, disorder, is_period, read_row, reset_of
 from allocator.schemes.gapless_numbers import CALENDAR, RESETS, Group, NumberRule, first_day, place
 from allocator.schemes.shared.argument_checks import split_column
 
@@ -99,7 +108,7 @@ column_options = options(
     option("--start", type=int, default=1, help="First number of each scope and period."),
     option("--timezone", default="UTC", help="Time zone of the dates in --period-column."),
     click.option("--scope-column", "scope", metavar="C", help="Column with the scope."),
-    click.option("--period-column", "period", metavar="C", help="Column with the date or year."),
+    click.option("--period-column", "period", metavar="C", help="Column with the date."),
 )
 
 
@@ -166,8 +175,8 @@ def audit_column(
     ahead       above the counter, which will issue it again
     unreadable  not a number of this format, scope and period
 
-    TABLE may be a view. Rows that wait for a number are counted. Leave out --scope-column and --period-column if the
-    format holds what they do. The exit code is 1 when something is wrong.
+    TABLE may be a view. Leave out --scope-column and --period-column if the format holds what they do. The exit code is
+    1 when something is wrong.
 
     \b
     Example:
@@ -182,11 +191,10 @@ def audit_column(
         rule = numbers_in(counters, name, resets, timezone=zone, **given).rule
     except InvalidSetting as error:  # exit code 1 would say that something was found
         raise click.UsageError(str(error)) from error
-    source = Source(*place, given["scope"], given["period"], order, is_text=not rule.format.is_bare)
-    outcome = read_column(address_of(url), source, name, lambda read: judged(rule, zone, read, in_order=bool(order)))
-    counts = {"rows": outcome.rows, "waiting": outcome.waiting, "kinds": outcome.kinds}
-    show({**counts, "findings": outcome.found}, text_of(outcome))
-    if outcome.found:
+    source = Source(*place, given["scope"], given["period"])
+    found, kinds, rows = read_column(address_of(url), source, name, lambda read: judged(rule, zone, read, order))
+    show({"rows": rows, "kinds": kinds, "findings": found}, text_of(found, kinds, rows))
+    if found:
         sys.exit(REFUSED)
 
 
@@ -208,64 +216,45 @@ def numbers_in(
     return made
 
 
-class Outcome(NamedTuple):
-    """Result of an audit: the first findings, the count of each kind, and of rows with and without a number."""
-
-    found: list[dict[str, object]]
-    kinds: Counter[str]
-    rows: int
-    waiting: int
-
-
-def judged(rule: NumberRule, zone: tzinfo, read: Read, in_order: bool) -> Outcome:
+def judged(
+    rule: NumberRule, zone: tzinfo, read: Read, order: str | None
+) -> tuple[list[dict[str, object]], Counter[str], int]:
+    """The first findings, the count of each kind, and of rows with a number."""
     counters = {Group(one.scope, one.period): one.n for one in read.counters}
-    scopes = scopes_of(counters)
     void = ((Group(one.scope, one.period), one.n) for one in read.void)
-    rows = (read_row(rule, zone, *row, scopes=scopes) for row in read.rows)
+    found = audit((read_row(rule, zone, *row) for row in read.rows(None)), counters, void, start=rule.start)
+    out_of_order = disorder(read_row(rule, zone, *row) for row in read.rows(order)) if order else ()
     first: list[dict[str, object]] = []
     kinds: Counter[str] = Counter()
-    for one in audit(rows, counters, void, start=rule.start, in_order=in_order):
+    for one in chain(found, out_of_order):
         kinds[one.kind] += 1
         if len(first) < SHOWN:
             first.append(to_row(one, rule.name))
-    return Outcome(first, kinds, read.total, read.waiting)
+    return first, kinds, read.total
 
 
-def text_of(outcome: Outcome) -> str:
-    lines = [table(outcome.found, "kind scope period message")] if outcome.found else []
-    if more := outcome.kinds.total() - len(outcome.found):
+def text_of(found: list[dict[str, object]], kinds: Counter[str], rows: int) -> str:
+    lines = [table(found, "kind scope period message")] if found else []
+    if more := kinds.total() - len(found):
         lines.append(f"... and {more} more")
-    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.kinds.items())) or "nothing was found"
-    waiting = f"; {rows_of(outcome.waiting)} without a number" if outcome.waiting else ""
-    return "\n".join([*lines, f"{rows_of(outcome.rows)}: {kinds}{waiting}"])
+    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "nothing was found"
+    return "\n".join([*lines, f"{rows_of(rows)}: {counts}"])
 
 
 def rows_of(count: int) -> str:
     return "1 row" if count == 1 else f"{count} rows"
 
 
-def sentence_of(one: Found, name: str) -> str:
-    span = str(one.first) if one.first == one.last else f"{one.first} to {one.last}"
-    match one.kind:
-        case "gap":
-            return f"no row has {span}"
-        case "duplicate":
-            return f"several rows have {span}"
-        case "disorder":
-            return f"{one.first} comes after {one.last}"
-        case "ahead":
-            group = "".join(f" --{what} {quote(value)}" for what, value in one.group._asdict().items() if value)
-            mend = f"raise it with: allocator numbers set {name} {one.last}{group}"
-            return f"the counter has not reached {span} and will issue it again; {mend}"
-        case "unreadable":
-            return one.text
-
-
 def to_row(one: Found, name: str) -> dict[str, object]:
-    return {
-        "kind": one.kind,
-        **one.group._asdict(),
-        "first": str(one.first),
-        "last": str(one.last),
-        "message": sentence_of(one, name),
+    span = str(one.first) if one.first == one.last else f"{one.first} to {one.last}"
+    group = "".join(f" --{what} {quote(value)}" for what, value in one.group._asdict().items() if value)
+    sentences = {
+        "gap": f"no row has {span}",
+        "duplicate": f"several rows have {span}",
+        "disorder": f"{one.first} comes after {one.last}",
+        "ahead": f"the counter has not reached {span} and will issue it again; raise it with: "
+        f"allocator numbers set {name} {one.last}{group}",
+        "unreadable": one.text,
     }
+    numbers = {"first": str(one.first), "last": str(one.last)}
+    return {"kind": one.kind, **one.group._asdict(), **numbers, "message": sentences[one.kind]}

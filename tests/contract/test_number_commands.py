@@ -107,14 +107,12 @@ ASSIGN = ("assign", *BY_TEXT[1:], "--period-column", "booked", "--order-column",
 
 
 @pytest.mark.statements
-def test_rows_that_wait_are_counted_and_numbered(shop):
+def test_rows_that_wait_are_numbered(shop):
     add(shop, "a")
     with shop.begin() as connection:
         for tenant, booked in (("a", MARCH), ("b", MARCH), ("a", date(2025, 1, 1)), ("a", None)):
             connection.execute(insert(rows).values(id=next(keys), tenant=tenant, booked=booked))
-    assert run(shop, *BY_TEXT).stdout == "1 row: nothing was found; 4 rows without a number\n"
-    assert json.loads(run(shop, *BY_TEXT, "--period-column", "booked", "--json").stdout)["waiting"] == 3
-
+    assert run(shop, *BY_TEXT).stdout == "1 row: nothing was found\n"
     assert run(shop, *ASSIGN).stdout == "3 rows numbered\n"
     assert json.loads(run(shop, *ASSIGN, "--reset", "year", "--json").stdout) == {"numbered": 0}
     with shop.connect() as connection:
@@ -210,9 +208,7 @@ def test_a_sound_column_has_no_findings(shop):
 
     for words in (BY_TEXT, BY_NUMBER):
         done = run(shop, *words)
-        assert (done.exit_code, done.stdout) == (0, "1121 rows: nothing was found; 1 row without a number\n"), (
-            done.stdout
-        )
+        assert (done.exit_code, done.stdout) == (0, "1121 rows: nothing was found\n"), done.stdout
 
 
 @pytest.mark.statements
@@ -231,15 +227,17 @@ def test_planted_faults_are_found(shop):
         invoices.void(connection, number, "the customer left")
 
     planted = [
-        ("duplicate", "a", "2026", "7", "7"),
         ("gap", "a", "2026", "4", "4"),
+        ("duplicate", "a", "2026", "7", "7"),
         ("gap", "a", "2026", "20", "20"),
         ("gap", "b", "2026", "5", "5"),
         ("gap", "b", "2027", "5", "5"),
         ("ahead", "b", "2027", "5", "6"),
     ]
-    assert found(shop, *BY_TEXT) == planted
-    assert found(shop, *BY_NUMBER) == found(shop, *BY_NUMBER, "--format", "INV-{year}-{n:03}") == planted
+    assert sorted(found(shop, *BY_TEXT)) == sorted(planted)
+    numbers = found(shop, *BY_NUMBER)
+    assert numbers == found(shop, *BY_NUMBER, "--format", "INV-{year}-{n:03}")
+    assert sorted(numbers) == sorted(planted)
     lines = run(shop, *BY_TEXT).stdout.splitlines()
     assert lines[0].split() == ["kind", "scope", "period", "message"]
     assert "gap        a        2026  no row has 4" in lines

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
 
 from sqlalchemy import (
     CHAR,
@@ -34,7 +36,6 @@ from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import translate
 from allocator.database.schema.tables import number, number_void
 from allocator.errors import InvalidSetting
-from allocator.rules.gapless_audit import uuid_of
 from allocator.schemes.shared.argument_checks import split_table
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ WRITE_SECONDS = 60.0
 """Seconds for an answer where rows are numbered: without an index the database scans for those that wait."""
 PATIENCE = 3600.0
 """Seconds for an answer: the database may have to sort the whole table first."""
+IS_UUID = re.compile("[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}(?:\\1[0-9a-fA-F]{4}){2}\\1[0-9a-fA-F]{12}")
 
 
 class Counter(NamedTuple):
@@ -58,49 +60,36 @@ class Counter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A column that holds numbers, and the columns beside it.
-
-    order: the column that tells the order of the rows. is_text: the numbers are text, in which 10 is before 9.
-    """
+    """A column that holds numbers, and the columns with their scope and period."""
 
     table: str
     column: str
     scope: str | None = None
     period: str | None = None
-    order: str | None = None
-    is_text: bool = False
 
     def count(self) -> Select[Any]:
         return self._rows(func.count())
 
-    def count_waiting(self) -> Select[Any]:
-        """Count the rows that wait for a number: drafts without a scope or date do not."""
-        filled = [column(name).is_not(None) for name in (self.scope, self.period) if name]
-        return self._of_table(func.count()).where(column(self.column).is_(None), *filled)
-
-    def select(self) -> Select[Any]:
-        """Select number, scope and period of each row with a number, sorted by scope, order and number."""
+    def select(self, order: str | None = None) -> Select[Any]:
+        """Select number, scope and period of each row with a number, sorted by scope and by `order`, or the number."""
         n: ColumnElement[Any] = column(self.column)
-        by: list[ColumnElement[Any]] = [column(name) for name in (self.scope, self.order) if name]
         beside = [column(name) if name else null() for name in (self.scope, self.period)]
-        return self._rows(n, *beside).order_by(*by, *([func.length(cast(n, String))] if self.is_text else []), n)
+        # A text with 10 is before one with 9, but longer.
+        by: list[ColumnElement[Any]] = [column(order)] if order else [func.length(cast(n, String))]
+        return self._rows(n, *beside).order_by(*([column(self.scope)] if self.scope else []), *by, n)
 
     def _rows(self, *what: Any) -> Select[Any]:
-        return self._of_table(*what).where(column(self.column).is_not(None))
-
-    def _of_table(self, *what: Any) -> Select[Any]:
         schema, bare = split_table(self.table)
-        return select(*what).select_from(table(bare, schema=schema or None))
+        return select(*what).select_from(table(bare, schema=schema or None)).where(column(self.column).is_not(None))
 
 
 class Read(NamedTuple):
-    """A snapshot of a column and its counters; `rows` can be read while the connection is open."""
+    """A snapshot of a column and its counters; `rows` reads it, and must be read to the end, while it is open."""
 
     counters: Sequence[Counter]
     void: Sequence[Counter]
     total: int
-    waiting: int
-    rows: Iterator[Sequence[Any]]
+    rows: Callable[[str | None], Iterator[Sequence[Any]]]
 
 
 def fetch_counters(connection: Connection, dialect: Dialect, name: str = "") -> Sequence[Counter]:
@@ -124,9 +113,12 @@ def read_column(address: Address, source: Source, name: str, judge: Callable[[Re
         if address.dialect.embedded:
             connection.exec_driver_sql("BEGIN")
         counters, void = (counters_in(connection, one, name) for one in (number, number_void))
-        total, waiting = (connection.scalar(one) or 0 for one in (source.count(), source.count_waiting()))
-        with connection.execution_options(yield_per=BATCH).execute(source.select()) as rows:
-            return judge(Read(counters, void, total, waiting, iter(rows)))
+
+        def rows(order: str | None = None) -> Iterator[Sequence[Any]]:
+            with connection.execution_options(yield_per=BATCH).execute(source.select(order)) as found:
+                yield from found
+
+        return judge(Read(counters, void, connection.scalar(source.count()) or 0, rows))
 
 
 @contextmanager
@@ -154,6 +146,11 @@ def arguments(address: Address, seconds: float) -> dict[str, Any]:
     driver = address.url.get_driver_name()
     given = {} if address.dialect.embedded else address.dialect.connect_args(driver, seconds)
     return {name: value for name, value in given.items() if name not in address.url.query and name != "autocommit"}
+
+
+def uuid_of(scope: str) -> UUID | None:
+    """Only of 32 digits, with or without dashes."""
+    return UUID(scope) if IS_UUID.fullmatch(scope) else None
 
 
 def read_uuids(engine: Engine, table: Table, name: str | None) -> None:

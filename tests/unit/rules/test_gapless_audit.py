@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import tracemalloc
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from uuid import UUID
@@ -13,8 +10,8 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.rules.gapless_audit import Found, Group, Runs, audit, counted, is_period, read_row, scopes_of
-from allocator.schemes.gapless_numbers import NumberFormat, NumberRule
+from allocator.rules.gapless_audit import Found, audit, disorder, is_period, read_row
+from allocator.schemes.gapless_numbers import Group, NumberFormat, NumberRule
 
 ALL = Group()
 A, B = Group("a", "2026"), Group("b", "2026")
@@ -28,29 +25,8 @@ def judged(
     return list(audit(((ALL, n) for n in numbers), counters, ((ALL, n) for n in void), **options))  # type: ignore[arg-type]
 
 
-UUIDS = ("8f0e7f5c-9a52-4f8e-9a4e-0a4f3b1f2c11", "8f0e7f5c9a524f8e9a4e0a4f3b1f2c11")
-
-
-def test_a_row_is_of_the_counter_with_its_scope_or_with_its_uuid():
-    for scope, counters, expected in [
-        (UUIDS[0], UUIDS[:1], UUIDS[0]),
-        (UUIDS[1], UUIDS[:1], UUIDS[0]),
-        (UUIDS[0], UUIDS[1:], UUIDS[1]),
-        (UUIDS[0].upper(), UUIDS[1:], UUIDS[1]),
-        (UUIDS[1], UUIDS, UUIDS[1]),
-        (UUIDS[0], UUIDS, UUIDS[0]),
-        (UUIDS[1], (), UUIDS[1]),
-        ("acme", ("Acme", "None"), "acme"),
-        ("acme   ", ("acme",), "acme"),
-        ("", ("None", UUIDS[0]), ""),
-        (UUIDS[0][:-1], UUIDS, UUIDS[0][:-1]),
-    ]:
-        assert counted(scope, scopes_of(Group(one) for one in counters)) == expected, (scope, counters)
-
-
 def test_numbers_without_a_gap_are_sound():
     assert judged([1, 2, 3]) == []
-    assert judged([3, 1, 2]) == []
     assert judged([], 0) == []
 
 
@@ -61,7 +37,7 @@ def test_a_gap_is_a_number_that_no_row_has():
         ([2, 4, 6], 6, [(1, 1), (3, 3), (5, 5)]),
         ([1, 2], 4, [(3, 4)]),
         ([], 2, [(1, 2)]),
-        ([9, 7], 9, [(1, 6), (8, 8)]),
+        ([7, 9], 9, [(1, 6), (8, 8)]),
     ]:
         assert judged(numbers, counter) == [Found("gap", ALL, *gap) for gap in gaps], numbers
 
@@ -84,63 +60,39 @@ def test_numbers_begin_at_start():
 
 def test_a_number_that_two_rows_have_is_a_duplicate():
     assert judged([1, 2, 2, 2, 3]) == [Found("duplicate", ALL, 2, 2)] * 2
-    assert judged([1, 2, 1]) == [Found("duplicate", ALL, 1, 1)]
 
 
 def test_disorder_is_a_number_below_the_one_before():
     """Told where the rows come in the order of events, and once for each step back."""
-    assert judged([1, 2, 5, 3, 4], in_order=True) == [Found("disorder", ALL, 3, 5)]
-    assert judged([1, 2, 5, 3, 4]) == []
-    assert judged([2, 2, 1], in_order=True) == [Found("duplicate", ALL, 2, 2), Found("disorder", ALL, 1, 2)]
+    for numbers, expected in (([1, 2, 5, 3, 4], [(3, 5)]), ([2, 2, 1], [(1, 2)]), ([1, 2, 2, 3], [])):
+        rows = [(group, n) for n in numbers for group in (A, B)]
+        assert list(disorder([Found("unreadable", A), *rows])) == [
+            Found("disorder", group, *pair) for pair in expected for group in (A, B)
+        ]
 
 
 def test_numbers_above_the_counter_will_be_given_again():
     assert judged([1, 2, 3, 4], 2) == [Found("ahead", ALL, 3, 4)]
     assert list(audit([(A, 1), (A, 2)], {})) == [Found("ahead", A, 1, 2)]
     assert judged([1, 5], 3) == [Found("gap", ALL, 2, 4), Found("ahead", ALL, 4, 5)]
+    assert judged([100, 103], 0, start=100) == [Found("gap", ALL, 101, 102), Found("ahead", ALL, 100, 103)]
     assert judged([1, 2], 2) == []
 
 
 def test_each_scope_and_period_is_judged_by_itself():
     rows = [(A, 1), (B, 1), (A, 2), (B, 3), (A._replace(period="2027"), 1)]
-    assert list(audit(rows, {A: 3, B: 3, A._replace(period="2027"): 1}, [(B, 2)], in_order=True)) == [
-        Found("gap", A, 3, 3)
-    ]
+    assert list(audit(rows, {A: 3, B: 3, A._replace(period="2027"): 1}, [(B, 2)])) == [Found("gap", A, 3, 3)]
 
 
 @given(st.lists(st.integers(1, 40)), st.integers(0, 45), st.sets(st.integers(1, 40)))
 def test_it_agrees_with_sets(numbers, counter, void):
-    found = judged(numbers, counter, tuple(void))
+    found = judged(sorted(numbers), counter, tuple(void))
     newest = max([counter, *numbers])
     told = [n for one in found if one.kind == "gap" for n in range(one.first, one.last + 1)]
 
     assert told == sorted(set(range(1, newest + 1)) - set(numbers) - void)
     assert len([one for one in found if one.kind == "duplicate"]) == len(numbers) - len(set(numbers))
     assert [one.last for one in found if one.kind == "ahead"] == ([newest] if newest > counter else [])
-
-
-def test_memory_does_not_grow_with_the_rows():
-    """Sorted, as texts are sorted by length first, or a little out of order."""
-
-    def rows(count: int) -> Iterator[tuple[Group, int]]:
-        for n in range(0, count, 100):
-            block = list(range(n + 1, n + 101))
-            random.Random(n).shuffle(block)
-            yield from ((ALL, one) for one in block)
-
-    peaks = []
-    for count in (1_000, 30_000):
-        tracemalloc.start()
-        assert list(audit(rows(count), {ALL: count})) == []
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.5 * peaks[0]
-
-
-def test_runs_grow_together():
-    runs = Runs()
-    assert [runs.add(n) for n in (1, 3, 5, 2, 4, 3)] == [True] * 5 + [False]
-    assert (runs.starts, runs.ends) == ([1], [5])
 
 
 # -- rows as a database returns them
@@ -160,13 +112,12 @@ def test_a_row_is_read():
         (SCOPED, ("a/7", None, None), (Group("a"), 7)),
         (SCOPED, ("a/7", "a", None), (Group("a"), 7)),
         (BARE, (7, 12, date(2026, 3, 9)), (Group("12", "2026"), 7)),
-        (BARE, (Decimal(7), UUID(int=1), 2026), (Group("00000000-0000-0000-0000-000000000001", "2026"), 7)),
+        (BARE, (Decimal(7), UUID(int=1), "2026-03-09"), (Group("00000000-0000-0000-0000-000000000001", "2026"), 7)),
         (BARE, ("7", None, "2026-03-09 10:00"), (Group("", "2026"), 7)),
         (BARE, (7, None, datetime(2025, 12, 31, 23, 30, tzinfo=UTC)), (Group("", "2026"), 7)),
         (FISCAL, ("26Q4-7", None, date(2027, 3, 31)), (Group("", "2026"), 7)),
         (BARE_FISCAL, (7, None, "2026-03-31 10:00"), (Group("", "2025"), 7)),
         (BARE_FISCAL, (7, None, datetime(2026, 3, 31, 23, 30, tzinfo=UTC)), (Group("", "2026"), 7)),
-        (BARE_FISCAL, (7, None, 2026), (Group("", "2026"), 7)),
     ]:
         assert read_row(rule, BERLIN, *row) == read, (rule, row)
 
@@ -177,12 +128,12 @@ def test_what_is_no_number_is_told():
         (YEARLY, ("draft", "a", None), "is no number of the format"),
         (YEARLY, ("INV-2026-00007", "a", date(2027, 1, 1)), "is of the period '2026'"),
         (SCOPED, ("a/7", "b", None), "is of the scope 'a'"),
-        (BARE, (0, None, 2026), "is no number from 1 to"),
-        (BARE, (Decimal("1.5"), None, 2026), "is no number from 1 to"),
+        (BARE, (0, None, date(2026, 1, 1)), "is no number from 1 to"),
+        (BARE, (Decimal("1.5"), None, date(2026, 1, 1)), "is no number from 1 to"),
         (BARE, (7, None, "soon"), "is no date that names a year"),
-        (BARE, (7, None, 26), "is no date that names a year"),
+        (BARE, (7, None, 2026), "is no date that names a year"),
         (BARE_FISCAL, (7, None, "2026-04"), "is no date that names a year"),
-        (BARE_FISCAL, (7, None, date(1, 1, 1)), "is in the year 0"),
+        (BARE_FISCAL, (7, None, date(1, 1, 1)), "is no date that names a year"),
         (FISCAL, ("26Q4-7", None, date(2026, 3, 31)), "is of the period '2026'"),
     ]:
         found = read_row(rule, UTC, *row)
