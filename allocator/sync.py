@@ -250,7 +250,7 @@ class Allocator(Uncopyable):
         self._backend.close()
 
     def _supplies(self) -> list[Supply]:
-        return [self._meteor, self._snowflake, *self._sequences.all()]
+        return [self._meteor, self._snowflake, *list(self._sequences.values())]
 
     def _retire(self) -> None:
         for supply in self._supplies():

@@ -1,21 +1,17 @@
-"""The ids of one tag, and the tags that an allocator keeps in memory."""
+"""The ids of one tag, and the tags that an allocator serves."""
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import length_hint
-from shlex import quote
 from time import monotonic
 from typing import NoReturn
-from weakref import WeakValueDictionary
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.supply import LOST_AFTER, Supply, Terms, log
-from allocator.rules.column_limit import Column, narrowed
+from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
 from allocator.runtime.iterators import take
 from allocator.runtime.thread_pool import Background, Work, check_entry, result_of
@@ -26,9 +22,6 @@ from allocator.schemes.shared.residues import Seen, merged
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.tag import Tag
 
-NEWEST = 1000
-"""Sequences that are kept before they issue ids."""
-
 
 class Sequence(Supply):
     """The handle of one tag, from `Allocator.sequence`.
@@ -36,7 +29,7 @@ class Sequence(Supply):
     Safe to use from several threads; the ids that one thread draws increase.
     """
 
-    __slots__ = ("__weakref__", "_column", "_opened", "_sequences", "_template", "tag")
+    __slots__ = ("_opened", "_sequences", "_template", "tag")
 
     _core: Segments
 
@@ -52,7 +45,6 @@ class Sequence(Supply):
         self.tag = template.name
         self._template = template
         self._sequences = sequences
-        self._column = Column()
         super().__init__(backend, background, terms, owner)
 
     def next_id(self) -> int:
@@ -138,27 +130,8 @@ class Sequence(Supply):
         with self._lock:
             self._core.configure(tag.step, tag.max_step)
         self._opened = True
-        if tag.limit > self._column.limit:
-            limit, name = self._column.limit, self._column.name
-            log.warning(
-                "tag %r has the limit %d, but %s holds ids only up to %d: INSERTs above that will fail; "
-                "lower the limit: allocator tags set %s --limit %d%s",
-                *(self.tag, tag.limit, name, limit, self.tag, limit, url_options(self._backend)),
-            )
-
-    def _fit(self, column: Column) -> None:
-        """Limit the tag to this column: if it is created from now on, its limit is the column's.
-
-        The row of an existing tag is read again, so that `_configure` can compare its limit.
-        """
-        if column.limit < self._column.limit:
-            with self._lock:
-                self._column = column
-                self._template = narrowed(self._template, column.limit)
-                self._opened = False
 
     def _granted(self, claim: Claim, result: range, now: float) -> None:
-        self._sequences.keep(self)
         self._core.committed(claim, result, now)
         self._clear_if_stopped()
 
@@ -170,7 +143,6 @@ class Sequence(Supply):
 
     def _clear_if_stopped(self) -> None:
         if self._core.stopped:
-            self._sequences.keep(self)
             self._publish(())
 
     def _claimed(self, size: int, seen: Seen, exact: bool) -> Waits[range]:
@@ -182,7 +154,7 @@ class Sequence(Supply):
         if exact:
             size = check_reserve(size)
         self._check_entry()
-        return self._background.submit_in_turn(self.tag, self._claim_beside, size, seen, exact)
+        return self._background.submit(self._claim_beside, size, seen, exact)
 
     def _claim_beside(self, count: int, others: Seen, exact: bool) -> range:
         with self._lock:
@@ -207,7 +179,6 @@ class Sequence(Supply):
                 self._core.refused(error, monotonic())
                 self._clear_if_stopped()
             raise
-        self._sequences.keep(self)
         with self._lock:
             self._core.record_seen(block)
         return block
@@ -229,18 +200,12 @@ class Sequence(Supply):
 
 
 class Sequences(dict[str, Sequence]):
-    """The sequences of an allocator, by tag. It keeps those that have issued ids.
-
-    Of the others it keeps those that a caller holds, and the newest, which know when a failed claim may be made again:
-    so invalid names use little memory. `serving` holds the iterator of each tag, the fast path to an id.
-    """
+    """The sequences of an allocator, by tag. `serving` holds the iterator of each tag, the fast path to an id."""
 
     def __init__(self, make: Callable[[str], Sequence]) -> None:
         super().__init__()
         self.serving: dict[str, Iterator[int]] = {}
         self._make = make
-        self._alive: WeakValueDictionary[str, Sequence] = WeakValueDictionary()
-        self._newest: deque[Sequence] = deque(maxlen=NEWEST)
         self.renew()
 
     def renew(self) -> None:
@@ -252,19 +217,6 @@ class Sequences(dict[str, Sequence]):
         forks.catch_up()
         check_entry(self._lock, f"tag {name!r}")  # a handler's second object would be missed by `close` and by forks
         with self._lock:
-            found = self._alive.get(name)
-            if found is None:
-                found = self._alive[name] = self._make(name)
-                self._newest.append(found)
-            return found
-
-    def keep(self, sequence: Sequence) -> None:
-        self.setdefault(sequence.tag, sequence)
-
-    def all(self) -> list[Sequence]:
-        return [found for reference in self._alive.valuerefs() if (found := reference()) is not None]
-
-
-def url_options(backend: Backend) -> str:
-    """The options that name this backend, for a shell; "" for one in memory."""
-    return "".join(f" --url {quote(url)}" for url in backend.shown.split(", ") if "://" in url)
+            if name not in self:
+                self[name] = self._make(name)
+            return self[name]

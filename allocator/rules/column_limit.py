@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import NamedTuple
 
 from allocator.errors import InvalidSetting
 from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_whole
-from allocator.schemes.tag import Tag
 
 BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INT": 32, "INTEGER": 32}
 TYPE = r"(\w+)(?:\((\d+)(?:, ?(\d+))?\))?( UNSIGNED)?"
@@ -49,10 +47,3 @@ def max_step_for(limit: int, step: int, usual: int) -> int:
     """The default `max_step` of a tag: `usual`, or less where one claim would take too much of a small range."""
     check_whole("step", step, 1, MAX_STEP)
     return min(usual, max(step, check_whole("limit", limit, 1, MAX_ID) // LEAST_CLAIMS))
-
-
-def narrowed(tag: Tag, limit: int) -> Tag:
-    """`tag` with its limit lowered to `limit`, and its `max_step` to match."""
-    if limit >= tag.limit:
-        return tag
-    return replace(tag, limit=limit, max_step=max_step_for(limit, tag.step, tag.max_step))

@@ -20,7 +20,6 @@ from functools import partial
 from queue import SimpleQueue
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
-from weakref import WeakValueDictionary
 
 from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, ReentrantCall
 from allocator.runtime.forks import catch_up
@@ -73,14 +72,6 @@ class Work(Outcome[T]):
             self.end(error=error)
 
 
-class Turns:
-    """Work of which one runs at a time."""
-
-    def __init__(self) -> None:
-        self.works: deque[Work[Any]] = deque()
-        self.lock = threading.Lock()
-
-
 class Background:
     """A pool of up to `THREADS` threads, started on demand."""
 
@@ -97,7 +88,6 @@ class Background:
         self._finalizer = weakref.finalize(self, self._calls.put, False)
         self._finalizer.atexit = False
         self._threads: list[threading.Thread] = []
-        self._turns: WeakValueDictionary[str, Turns] = WeakValueDictionary()
 
     def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Work[T]:
         """Queue `call` for a thread; run it here if no thread can start, as at interpreter shutdown.
@@ -117,31 +107,6 @@ class Background:
         if self.closed.done():
             work.drop(AllocatorClosed())  # the pool was closed just now, and its threads may all have ended
         return work
-
-    def submit_in_turn(self, key: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Work[T]:
-        """As `submit`, for work of which one of each `key` runs at a time: a locked row holds one thread, not all."""
-        turns = self._turns.setdefault(key, Turns())
-        work = Work(partial(copy_context().run, call, *args, **kwargs))
-        turns.works.append(work)
-        self._call_next(turns)
-        return work
-
-    def _call_next(self, turns: Turns) -> None:
-        def drop_all() -> None:
-            if error := turn.error():
-                drop(turns.works, error)
-
-        turn = self.submit(self._run_next, turns)
-        turn.when_done(drop_all)
-
-    def _run_next(self, turns: Turns) -> None:
-        if turns.works and turns.lock.acquire(blocking=False):
-            try:
-                run_first(turns.works)
-            finally:
-                turns.lock.release()
-            if turns.works:  # not in a loop: the work of others comes first
-                self._call_next(turns)
 
     def _living(self) -> int:
         return sum(thread.is_alive() for thread in self._threads)

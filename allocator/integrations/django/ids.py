@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import logging
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from django.conf import settings  # type: ignore[import-untyped]
@@ -14,11 +15,13 @@ from django.db import DEFAULT_DB_ALIAS, Error, connections, models, router, tran
 from allocator.database.django.database_setting import is_same_file, url_of
 from allocator.database.django.transaction import make_tables
 from allocator.database.store import Database
-from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
+from allocator.errors import AccessDenied, InvalidSetting, TagExists, UnknownTag
 from allocator.remote.service_address import addresses
 from allocator.rules.column_limit import Column
 from allocator.schemes.shared.argument_checks import MAX_ID, check_whole
 from allocator.sync import Allocator
+
+log = logging.getLogger("allocator")
 
 SETTING = "ALLOCATOR"
 
@@ -174,6 +177,26 @@ def greatest_in(alias: str, model: Any, column: str) -> int:
         if model._meta.db_table in connections[alias].introspection.table_names():
             raise
         return 0
+
+
+def fit(ids: Any, tag: str, column: Column) -> None:
+    """Make a missing tag end where its column does, and warn of one that ends later."""
+    if column.limit >= MAX_ID:
+        return
+    try:
+        found = ids.tags.get(tag)
+    except UnknownTag:
+        if not ids._terms.create_missing:
+            raise
+        with suppress(TagExists, AccessDenied):  # made just now, or by a service with settings of its own
+            ids.tags.create(tag, limit=column.limit)
+        return
+    if found.limit > column.limit:
+        log.warning(
+            "tag %r has the limit %d, but %s holds ids only up to %d: INSERTs above that will fail; lower the limit: "
+            "manage.py allocator tags set %s --limit %d",
+            *(tag, found.limit, column.name, column.limit, tag, column.limit),
+        )
 
 
 def raise_above(ids: Any, tag: str, greatest: int) -> int:

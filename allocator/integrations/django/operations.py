@@ -12,7 +12,7 @@ from allocator.database.django.counters import raise_counter, read_counter
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
 from allocator.integrations import make_tag
 from allocator.integrations.django.fields import AllocatedBigAutoField
-from allocator.integrations.django.ids import allocator, column_of, greatest_in, raise_above
+from allocator.integrations.django.ids import allocator, column_of, fit, greatest_in, raise_above
 from allocator.schemes.tag import FailoverGap
 
 
@@ -84,7 +84,7 @@ def continue_above(field: Any, given: int, connection: Any) -> None:
         raise_counter(connection, field.model._meta.db_table, field.column, given)
         return
     ids = allocator()
-    ids.sequence(field.tag)._fit(column_of(field))  # before the tag is created
+    fit(ids, field.tag, column_of(field))
     if raise_above(ids, field.tag, given) < given:
         raise AccessDenied(f"tag {field.tag!r} must continue above {given}; use a token that may administer tags")
 

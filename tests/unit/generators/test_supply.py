@@ -593,21 +593,6 @@ def test_callers_of_a_failing_tag_wait_without_the_threads_of_a_sound_one(monkey
     assert distinct(number for caller in callers for number in wait_for(caller)) == 20 * THREADS
 
 
-def test_callers_of_a_locked_row_claim_one_after_the_other_and_at_the_pace_of_one():
-    source = MemorySource()
-    source.failure = DatabaseUnavailable("locked")
-    source.gate.clear()
-    ids = sequence(source)
-    callers = [ids._claimed(10, {}, True) for _ in range(2 * THREADS)]
-    works = [next(caller)[0] for caller in callers]
-    assert ids._background.submit(lambda: "well").result(10) == "well"
-    source.gate.set()
-    for work in works:
-        assert isinstance(work, Work)
-        assert isinstance(error_of(work), DatabaseUnavailable)
-    assert source.attempts == 1
-
-
 def test_a_call_whose_time_ends_in_a_pause_says_why(monkeypatch: pytest.MonkeyPatch):
     now = 0.0
     for module in ("generators.sequence", "runtime.thread_pool"):

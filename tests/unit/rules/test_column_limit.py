@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from allocator import Tag
 from allocator.errors import InvalidSetting
-from allocator.rules.column_limit import limit_of, max_step_for, narrowed
+from allocator.rules.column_limit import limit_of, max_step_for
 
 MAX_ID = 9_223_372_036_854_775_807
 
@@ -58,14 +57,3 @@ def test_what_is_no_number_is_refused(subtests):
     for wrong in [{"limit": "5"}, {"limit": 0}, {"step": None}, {"step": 0}]:
         with subtests.test(wrong=wrong), pytest.raises(InvalidSetting, match=next(iter(wrong))):
             max_step_for(**{"limit": 100, "step": 10, "usual": 1000} | wrong)
-
-
-def test_a_tag_is_narrowed_with_its_claims():
-    assert narrowed(Tag("order"), 8_388_607) == Tag("order", max_step=4095, limit=8_388_607)
-    assert narrowed(Tag("order"), 2_147_483_647) == Tag("order", limit=2_147_483_647)
-
-
-def test_a_tag_that_ends_earlier_stays_as_it_is():
-    tag = Tag("order", limit=1000)
-
-    assert narrowed(tag, 32_767) is tag

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
-from threading import Event
 
 import pytest
 from support.processes.patience import error_of
@@ -109,45 +108,6 @@ def test_work_that_cannot_begin_ends_with_the_error(monkeypatch, caplog):
     assert background.submit(lambda: "well").result(10) == "well"
     background.close(5)
     assert not caplog.messages
-
-
-def test_work_that_takes_turns_holds_one_thread():
-    background, gate, began = Background(), Event(), []
-
-    def wait(number: int) -> int:
-        began.append(number)
-        assert gate.wait(10)
-        return number
-
-    held = [background.submit_in_turn("locked", wait, number) for number in range(2 * THREADS)]
-    assert background.submit_in_turn("sound", lambda: "well").result(10) == "well"
-    assert began == [0]
-    held[1].cancel()  # its caller's time is over
-    gate.set()
-    assert [one.result(10) for one in held[2:]] == list(range(2, 2 * THREADS))
-    assert began == [0, *range(2, 2 * THREADS)]
-    background.close(5)
-
-
-def test_whatever_ends_a_turn_ends_all_that_wait_for_theirs(monkeypatch):
-    for error in (None, MemoryError):
-        background, gate, began = Background(), Event(), Event()
-
-        def wait(began: Event, gate: Event) -> None:
-            began.set()
-            assert gate.wait(10)
-
-        running, *waiting = [background.submit_in_turn("order", wait, began, gate) for _ in range(3)]
-        assert began.wait(10)
-        if error is None:
-            background.closed.end()
-        else:
-            monkeypatch.setattr(background, "_call_next", once(error, background._call_next))
-        gate.set()
-
-        assert error_of(running) is None
-        assert [type(error_of(one)) for one in waiting] == [error or AllocatorClosed] * 2
-        background.close(5)
 
 
 def leave(*_: object) -> None:
