@@ -11,82 +11,64 @@ from typing import TYPE_CHECKING
 from allocator import errors as errors
 
 if TYPE_CHECKING:
-    from allocator.aio import AsyncAllocator, AsyncSequence
-    from allocator.generators.inspect_id import inspect_id
-    from allocator.generators.meteor import Meteor
-    from allocator.generators.objectid import ObjectId
-    from allocator.generators.sequence import Sequence
-    from allocator.generators.snowflake import Snowflake
-    from allocator.generators.worker_numbers import AsyncWorkerLease, WorkerLease
-    from allocator.numbers import Numbers
-    from allocator.public_ids import PublicIds
-    from allocator.schemes.formats.bit_layout import Layout
-    from allocator.schemes.formats.id_inspection import Inspection, Reading
-    from allocator.schemes.gapless_numbers import Number
-    from allocator.schemes.meteor import MeteorSettings
-    from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID
-    from allocator.schemes.snowflake import SnowflakeSettings
-    from allocator.schemes.tag import Tag
-    from allocator.sync import Allocator
+    from allocator.aio import AsyncAllocator as AsyncAllocator
+    from allocator.aio import AsyncSequence as AsyncSequence
+    from allocator.generators.inspect_id import inspect_id as inspect_id
+    from allocator.generators.meteor import Meteor as Meteor
+    from allocator.generators.objectid import ObjectId as ObjectId
+    from allocator.generators.sequence import Sequence as Sequence
+    from allocator.generators.snowflake import Snowflake as Snowflake
+    from allocator.generators.worker_numbers import AsyncWorkerLease as AsyncWorkerLease
+    from allocator.generators.worker_numbers import WorkerLease as WorkerLease
+    from allocator.numbers import Numbers as Numbers
+    from allocator.public_ids import PublicIds as PublicIds
+    from allocator.schemes.formats.bit_layout import Layout as Layout
+    from allocator.schemes.formats.id_inspection import Inspection as Inspection
+    from allocator.schemes.formats.id_inspection import Reading as Reading
+    from allocator.schemes.gapless_numbers import Number as Number
+    from allocator.schemes.meteor import MeteorSettings as MeteorSettings
+    from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID as JAVASCRIPT_MAX_ID
+    from allocator.schemes.snowflake import SnowflakeSettings as SnowflakeSettings
+    from allocator.schemes.tag import Tag as Tag
+    from allocator.sync import Allocator as Allocator
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "JAVASCRIPT_MAX_ID",
-    "Allocator",
-    "AsyncAllocator",
-    "AsyncSequence",
-    "AsyncWorkerLease",
-    "Inspection",
-    "Layout",
-    "Meteor",
-    "MeteorSettings",
-    "Number",
-    "Numbers",
-    "ObjectId",
-    "PublicIds",
-    "Reading",
-    "Sequence",
-    "Snowflake",
-    "SnowflakeSettings",
-    "Tag",
-    "WorkerLease",
-    "inspect_id",
-]
-
 HOMES = {
-    "allocator.aio": ("AsyncAllocator", "AsyncSequence"),
-    "allocator.generators.inspect_id": ("inspect_id",),
-    "allocator.generators.meteor": ("Meteor",),
-    "allocator.generators.objectid": ("ObjectId",),
-    "allocator.numbers": ("Numbers",),
-    "allocator.public_ids": ("PublicIds",),
-    "allocator.schemes.formats.id_inspection": ("Inspection", "Reading"),
-    "allocator.schemes.formats.bit_layout": ("Layout",),
-    "allocator.schemes.shared.argument_checks": ("JAVASCRIPT_MAX_ID",),
-    "allocator.schemes.meteor": ("MeteorSettings",),
-    "allocator.schemes.gapless_numbers": ("Number",),
-    "allocator.schemes.snowflake": ("SnowflakeSettings",),
-    "allocator.schemes.tag": ("Tag",),
-    "allocator.generators.sequence": ("Sequence",),
-    "allocator.generators.snowflake": ("Snowflake",),
-    "allocator.generators.worker_numbers": ("AsyncWorkerLease", "WorkerLease"),
-    "allocator.sync": ("Allocator",),
+    "Allocator": "allocator.sync",
+    "AsyncAllocator": "allocator.aio",
+    "AsyncSequence": "allocator.aio",
+    "AsyncWorkerLease": "allocator.generators.worker_numbers",
+    "Inspection": "allocator.schemes.formats.id_inspection",
+    "JAVASCRIPT_MAX_ID": "allocator.schemes.shared.argument_checks",
+    "Layout": "allocator.schemes.formats.bit_layout",
+    "Meteor": "allocator.generators.meteor",
+    "MeteorSettings": "allocator.schemes.meteor",
+    "Number": "allocator.schemes.gapless_numbers",
+    "Numbers": "allocator.numbers",
+    "ObjectId": "allocator.generators.objectid",
+    "PublicIds": "allocator.public_ids",
+    "Reading": "allocator.schemes.formats.id_inspection",
+    "Sequence": "allocator.generators.sequence",
+    "Snowflake": "allocator.generators.snowflake",
+    "SnowflakeSettings": "allocator.schemes.snowflake",
+    "Tag": "allocator.schemes.tag",
+    "WorkerLease": "allocator.generators.worker_numbers",
+    "inspect_id": "allocator.generators.inspect_id",
 }
 """Imported on first access: meteors need no asyncio, and errors need neither."""
 
-
-if not TYPE_CHECKING:  # a type checker would take every name for one that exists
+if not TYPE_CHECKING:  # a type checker reads the imports above, and would take every name for one that exists
+    __all__ = list(HOMES)
 
     def __getattr__(name: str) -> object:
-        for home, names in HOMES.items():
-            if name in names:
-                value = globals()[name] = getattr(import_module(home), name)
-                return value
+        if home := HOMES.get(name):
+            value = globals()[name] = getattr(import_module(home), name)
+            return value
         if isinstance(vars(errors).get(name), type):  # ImportError: `from … import` hides the text of AttributeError
             raise ImportError(f"{name} is in allocator.errors: from allocator.errors import {name}", name=name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__", "errors"]
+    return [*HOMES, "__version__", "errors"]
