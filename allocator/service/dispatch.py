@@ -129,15 +129,6 @@ class Dispatch:
         return self._error_reporter.response(HttpRefusal(status, message, **headers), request.scope)
 
 
-def route_of(path: str, guard: Callable[[Endpoint], Endpoint], **endpoints: Endpoint) -> routing.Route:
-    """Make one Starlette route for all methods of a path, so that a 405 lists all allowed methods."""
-
-    async def answer(request: Request) -> Response:
-        return await endpoints["GET" if request.method == "HEAD" else request.method](request)
-
-    return routing.Route(path, guard(answer), methods=list(endpoints))
-
-
 def methods_of(request: Request) -> set[str]:
     """The methods of a path, each of which has a route of its own."""
     routes = [one for one in request.app.routes if isinstance(one, routing.Route)]

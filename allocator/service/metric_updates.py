@@ -1,4 +1,4 @@
-"""Updates the metrics every second and every minute."""
+"""Updates the metrics every second and every minute, and tells whether the service is ready."""
 
 from __future__ import annotations
 
@@ -13,14 +13,22 @@ from time import monotonic, time
 from prometheus_client import Gauge
 
 from allocator.database.verbs import node_and_snowflake_rows
-from allocator.errors import AllocatorError
+from allocator.errors import (
+    AllocatorError,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    SchemaDamaged,
+    SchemaOutOfDate,
+    ShardMisconfigured,
+)
 from allocator.rules.days_left import DAY, Horizon
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
-from allocator.service.auth import TokenCache
+from allocator.service.auth import STARTING, TokenCache
+from allocator.service.error_responses import detail_of
 from allocator.service.handlers import IdHandlers
+from allocator.service.id_sources import TagSource
 from allocator.service.metrics import MAX_TAGS, OF_TAG, Metrics
-from allocator.service.readiness import unready_reason
 from allocator.service_allocator import ServiceAllocator
 
 log = logging.getLogger("allocator.service")
@@ -31,6 +39,12 @@ SMOOTHING = 0.2
 """Weight of the last second in a rate: a single busy second moves it by only a fifth."""
 IDLE = 0.01
 """Ids per second. At a slower rate the ids in memory count as lasting for ever."""
+
+ENOUGH = 3.0
+"""Seconds that the ids in memory must last for readiness without a database."""
+
+OUTAGES = (DatabaseRefused, DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate, ShardMisconfigured)
+"""Errors of the database, not of one tag."""
 
 
 class DaysLeft:
@@ -149,6 +163,30 @@ class MetricsUpdater:
 
     def _days(self, what: str, end: float) -> None:
         self._metrics.days.labels(what).set((end - time()) / DAY)
+
+
+def unready_reason(tags: Iterable[TagSource], token_cache: TokenCache) -> str | None:
+    """The reason why the service cannot serve ids for the next seconds, or None.
+
+    The reason names no tag, since /readyz needs no token. The metrics do."""
+    if token_cache.failure is STARTING:
+        return str(STARTING)
+    sources = [source for source in tags if source.given]
+    for source in sources:
+        trouble = source.buffer.trouble()
+        if isinstance(trouble, OUTAGES) and not lasts(source):
+            return f"the ids of a tag last less than {ENOUGH:g} seconds: {detail_of(trouble)}"
+    failure = token_cache.failure
+    if failure is not None and not token_cache.loaded:
+        return f"the tokens cannot be read: {detail_of(failure)}"
+    if failure is not None and not any(map(lasts, sources)):
+        return f"no ids are in memory: {detail_of(failure)}"
+    return None
+
+
+def lasts(source: TagSource) -> bool:
+    """Tell whether the ids in memory last long enough at the current rate."""
+    return source.buffer.count() > ENOUGH * source.rate
 
 
 async def repeat(update: Callable[[], Awaitable[None]], seconds: float) -> None:

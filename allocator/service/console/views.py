@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 
 from allocator.doctor import examine
 from allocator.errors import AccessDenied
@@ -26,7 +26,7 @@ from allocator.service.console.access import is_operator, principal_of, sees_all
 from allocator.service.console.history import ALL, EVERY, History
 from allocator.service.console.latest import MAX_TAGS, TIMEOUT, Latest, read_fleet, read_tags
 from allocator.service.console.rendering import REFRESH, Pages, Values
-from allocator.service.dispatch import headers_of, route_of
+from allocator.service.dispatch import headers_of
 from allocator.service.error_responses import ErrorReporter, HttpRefusal, detail_of
 from allocator.service.handlers import IdHandlers
 from allocator.service.metric_updates import MetricsUpdater, logged
@@ -92,10 +92,10 @@ class Console:
     def routes(self) -> list[BaseRoute]:
         guard = self._pages.guarded
         return [
-            route_of("/", guard, GET=self.tags),
-            route_of("/console/tags/{tag}", guard, GET=self.tag),
-            route_of("/console/fleet", guard, GET=self.fleet),
-            route_of("/console/doctor", guard, GET=self.doctor),
+            Route("/", guard(self.tags)),
+            Route("/console/tags/{tag}", guard(self.tag)),
+            Route("/console/fleet", guard(self.fleet)),
+            Route("/console/doctor", guard(self.doctor)),
             self._pages.static,
         ]
 

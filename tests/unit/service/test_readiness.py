@@ -7,7 +7,7 @@ from typing import Any
 
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, SchemaOutOfDate, UnknownTag
 from allocator.service.auth import STARTING
-from allocator.service.readiness import unready_reason
+from allocator.service.metric_updates import unready_reason
 
 AWAY, DENIED, MISSING = DatabaseUnavailable("late"), DatabaseRefused("no right"), SchemaOutOfDate("no tables")
 
