@@ -9,14 +9,14 @@ from time import monotonic
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 import allocator
 from allocator.backend import fleet_of
 from allocator.runtime.thread_pool import THREADS, Background
 from allocator.service import monitoring, routes
 from allocator.service.auth import REFRESH, SHARE, TokenCache
-from allocator.service.compat import leaf, tinyid
+from allocator.service.compat import of_leaf, of_tinyid
 from allocator.service.dispatch import Dispatch
 from allocator.service.error_responses import ErrorReporter
 from allocator.service.handlers import IdHandlers
@@ -69,12 +69,11 @@ def application(settings: ServeSettings) -> HotPath:
         if console:
             console.close()
         with suppress(Exception):
-            updater.update()  # counts the ids issued since the last second
+            await updater.update()  # counts the ids issued since the last second
         await ids.close()
         apart.close(0.0)
         tokens_at.close()
 
-    home = console.routes() if console else [Route("/", monitoring.to_description)]
     framework = FastAPI(
         title="allocator",
         version=allocator.__version__,
@@ -83,8 +82,10 @@ def application(settings: ServeSettings) -> HotPath:
         openapi_url=None,
         redirect_slashes=False,  # a client may send a redirected POST twice
         routes=[
-            *home,
-            *other_routes(handlers, dispatch, token_cache, updater, metrics, settings.compat),
+            *(console.routes() if console else [Route("/", monitoring.to_description)]),
+            *monitoring.routes(dispatch, updater, metrics),
+            *(of_leaf(handlers, dispatch) if LEAF in settings.compat else []),
+            *(of_tinyid(handlers, dispatch, token_cache) if TINYID in settings.compat else []),
             *routes.routes(handlers),
         ],
         exception_handlers={HTTPException: dispatch.of_framework, Exception: dispatch.of_framework},
@@ -92,19 +93,3 @@ def application(settings: ServeSettings) -> HotPath:
     )
     framework.state.dispatch = dispatch
     return HotPath(framework, token_cache, error_reporter, metrics)
-
-
-def other_routes(
-    handlers: IdHandlers,
-    dispatch: Dispatch,
-    token_cache: TokenCache,
-    updater: MetricsUpdater,
-    metrics: Metrics,
-    compat: tuple[str, ...],
-) -> list[BaseRoute]:
-    made = monitoring.routes(dispatch, updater, metrics)
-    if LEAF in compat:
-        made += leaf.routes(handlers, dispatch)
-    if TINYID in compat:
-        made += tinyid.routes(handlers, dispatch, token_cache)
-    return made

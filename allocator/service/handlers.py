@@ -145,6 +145,38 @@ class IdHandlers:
         """Inspect an id."""
         return json_response(inspection_to_json(inspect_id(text, **wanted.given())))
 
+    async def list_tags(self, request: Request, wanted: Annotated[schemas.Pages, Query()]) -> Response:
+        """List the tags that the token may read, by name.
+
+        A full page has a `next`, even if the next page is empty.
+        """
+        principal = principal_in(request)
+        token = principal.token
+
+        def page(tags: PageReader) -> bytes:
+            found = page_of(tags, wanted.after, wanted.limit, lambda name: token.may(READ, name))
+            answer: dict[str, Any] = {"tags": [tag_to_json(tag) for tag in found]}
+            return json.dumps(answer | ({"next": found[-1].name} if len(found) == wanted.limit else {})).encode()
+
+        async with principal.connection_slot(self.tags.deadline()):
+            return json_response(await self.tags.read(page))
+
+    async def get_tag(self, request: Request, tag: Name) -> Response:
+        """Get the settings of a tag, and its last claimed id.
+
+        The right to draw is enough, because clients that serve ids from memory need the settings.
+        """
+        principal = principal_in(request)
+        if not principal.token.may(READ, tag):
+            principal.check(DRAW, tag)
+        return json_response(tag_to_json(await self.tags.get(tag)))
+
+    async def put_tag(self, request: Request, tag: Name, form: schemas.Settings) -> Response:
+        """Create or change a tag. With If-None-Match: * only create it, with If-Match: * only change it."""
+        new, old = (is_given(name, request.headers) for name in CONDITIONS)
+        made, created = await self.tags.put(tag, form.given(), caller_of(request.scope), new=new, old=old)
+        return json_response(tag_to_json(made), 201 if created else 200)
+
 
 def principal_in(request: Request) -> Principal:
     principal: Principal = request.state.principal
@@ -177,43 +209,6 @@ def check_format(layout: Layout, epoch: int) -> None:
         raise InvalidSetting(
             f"this service leases workers for the layout {SNOWFLAKE} and the epoch {EPOCH}, got {layout} and {epoch}"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class TagHandlers:
-    tags: ServedTags
-
-    async def list(self, request: Request, wanted: Annotated[schemas.Pages, Query()]) -> Response:
-        """List the tags that the token may read, by name.
-
-        A full page has a `next`, even if the next page is empty.
-        """
-        principal = principal_in(request)
-        token = principal.token
-
-        def page(tags: PageReader) -> bytes:
-            found = page_of(tags, wanted.after, wanted.limit, lambda name: token.may(READ, name))
-            answer: dict[str, Any] = {"tags": [tag_to_json(tag) for tag in found]}
-            return json.dumps(answer | ({"next": found[-1].name} if len(found) == wanted.limit else {})).encode()
-
-        async with principal.connection_slot(self.tags.deadline()):
-            return json_response(await self.tags.read(page))
-
-    async def get(self, request: Request, tag: Name) -> Response:
-        """Get the settings of a tag, and its last claimed id.
-
-        The right to draw is enough, because clients that serve ids from memory need the settings.
-        """
-        principal = principal_in(request)
-        if not principal.token.may(READ, tag):
-            principal.check(DRAW, tag)
-        return json_response(tag_to_json(await self.tags.get(tag)))
-
-    async def put(self, request: Request, tag: Name, form: schemas.Settings) -> Response:
-        """Create or change a tag. With If-None-Match: * only create it, with If-Match: * only change it."""
-        new, old = (is_given(name, request.headers) for name in CONDITIONS)
-        made, created = await self.tags.put(tag, form.given(), caller_of(request.scope), new=new, old=old)
-        return json_response(tag_to_json(made), 201 if created else 200)
 
 
 def is_given(condition: str, headers: Mapping[str, str]) -> bool:

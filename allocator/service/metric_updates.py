@@ -24,7 +24,7 @@ from allocator.errors import (
 from allocator.rules.days_left import DAY, Horizon
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
-from allocator.service.auth import STARTING, TokenCache
+from allocator.service.auth import TokenCache
 from allocator.service.error_responses import detail_of
 from allocator.service.handlers import IdHandlers
 from allocator.service.id_sources import TagSource
@@ -90,15 +90,9 @@ class MetricsUpdater:
 
     async def run(self) -> None:
         """Update the metrics until cancelled. A slow database delays only what is read from it."""
-        await asyncio.gather(self._update_every_second(), repeat(self.update_days, MINUTE))
+        await asyncio.gather(repeat(self.update, SECOND), repeat(self.update_days, MINUTE))
 
-    async def _update_every_second(self) -> None:
-        while True:
-            with logged():
-                self.update()
-            await asyncio.sleep(SECOND)
-
-    def update(self) -> None:
+    async def update(self) -> None:
         metrics, handlers = self._metrics, self._handlers
         for source in handlers.sources.all():
             metrics.count(source.scheme, source.tag, source.given)
@@ -169,8 +163,6 @@ def unready_reason(tags: Iterable[TagSource], token_cache: TokenCache) -> str | 
     """The reason why the service cannot serve ids for the next seconds, or None.
 
     The reason names no tag, since /readyz needs no token. The metrics do."""
-    if token_cache.failure is STARTING:
-        return str(STARTING)
     sources = [source for source in tags if source.given]
     for source in sources:
         trouble = source.buffer.trouble()

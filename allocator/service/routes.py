@@ -12,7 +12,7 @@ from allocator.rules.token import ADMINISTER, DRAW, METEOR, OBJECTID, READ, SNOW
 from allocator.service import schemas
 from allocator.service.dispatch import ANY_TOKEN, GuardedRoute, Right
 from allocator.service.error_responses import CONTENT_TYPE
-from allocator.service.handlers import CONDITIONS, IdHandlers, TagHandlers
+from allocator.service.handlers import CONDITIONS, IdHandlers
 
 IDS, CLIENTS, INSPECT, TAGS = ("Draw ids", "For client libraries", "Inspect ids", "Manage tags")
 GROUPS = (
@@ -46,7 +46,7 @@ CONDITIONAL = [{"name": name, "in": "header", "required": False, "schema": ASTER
 
 
 def routes(ids: IdHandlers) -> Iterator[GuardedRoute]:
-    tags, tag, post = TagHandlers(ids.tags), "/v1/tags/{tag}", "POST"
+    tag, post = "/v1/tags/{tag}", "POST"
     table: tuple[tuple[str, str, str, Callable[..., Any], Any, Right], ...] = (
         (IDS, post, f"{tag}/ids", ids.of_tag, schemas.TaggedIds, Right(DRAW)),
         (IDS, post, "/v1/tickets/{type}", ids.ticket, schemas.Ticket, Right(DRAW)),
@@ -60,9 +60,9 @@ def routes(ids: IdHandlers) -> Iterator[GuardedRoute]:
         (CLIENTS, post, "/v1/workers/{space}", ids.lease_number, schemas.NumberLease, Right(DRAW)),
         (CLIENTS, "PUT", "/v1/workers/{space}", ids.renew_number, schemas.NumberLease, Right(DRAW)),
         (INSPECT, "GET", "/v1/inspect/{id}", ids.inspect, schemas.Inspection, ANY_TOKEN),
-        (TAGS, "GET", "/v1/tags", tags.list, schemas.Tags, Right(READ)),
-        (TAGS, "GET", tag, tags.get, schemas.Tag, ANY_TOKEN),  # the handler checks: to read or to draw
-        (TAGS, "PUT", tag, tags.put, schemas.Tag, Right(ADMINISTER)),
+        (TAGS, "GET", "/v1/tags", ids.list_tags, schemas.Tags, Right(READ)),
+        (TAGS, "GET", tag, ids.get_tag, schemas.Tag, ANY_TOKEN),  # the handler checks: to read or to draw
+        (TAGS, "PUT", tag, ids.put_tag, schemas.Tag, Right(ADMINISTER)),
     )
     for group, method, path, handler, answer, right in table:
         summary, _, description = (handler.__doc__ or "").partition("\n")
@@ -75,8 +75,8 @@ def routes(ids: IdHandlers) -> Iterator[GuardedRoute]:
             summary=summary.rstrip("."),
             description=cleandoc(description),
             response_model=answer,
-            openapi_extra={"parameters": CONDITIONAL} if handler == tags.put else {},
-            responses={201: {"model": answer}} if handler == tags.put else None,
+            openapi_extra={"parameters": CONDITIONAL} if handler == ids.put_tag else {},
+            responses={201: {"model": answer}} if handler == ids.put_tag else None,
             generate_unique_id_function=lambda route: route.name,
         )
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from allocator.backend import databases_at
 from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting
 from allocator.remote.service_address import addresses, is_loopback
-from allocator.service.listener import handed_over, listening, place_of
 from allocator.service.log_config import config_of
 from allocator.service.settings import ServeSettings
 from allocator.service.token_administration import Tokens
@@ -50,6 +49,8 @@ def serve(given: ServeSettings, unknown: Sequence[str] = ()) -> None:
     """
     if any(addresses(url) for url in given.urls):
         raise InvalidSetting("--url must be a database; a service cannot run in front of another service")
+    from allocator.service.http_server import handed_over, listening, place_of, run
+
     if unknown:
         log.warning("these environment variables are unknown and ignored: %s", ", ".join(unknown))
     handed = handed_over()
@@ -60,7 +61,6 @@ def serve(given: ServeSettings, unknown: Sequence[str] = ()) -> None:
     import uvloop
 
     from allocator.service.app import application
-    from allocator.service.http_server import run
 
     with handed or listening(settings) as listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run(application(settings), listener, settings))

@@ -27,7 +27,7 @@ from allocator import errors
 from allocator.cli import main
 from allocator.database.schema.tables import REVISIONS
 from allocator.service import routes, schemas
-from allocator.service.compat import leaf, tinyid
+from allocator.service.compat import of_leaf, of_tinyid
 from allocator.service.handlers import IdHandlers
 from allocator.service.metrics import Metrics
 
@@ -131,7 +131,7 @@ class Nothing:
 def test_every_route_is_said():
     made = routes.routes(IdHandlers(Nothing(), Nothing(), Nothing()))  # type: ignore[arg-type]
     table = [(method, one.path) for one in made for method in one.methods]
-    compatible = [*leaf.routes(Nothing(), Nothing()), *tinyid.routes(Nothing(), Nothing(), Nothing())]  # type: ignore[arg-type]
+    compatible = [*of_leaf(Nothing(), Nothing()), *of_tinyid(Nothing(), Nothing(), Nothing())]  # type: ignore[arg-type]
     page = (ROOT / "docs" / "http.md").read_text()
 
     assert [f"{method} {path}" for method, path in table if f"`{method} {path}`" not in page] == []

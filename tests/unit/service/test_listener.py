@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from allocator.errors import InvalidSetting
-from allocator.service.listener import address_of, handed_over, place_of
+from allocator.service.http_server import address_of, handed_over, place_of
 
 
 def test_a_socket_is_taken_only_where_it_was_meant_for_this_process(monkeypatch):

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, SchemaOutOfDate, UnknownTag
-from allocator.service.auth import STARTING
 from allocator.service.metric_updates import unready_reason
 
 AWAY, DENIED, MISSING = DatabaseUnavailable("late"), DatabaseRefused("no right"), SchemaOutOfDate("no tables")
@@ -33,7 +32,6 @@ def test_ids_in_memory_make_a_worker_ready_while_the_database_is_away():
         ([source(30)], token_cache(AWAY), "no ids are in memory"),
         ([source(31)], token_cache(AWAY, loaded=False), "the tokens cannot be read: the database is unavailable"),
         ([], token_cache(AWAY), "no ids are in memory"),
-        ([], token_cache(STARTING, loaded=False), "has not asked its database yet"),
     ]:
         found = unready_reason(sources, known)
 

@@ -1,20 +1,28 @@
-"""The routes of tinyid, for its clients. They take GET and POST, with a query or a form.
+"""The routes of Leaf and tinyid, for their clients. They create no tag.
 
-    /tinyid/id/nextId               {"data": [1, 2], "code": 200, "message": ""}
-    /tinyid/id/nextIdSimple         1,2
-    /tinyid/id/nextSegmentId        {"data": {"maxId": …}, "code": 200, "message": ""}
-    /tinyid/id/nextSegmentIdSimple  currentId,loadingId,maxId,delta,remainder
+    GET /api/segment/get/{key}          the next id of a tag, as text
+    GET /api/snowflake/get/{key}        a snowflake id, whatever the key
 
-Errors have status 200 too: code 5 for a token, 6 for others, and an empty text on the simple routes. A segment holds
-the ids of `(currentId, maxId]` with `id % delta == remainder`; at `loadingId` a client requests the next segment.
-Source: tinyid, IdContronller and SegmentId.
+Errors of Leaf have status 500 and a negative number in `message`: -2 for an unknown key, -3 for an unavailable
+database. Source: Leaf, LeafController.
+
+    /tinyid/id/nextId                   {"data": [1, 2], "code": 200, "message": ""}
+    /tinyid/id/nextIdSimple             1,2
+    /tinyid/id/nextSegmentId            {"data": {"maxId": …}, "code": 200, "message": ""}
+    /tinyid/id/nextSegmentIdSimple      currentId,loadingId,maxId,delta,remainder
+
+Both take GET and POST, tinyid with a query or a form. Errors of tinyid have status 200 too: code 5 for a token, 6 for
+others, and an empty text on the simple routes. A segment holds the ids of `(currentId, maxId]` with
+`id % delta == remainder`; at `loadingId` a client requests the next segment. Source: tinyid, IdContronller, SegmentId.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -23,14 +31,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTag
-from allocator.rules.token import DRAW
+from allocator.rules.token import DRAW, SNOWFLAKE
 from allocator.service.auth import TokenCache
-from allocator.service.compat import routes_of, text
-from allocator.service.dispatch import MAX_FORM, Dispatch, body_within, headers_of
+from allocator.service.dispatch import MAX_FORM, Dispatch, Endpoint, Refusal, body_within, headers_of
 from allocator.service.error_responses import NO_STORE, HttpRefusal, detail_of
 from allocator.service.handlers import IdHandlers
 from allocator.service.id_sources import MAX_COUNT
 from allocator.service.served_tags import SEGMENT
+
+UNKNOWN, NOT_READY = -2, -3
 
 OK, TOKEN_ERROR, SYSTEM_ERROR = 200, 5, 6
 LOADING_PERCENT = 20
@@ -41,7 +50,53 @@ Fields = Mapping[str, str]
 Act = Callable[[Fields], Awaitable[Any]]
 
 
-def routes(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> list[Route]:
+def both_ways(path: str, dispatch: Dispatch, answer: Endpoint, refusal: Refusal) -> list[Route]:
+    """The routes with and without a trailing slash, which the frameworks of these servers treat alike."""
+    routes = [Route(path + slash, dispatch.guarded(answer, refusal), methods=["GET", "POST"]) for slash in ("", "/")]
+    for route in routes:
+        route.methods = {"GET", "POST"}  # Starlette adds HEAD, which would draw an id
+    return routes
+
+
+def text(body: str) -> Response:
+    return Response(body, 200, dict(NO_STORE), "text/plain;charset=UTF-8")
+
+
+def encoded(body: object, status: int = 200) -> Response:
+    content = json.dumps(body, separators=(",", ":"))
+    return Response(content, status, dict(NO_STORE), "application/json;charset=UTF-8")
+
+
+def of_leaf(ids: IdHandlers, dispatch: Dispatch) -> list[Route]:
+    async def answer(request: Request, scheme: str | None) -> Response:
+        key = request.path_params["key"]
+        (await dispatch.principal_of(request)).check(DRAW, scheme or key)
+        source = ids.sources.snowflake if scheme else await ids.tags.source(key)
+        (number,) = await source.take(1)
+        return text(str(number))
+
+    return [
+        *both_ways("/api/segment/get/{key}", dispatch, partial(answer, scheme=None), leaf_failure),
+        *both_ways("/api/snowflake/get/{key}", dispatch, partial(answer, scheme=SNOWFLAKE), leaf_failure),
+    ]
+
+
+def leaf_failure(error: AllocatorError, request: Request) -> Response | None:
+    if isinstance(error, AccessDenied):  # not of Leaf, which has no tokens
+        return None
+    code = UNKNOWN if isinstance(error, UnknownTag | InvalidTag) else NOT_READY
+    fields = {
+        "timestamp": int(time.time() * 1000),
+        "status": 500,
+        "error": "Internal Server Error",
+        "exception": "com.sankuai.inf.leaf.server.exception.LeafServerException",
+        "message": f"Result{{id={code}, status=EXCEPTION}}",
+        "path": request.scope["raw_path"].decode("latin-1"),
+    }
+    return encoded(fields, 500)
+
+
+def of_tinyid(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> list[Route]:
     async def next_id(fields: Fields) -> list[int]:
         count = batch_size(fields)
         if count < 1:
@@ -63,9 +118,9 @@ def routes(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> list
         def refusal(error: AllocatorError, request: Request) -> Response | None:
             if isinstance(error, HttpRefusal) and error.status < 500:
                 return None
-            return text("") if as_text else record(None, *failure(error, request.state.fields))
+            return text("") if as_text else record(None, *tinyid_failure(error, request.state.fields))
 
-        return routes_of(f"/tinyid/id/{name}", dispatch.guarded(answer, refusal))
+        return both_ways(f"/tinyid/id/{name}", dispatch, answer, refusal)
 
     return [
         *both("nextId", next_id, None),
@@ -114,7 +169,7 @@ def simple(found: Mapping[str, int]) -> str:
     return ",".join(str(found[name]) for name in ("currentId", "loadingId", "maxId", "delta", "remainder"))
 
 
-def failure(error: AllocatorError, fields: Fields) -> tuple[int, str]:
+def tinyid_failure(error: AllocatorError, fields: Fields) -> tuple[int, str]:
     if isinstance(error, AccessDenied):
         return TOKEN_ERROR, "token is error"
     if isinstance(error, UnknownTag | InvalidTag):
@@ -123,5 +178,4 @@ def failure(error: AllocatorError, fields: Fields) -> tuple[int, str]:
 
 
 def record(data: object, code: int, message: str) -> Response:
-    body = json.dumps({"data": data, "code": code, "message": message}, separators=(",", ":"))
-    return Response(body, 200, dict(NO_STORE), "application/json;charset=UTF-8")
+    return encoded({"data": data, "code": code, "message": message})
