@@ -7,9 +7,7 @@ wrapper where it cannot stop the command in time itself, even if it is stopped.
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
-import select
 import signal
 import struct
 import subprocess
@@ -69,11 +67,10 @@ class Wrapper:
         self._was_stopped = False
         # The threads of the lease inherit it: each signal waits for this thread.
         signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
-        logging.getLogger("allocator").addHandler(LeaseWarnings(logging.WARNING))
 
     def run(self, held: HeldNumber) -> int:
         """Run the command to its end. Returns the exit code; no process of the command's group has the number then."""
-        self._set_timer(read_clocks(), held.left())  # the command never runs without a deadline
+        self._set_timer(clock(), held.left())  # the command never runs without a deadline
         child = start(self._command, {self._variable: str(held.number)})
         try:
             self._supervise(child, held)
@@ -81,29 +78,29 @@ class Wrapper:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)  # not reaped yet: no other group has this number
             code = child.wait()
-            self._timer.set({}, 0)
+            self._timer.set(None)
         return exit_code(code, was_stopped=self._was_stopped)
 
     def _supervise(self, child: subprocess.Popen[bytes], held: HeldNumber) -> None:
         """Watch the number and the command until one of them has ended."""
         while not has_ended(child):
-            clocks = read_clocks()  # before `left()`: if this process is stopped in between, the deadline is too early
+            at = clock()  # before `left()`: if this process is stopped in between, the deadline is too early
             left, lost = held.left(), held.lost
             number = next_signal(left, self._seconds, lost=lost, was_stopped=self._was_stopped)
             if number is not None and not self._was_stopped:
-                say(f"error: number {held.number} could not be renewed; stopping the command")
+                click.echo(f"error: number {held.number} could not be renewed; stopping the command", err=True)
                 self._was_stopped = True
             if number == signal.SIGKILL:
                 return
             if number is not None:
                 os.kill(child.pid, number)  # not `send_signal`, which may reap it
-            self._set_timer(clocks, left)
+            self._set_timer(at, left)
             got = signal.sigtimedwait(WAITED_FOR, self._seconds / LOOKS)
             if got is not None and got.si_signo in PASSED_ON:
                 os.kill(child.pid, got.si_signo)
 
-    def _set_timer(self, clocks: Mapping[int, float], left: float) -> None:
-        self._timer.set(clocks, left - self._seconds * END_LEFT)
+    def _set_timer(self, at: float, left: float) -> None:
+        self._timer.set(at, left - self._seconds * END_LEFT)
 
 
 def start(command: tuple[str, ...], variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -128,20 +125,6 @@ def wake() -> None:
     os.kill(os.getpid(), signal.SIGCHLD)
 
 
-def say(text: str) -> None:
-    """Print on stderr, unless that is a full pipe or closed: nothing may hold up the end of the command."""
-    with suppress(OSError):
-        if select.select([], [2], [], 0)[1]:
-            click.echo(text, err=True)
-
-
-class LeaseWarnings(logging.Handler):
-    """Prints warnings of the lease without waiting."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        say(record.getMessage())
-
-
 def timer_library() -> ctypes.CDLL:
     try:
         return ctypes.CDLL("librt.so.1", use_errno=True)  # apart from libc before glibc 2.34
@@ -150,35 +133,26 @@ def timer_library() -> ctypes.CDLL:
 
 
 class KillTimer:
-    """The kernel kills this process at a time, even while it is stopped.
-
-    By the clock that counts sleep, and by the wall clock: a paused virtual machine may see the second alone.
-    """
+    """The kernel kills this process at a time, even while it is stopped."""
 
     SIGEV_SIGNAL, TIMER_ABSTIME = 0, 1
 
     def __init__(self) -> None:
-        self._libc = timer_library()
-        self._timers = {clock: self._made(clock) for clock in (time.CLOCK_BOOTTIME, time.CLOCK_REALTIME)}
-
-    def _made(self, clock: int) -> ctypes.c_void_p:
-        timer = ctypes.c_void_p()
+        self._libc, self._timer = timer_library(), ctypes.c_void_p()
         event = struct.pack("Pii48x", 0, signal.SIGKILL, self.SIGEV_SIGNAL)  # `struct sigevent`
-        self._check(self._libc.timer_create(clock, event, ctypes.byref(timer)))
-        return timer
+        self._check(self._libc.timer_create(time.CLOCK_BOOTTIME, event, ctypes.byref(self._timer)))
 
-    def set(self, clocks: Mapping[int, float], seconds: float) -> None:
-        """Kill this process `seconds` after the clocks were read, in place of an earlier call. No clocks: never."""
-        for clock, timer in self._timers.items():
-            # A time of 0 turns a timer off.
-            at = max(1, int((clocks[clock] + seconds) * 1e9)) if clocks else 0
-            times = (ctypes.c_long * 4)(0, 0, *divmod(at, 10**9))  # `struct itimerspec`: no interval, the first time
-            self._check(self._libc.timer_settime(timer, self.TIMER_ABSTIME, times, None))
+    def set(self, at: float | None, seconds: float = 0.0) -> None:
+        """Kill this process `seconds` after `clock` said `at`, in place of an earlier call. None: never."""
+        nanoseconds = 0 if at is None else max(1, int((at + seconds) * 1e9))  # a time of 0 turns a timer off
+        times = (ctypes.c_long * 4)(0, 0, *divmod(nanoseconds, 10**9))  # `struct itimerspec`: no interval, the time
+        self._check(self._libc.timer_settime(self._timer, self.TIMER_ABSTIME, times, None))
 
     def _check(self, result: int) -> None:
         if result:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def read_clocks() -> dict[int, float]:
-    return {clock: time.clock_gettime(clock) for clock in (time.CLOCK_BOOTTIME, time.CLOCK_REALTIME)}
+def clock() -> float:
+    """Seconds, by the clock that counts sleep."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
