@@ -12,10 +12,10 @@ from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
 from allocator.runtime.thread_pool import Background, check_entry
 from allocator.schemes.formats.bit_layout import Layout
-from allocator.schemes.formats.known_formats import blocks_of
-from allocator.schemes.shared.argument_checks import quoted
+from allocator.schemes.formats.known_formats import own_format
+from allocator.schemes.shared.argument_checks import check_whole, quoted
 from allocator.schemes.shared.retry_pace import Wait, found_by
-from allocator.schemes.snowflake import Lease, LeaseClaim, LeasedSnowflake, SnowflakeSettings
+from allocator.schemes.snowflake import Lease, LeaseClaim, LeasedSnowflake, SnowflakeBlocks, SnowflakeSettings
 
 NEVER = float("inf")
 
@@ -26,16 +26,14 @@ class Snowflake(forks.Unforkable):
     `Allocator.snowflake` leases a worker from the database instead.
 
     datacenter, worker: 0 to 31 each in the default layout.
-    format: another format by its name: snowflake, twitter, discord, instagram, tsid, baidu, uid-generator, sonyflake,
-        sonyflake-v2, cosid, cosid-second, sentry, javascript53; a name with widths, as in "baidu:1/29/21/13"; or a
-        `Layout` with the fields of one of these. `worker` is then one number for all fields that tell generators apart.
-    epoch: milliseconds since 1970 (seconds for a format that counts seconds), by default that of the format, at first
-        2010-11-04T01:42:54.657Z.
-    layout: other widths of the default format.
+    layout: your own widths, of sign, a time field (timestamp, centisecond or second), datacenter if you want one,
+        worker and sequence: `Layout(sign=1, timestamp=41, worker=10, sequence=12)`.
+    epoch: milliseconds since 1970, or seconds where the time field is `second`; by default 2010-11-04T01:42:54.657Z
+        for milliseconds.
     on_clock_back: "refuse" raises `ClockWentBack` until the clock has caught up; "wait" waits instead.
     clock, sleep: functions for the time, in seconds since 1970, and to wait.
 
-    Safe to use from several threads. After 4096 ids in a millisecond it waits for the next one, and in another format
+    Safe to use from several threads. After 4096 ids in a millisecond it waits for the next one, and in another layout
     after the ids of a tick. No id has the tick of its start, which another generator of this worker may have used.
     """
 
@@ -46,7 +44,6 @@ class Snowflake(forks.Unforkable):
         datacenter: int = 0,
         worker: int = 0,
         *,
-        format: str | Layout | None = None,  # noqa: A002  # as users name it
         epoch: int | None = None,
         layout: Layout | None = None,
         on_clock_back: Literal["refuse", "wait"] = "refuse",
@@ -55,7 +52,11 @@ class Snowflake(forks.Unforkable):
     ) -> None:
         if on_clock_back not in ("refuse", "wait"):
             raise InvalidSetting(f"on_clock_back must be 'refuse' or 'wait', got {quoted(on_clock_back, 40)}")
-        self._blocks = blocks_of(datacenter, worker, format, epoch, layout)
+        form = own_format(layout, epoch)
+        widths = form.layout.widths
+        check_whole("datacenter", datacenter, 0, form.layout.limit("datacenter") if "datacenter" in widths else 0)
+        check_whole("worker", worker, 0, form.layout.limit("worker"))
+        self._blocks = SnowflakeBlocks(datacenter << widths["worker"] | worker, form)
         self._per_second = self._blocks.form.per_second
         self._waits = on_clock_back == "wait"
         self._clock, self._sleep = clock, sleep

@@ -39,19 +39,18 @@ RENEW_AFTER = 0.1
 class SnowflakeBlocks:
     """The ids of one worker, one tick at a time: a millisecond, or what the format counts. Callers hold a lock.
 
-    worker: one number for all fields that tell generators apart.
+    worker: one number for datacenter and worker.
     """
 
-    __slots__ = ("_base", "_shift", "_size", "_step", "form", "last")
+    __slots__ = ("_base", "_shift", "_size", "form", "last")
 
     def __init__(self, worker: int, form: Format) -> None:
         layout = form.layout
         check_whole("epoch", form.epoch, 0, 1000 * MAX_EPOCH)
         self.form = form
-        self._base = layout.pack(**form.fixed, **form.worker_values(worker))
+        self._base = worker << layout.shift("worker")
         self._shift = layout.shift(form.clock)
-        self._step = 1 << layout.shift(form.counter)
-        self._size = self._step << layout.widths[form.counter]
+        self._size = 1 << layout.widths["sequence"]
         self.last = -1
 
     def draw(self, now: float, *, waits: bool) -> range | Wait:
@@ -80,7 +79,7 @@ class SnowflakeBlocks:
         ticks = form.layout.ticks(form.clock, tick, form.first_tick, form.per_second)
         self.last = tick
         first = self._base | ticks << self._shift
-        return range(first, first + self._size, self._step)
+        return range(first, first + self._size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from allocator.schemes.shared.argument_checks import check_whole, quoted
 BITS = 64
 TICKS = {"second": (1000, "second"), "centisecond": (10, "hundredth of a second"), "timestamp": (1, "millisecond")}
 """Milliseconds in one tick of each time field, and the name of the tick."""
-COUNTERS = ("sequence", "increment", "counter")
 NOTHING_FIXED: Mapping[str, int] = MappingProxyType({})
 WIDTH = r"[0-9]{1,2}"
 MAX_EPOCH = 253_402_300_799
@@ -126,11 +125,6 @@ class Format(NamedTuple):
         return next(name for name in self.layout.widths if name in TICKS)
 
     @property
-    def counter(self) -> str:
-        """The name of the field that counts the ids of one tick."""
-        return next(name for name in self.layout.widths if name in COUNTERS)
-
-    @property
     def tick(self) -> int:
         """Milliseconds."""
         return TICKS[self.clock][0]
@@ -148,33 +142,9 @@ class Format(NamedTuple):
         """The epoch, in ticks since 1970."""
         return self.epoch if self.clock == "second" else self.epoch // self.tick
 
-    @property
-    def worker_fields(self) -> list[str]:
-        """The fields that tell generators apart, most significant first."""
-        others = {"sign", self.clock, self.counter, *self.fixed}
-        return [name for name in self.layout.widths if name not in others]
-
-    @property
-    def worker_bits(self) -> int:
-        return sum(self.layout.widths[name] for name in self.worker_fields)
-
-    @property
-    def ends(self) -> datetime:
-        """The last moment that has an id."""
-        return self.layout.runs_out(self.clock, self.first_tick / self.per_second, self.per_second)
-
     def time(self, ticks: int) -> float:
         """Seconds since 1970."""
         return (self.epoch * (1000 if self.clock == "second" else 1) + ticks * self.tick) / 1000
-
-    def worker_values(self, number: int) -> dict[str, int]:
-        """The values of the fields that tell generators apart, for one number across all their bits."""
-        check_whole("worker", number, 0, (1 << self.worker_bits) - 1)
-        values = {}
-        for name in reversed(self.worker_fields):
-            values[name] = number & self.layout.limit(name)
-            number >>= self.layout.widths[name]
-        return values
 
 
 def check_layout(layout: object, like: Layout) -> Layout:

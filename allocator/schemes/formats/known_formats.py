@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from allocator.errors import InvalidSetting
-from allocator.schemes.formats.bit_layout import Format, Layout, check_layout, layout_from_text
+from allocator.schemes.formats.bit_layout import TICKS, Format, Layout, layout_from_text
 from allocator.schemes.meteor import EPOCH as METEOR_EPOCH
 from allocator.schemes.meteor import METEOR
-from allocator.schemes.shared.argument_checks import check_whole, quoted
+from allocator.schemes.shared.argument_checks import quoted
 from allocator.schemes.snowflake import EPOCH as SNOWFLAKE_EPOCH
-from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeBlocks
+from allocator.schemes.snowflake import SNOWFLAKE
 
+WORKER = ["worker", "sequence"]
 SONYFLAKE = Layout(sign=1, centisecond=39, sequence=8, machine=16)
 
 # Baidu reads the epoch "2016-05-20" in the zone of the machine; this default is midnight in China.
@@ -42,42 +43,42 @@ FORMATS: Mapping[str, Format] = {
     "sentry": Format(Layout(sign=11, version=5, second=32, region=12, sequence=4), 1_659_916_800, {"version": 0b10000}),
     "javascript53": Format(Layout(sign=11, centisecond=37, worker=10, sequence=6), 1_735_689_600_000),
 }
-GENERATED: Mapping[str, Format] = {name: form for name, form in FORMATS.items() if name != "meteor"}
-"""The formats of `Snowflake`: each id has the tick of its moment. A meteor has the second of its start."""
 
 
-def format_of(layout: object, setting: str = "layout", formats: Mapping[str, Format] = FORMATS) -> tuple[str, Format]:
+def format_of(layout: object) -> tuple[str, Format]:
     """The name and format for a name, a name with widths (baidu:1/29/21/13), or a `Layout`.
 
-    A `Layout` must have the fields of a known format, in their order; it gets the epoch of that format.
+    A `Layout` must have the fields of a known format, in their order, and gets the epoch of that format; or those that
+    `Snowflake` makes.
     """
     if isinstance(layout, Layout):
-        for name, known in formats.items():
+        for name, known in FORMATS.items():
             if list(known.layout.widths) == list(layout.widths):
                 return name, known._replace(layout=layout)
+        if is_own(layout):
+            return "snowflake", Format(layout, SNOWFLAKE_EPOCH // (1000 if "second" in layout.widths else 1))
     if isinstance(layout, str):
         name, colon, widths = layout.partition(":")
-        if known_one := formats.get(name):
+        if known_one := FORMATS.get(name):
             return name, known_one._replace(layout=layout_from_text(widths, known_one.layout)) if colon else known_one
     raise InvalidSetting(
-        f"{setting} must be one of {', '.join(formats)}, or one of them with widths of its fields in bits, as in "
+        f"layout must be one of {', '.join(FORMATS)}, or one of them with widths of its fields in bits, as in "
         f"baidu:1/29/21/13, or a Layout with the fields of one of them; got {quoted(layout, 100)}"
     )
 
 
-def blocks_of(
-    datacenter: int, worker: int, format_: str | Layout | None, epoch: int | None, layout: Layout | None
-) -> SnowflakeBlocks:
-    """What a generator begins with, from the arguments of `Snowflake`."""
-    if format_ is not None:
-        if layout is not None or datacenter != 0:
-            raise InvalidSetting(
-                "format must be given without layout and datacenter; worker is one number for all bits"
-            )
-        _, form = format_of(format_, "format", GENERATED)
-        return SnowflakeBlocks(worker, form if epoch is None else form._replace(epoch=epoch))
-    layout = check_layout(SNOWFLAKE if layout is None else layout, SNOWFLAKE)
-    check_whole("datacenter", datacenter, 0, layout.limit("datacenter"))
-    check_whole("worker", worker, 0, layout.limit("worker"))
-    number = datacenter << layout.widths["worker"] | worker
-    return SnowflakeBlocks(number, Format(layout, SNOWFLAKE_EPOCH if epoch is None else epoch))
+def is_own(layout: Layout) -> bool:
+    """Whether `Snowflake` makes ids of these fields: only the widths, the tick and the epoch are the caller's."""
+    clock, others = list(layout.widths)[1:2], list(layout.widths)[2:]
+    return clock in [[name] for name in TICKS] and others in (WORKER, ["datacenter", *WORKER])
+
+
+def own_format(layout: object, epoch: int | None) -> Format:
+    layout = SNOWFLAKE if layout is None else layout
+    if not isinstance(layout, Layout) or not is_own(layout):
+        raise InvalidSetting(
+            f"layout must be a Layout of sign, one of {', '.join(TICKS)}, perhaps datacenter, worker and sequence, in "
+            f"this order, got {quoted(layout, 100)}"
+        )
+    _, form = format_of(layout)
+    return form if epoch is None else form._replace(epoch=epoch)
