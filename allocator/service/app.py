@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from time import monotonic
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -21,10 +20,9 @@ from allocator.service.dispatch import Dispatch
 from allocator.service.error_responses import ErrorReporter
 from allocator.service.handlers import IdHandlers
 from allocator.service.hot_path import HotPath
-from allocator.service.id_sources import Sources
 from allocator.service.metric_updates import MetricsUpdater
 from allocator.service.metrics import Metrics
-from allocator.service.served_tags import ServedTags
+from allocator.service.served_ids import ServedTags, Sources
 from allocator.service.settings import LEAF, TINYID, ServeSettings
 from allocator.service.token_administration import Tokens
 from allocator.service_allocator import ServiceAllocator
@@ -37,14 +35,8 @@ def application(settings: ServeSettings) -> HotPath:
     apart = Background()
     tokens_at = fleet_of(list(settings.urls), apart, timeout=settings.timeout, shard_hosts=settings.shard_hosts)
     tokens = Tokens(tokens_at.lead)
-
-    def check_database() -> None:
-        """Raise an error unless the database has answered a claim just now, or answers."""
-        if monotonic() - metrics.claimed_at > REFRESH:
-            tokens.ping()
-
     share = min(SHARE * len(settings.urls), THREADS - 2)
-    token_cache = TokenCache(tokens.state, settings.is_open, check_database, share, settings.timeout)
+    token_cache = TokenCache(tokens.state, settings.is_open, share, settings.timeout)
     sources = Sources(ids)
     handlers = IdHandlers(ids, sources, ServedTags(ids, sources))
     updater = MetricsUpdater(handlers, token_cache, metrics)
@@ -91,5 +83,5 @@ def application(settings: ServeSettings) -> HotPath:
         exception_handlers={HTTPException: dispatch.of_framework, Exception: dispatch.of_framework},
         lifespan=life,
     )
-    framework.state.dispatch = dispatch
+    framework.state.dispatch, framework.state.description = dispatch, routes.description(framework)
     return HotPath(framework, token_cache, error_reporter, metrics)

@@ -1,9 +1,8 @@
 """Authentication and authorization: from the Authorization header to the rights of its token.
 
-A process reads the tokens every few seconds, on a connection of their own, which no flood of requests delays. While the
-database is away, the last ones stay valid and ids are served. While it answers, but the tokens cannot be read, they
-stay valid for `TRUSTED` seconds.
-A request with an unknown token waits for the next read, which may find it; so guesses are slow.
+A process reads the tokens every second, on a connection of their own, which no flood of requests delays. While they
+cannot be read, the last ones stay valid, so that ids are served; the log says why, and no revocation is noticed. A
+request with an unknown token waits for the next read, which may find it; so guesses are slow.
 """
 
 from __future__ import annotations
@@ -26,16 +25,13 @@ from allocator.service.log_config import NUMBER
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-    from allocator.service.id_sources import Source
+    from allocator.service.served_ids import Source
 
 log = logging.getLogger("allocator.service")
 
 REFRESH = 1.0
 """Seconds between two reads of the tokens. A revoked token works until the end of the next read: two seconds at most,
 where a read takes less than one. A new token works after it."""
-
-TRUSTED = 10.0
-"""Seconds until tokens that cannot be read, although the database answers, are refused: one may have been revoked."""
 
 EVERYTHING = Token(0, "open", "", VERBS, (ALL,), datetime.fromtimestamp(0, UTC))
 
@@ -139,7 +135,6 @@ class Principal:
 class TokenCache:
     """All tokens, by the digests of their secrets. Used by one event loop.
 
-    check_database: raises while the database is away.
     share: as `SHARE`, for all databases together.
     timeout: seconds that a request with an unknown token may wait.
     """
@@ -148,13 +143,11 @@ class TokenCache:
         self,
         load: Callable[[], tuple[list[Token], bool]],
         is_open: bool,
-        check_database: Callable[[], object] = lambda: None,
         share: int = SHARE,
         timeout: float = 5.0,
     ) -> None:
         self._timeout = timeout
         self._load = load
-        self._check_database = check_database
         self._share = share
         self._open = Principal(EVERYTHING, share) if is_open else None
         self._were_made = False
@@ -165,7 +158,6 @@ class TokenCache:
         """Set at the end of the read under way, and then replaced."""
         self._read_at = -REFRESH
         """When the last read began that has ended."""
-        self._trusted_at = monotonic()
         self.failure: AllocatorError | None = STARTING
         self.loaded = False
 
@@ -269,7 +261,6 @@ class TokenCache:
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
             self._note(error if isinstance(error, AllocatorError) else DatabaseUnavailable(said))
-            await self._distrust()
             return
         before = self._principals
         self._take(tokens)
@@ -281,7 +272,7 @@ class TokenCache:
             self._open = None  # for ever: an operator who revokes the last token does not want to open the service
         if self.failure not in {None, STARTING}:
             log.info("the database answers again, and the tokens are read")
-        self.failure, self.loaded, self._trusted_at = None, True, monotonic()
+        self.failure, self.loaded = None, True
 
     def _note(self, failure: AllocatorError) -> None:
         """Log why the tokens cannot be read, each cause once."""
@@ -290,20 +281,6 @@ class TokenCache:
             kept = "the last ones stay valid" if self.loaded else "requests with a token are refused"
             log.log(logging.WARNING if passes else logging.ERROR, "cannot read the tokens; %s: %s", kept, failure)
         self.failure = failure
-
-    async def _distrust(self) -> None:
-        """Forget the tokens that could not be read for too long, though the database answers."""
-        try:
-            await asyncio.to_thread(self._check_database)
-        except AllocatorError:
-            self._trusted_at = monotonic()
-            return
-        if self.loaded and monotonic() - self._trusted_at >= TRUSTED:
-            log.error(
-                "the tokens could not be read for %g seconds; all requests are refused: %s", TRUSTED, self.failure
-            )
-            self._take([])
-            self.loaded = False
 
     def _take(self, tokens: list[Token]) -> None:
         principals = {}

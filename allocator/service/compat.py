@@ -36,8 +36,7 @@ from allocator.service.auth import TokenCache
 from allocator.service.dispatch import MAX_FORM, Dispatch, Endpoint, Refusal, body_within, headers_of
 from allocator.service.error_responses import NO_STORE, HttpRefusal, detail_of
 from allocator.service.handlers import IdHandlers
-from allocator.service.id_sources import MAX_COUNT
-from allocator.service.served_tags import SEGMENT
+from allocator.service.served_ids import MAX_COUNT, SEGMENT
 
 UNKNOWN, NOT_READY = -2, -3
 

@@ -21,26 +21,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from allocator.errors import (
-    AccessDenied,
-    AllocatorClosed,
-    AllocatorError,
-    ClockWentBack,
-    DatabaseRefused,
-    DatabaseUnavailable,
-    Exhausted,
-    FleetGrowing,
-    InvalidArgument,
-    LeaseLost,
-    MaxValueWentBack,
-    NodeIdsExhausted,
-    SchemaDamaged,
-    SchemaOutOfDate,
-    ShardMisconfigured,
-    TagExists,
-    TooManyRequests,
-    UnknownTag,
-)
+from allocator import errors
+from allocator.errors import AccessDenied, AllocatorError, MaxValueWentBack
 from allocator.service.log_config import caller_of, masked
 
 log = logging.getLogger("allocator.service.refusal_log")
@@ -85,25 +67,25 @@ CREATE_IT = "; create it by PUT, or with: allocator tags create TAG"
 IN_THE_LOG = "; the operator of the service finds the reason in the log"
 
 PROBLEMS: tuple[tuple[type[AllocatorError], int, str], ...] = (
-    (InvalidArgument, 400, ""),
+    (errors.InvalidArgument, 400, ""),
     (Unauthorized, 401, ""),
     (AccessDenied, 403, ""),
-    (UnknownTag, 404, ""),
-    (TagExists, 409, ""),
-    (LeaseLost, 409, ""),
+    (errors.UnknownTag, 404, ""),
+    (errors.TagExists, 409, ""),
+    (errors.LeaseLost, 409, ""),
     (ClientIsAhead, 409, ""),
-    (Exhausted, 410, ""),
-    (TooManyRequests, 429, ""),
+    (errors.Exhausted, 410, ""),
+    (errors.TooManyRequests, 429, ""),
     (MaxValueWentBack, 503, ""),
-    (ClockWentBack, 503, ""),
-    (FleetGrowing, 503, "the operator is adding databases; retry in a moment"),
-    (DatabaseUnavailable, 503, "the database is unavailable; it is safe to retry"),
-    (DatabaseRefused, 503, "the database refuses the service, as without a right or the password" + IN_THE_LOG),
-    (SchemaOutOfDate, 503, "tables are missing, or are those of another version" + IN_THE_LOG),
-    (SchemaDamaged, 503, "somebody altered the tables" + IN_THE_LOG),
-    (ShardMisconfigured, 503, "the databases do not belong together" + IN_THE_LOG),
-    (NodeIdsExhausted, 503, "no node or worker number is free" + IN_THE_LOG),
-    (AllocatorClosed, 503, "this server is shutting down; retry on another one"),
+    (errors.ClockWentBack, 503, ""),
+    (errors.FleetGrowing, 503, "the operator is adding databases; retry in a moment"),
+    (errors.DatabaseUnavailable, 503, "the database is unavailable; it is safe to retry"),
+    (errors.DatabaseRefused, 503, "the database refuses the service, as without a right or the password" + IN_THE_LOG),
+    (errors.SchemaOutOfDate, 503, "tables are missing, or are those of another version" + IN_THE_LOG),
+    (errors.SchemaDamaged, 503, "somebody altered the tables" + IN_THE_LOG),
+    (errors.ShardMisconfigured, 503, "the databases do not belong together" + IN_THE_LOG),
+    (errors.NodeIdsExhausted, 503, "no node or worker number is free" + IN_THE_LOG),
+    (errors.AllocatorClosed, 503, "this server is shutting down; retry on another one"),
     (AllocatorError, 503, "the service cannot do this now" + IN_THE_LOG),
 )
 """The status of each error, and the detail for callers. The first row that matches applies.
@@ -126,7 +108,7 @@ def detail_of(error: AllocatorError) -> str:
     if isinstance(error, HttpRefusal):
         return str(error)
     status, detail = row_of(error)
-    if isinstance(error, UnknownTag):
+    if isinstance(error, errors.UnknownTag):
         return str(error).partition(";")[0] + CREATE_IT  # the rest names tags that the token may not know of
     if status < 500:
         return URL.sub("(a URL)", str(error))
@@ -158,9 +140,9 @@ def headers_of(error: AllocatorError) -> dict[str, str]:
 
 
 def retry_after(error: AllocatorError) -> int:
-    if isinstance(error, TooManyRequests):
+    if isinstance(error, errors.TooManyRequests):
         return max(1, ceil(error.seconds))
-    return SOON if isinstance(error, DatabaseUnavailable | AllocatorClosed | Busy) else AFTER_REPAIR
+    return SOON if isinstance(error, errors.DatabaseUnavailable | errors.AllocatorClosed | Busy) else AFTER_REPAIR
 
 
 def body_of(error: AllocatorError, request: str) -> bytes:
@@ -198,21 +180,11 @@ class ErrorReporter:
 
     count: Callable[[int, str], None]
 
-    def report(self, error: AllocatorError, scope: Mapping[str, Any]) -> tuple[int, dict[str, str], bytes]:
-        """Log an error; return its status, headers and body. Only the log has its full text."""
-        request, status, name = request_name(dict(scope["headers"])), status_of(error), name_of(error)
-        self.count(status, name)
-        self._log(error, scope, request, status, name)
-        headers = NO_STORE | headers_of(error) | {"content-type": CONTENT_TYPE, "x-request-id": request}
-        return status, headers, body_of(error, request)
-
     def response(self, error: AllocatorError, scope: Mapping[str, Any]) -> Response:
-        """Report an error, and answer it."""
-        status, headers, body = self.report(error, scope)
-        return Response(body, status, headers)
-
-    def _log(self, error: AllocatorError, scope: Mapping[str, Any], request: str, status: int, name: str) -> None:
-        method, caller = scope["method"], caller_of(scope)
+        """Count, log and answer an error. Only the log has its full text."""
+        request, caller = request_name(dict(scope["headers"])), caller_of(scope)
+        status, name, method = status_of(error), name_of(error), scope["method"]
+        self.count(status, name)
         told = error.reason if isinstance(error, Unauthorized) and error.reason else error
         about = {
             "request": request,
@@ -224,6 +196,8 @@ class ErrorReporter:
             "token": caller.token,
         }
         log.log(level_of(status), LINE, status, method, about["path"], request, caller, told, extra=about)
+        headers = NO_STORE | headers_of(error) | {"content-type": CONTENT_TYPE, "x-request-id": request}
+        return Response(body_of(error, request), status, headers)
 
 
 def level_of(status: int) -> int:

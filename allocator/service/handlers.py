@@ -31,10 +31,9 @@ from allocator.service import schemas
 from allocator.service.auth import Principal
 from allocator.service.dispatch import json_response
 from allocator.service.error_responses import ClientIsAhead, HttpRefusal
-from allocator.service.id_sources import Source, Sources
 from allocator.service.log_config import caller_of
 from allocator.service.schemas import MAX_LEASE, Name
-from allocator.service.served_tags import PageReader, ServedTags, page_of
+from allocator.service.served_ids import PageReader, ServedTags, Source, Sources, page_of
 from allocator.service_allocator import ServiceAllocator
 
 MAX_HOT_SOURCES = 10_000

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from allocator.errors import AllocatorError
 from allocator.service.auth import TokenCache, note_token
 from allocator.service.error_responses import ErrorReporter, HttpRefusal, request_name
-from allocator.service.id_sources import MAX_COUNT, METEOR, OBJECTID, SNOWFLAKE
 from allocator.service.metrics import OTHERS, Metrics
+from allocator.service.served_ids import MAX_COUNT, METEOR, OBJECTID, SNOWFLAKE
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from allocator.service.id_sources import Source
+    from allocator.service.served_ids import Source
 
 Headers = dict[bytes, bytes]
 Pairs = list[tuple[bytes, bytes]]

@@ -27,8 +27,8 @@ from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.service.auth import TokenCache
 from allocator.service.error_responses import detail_of
 from allocator.service.handlers import IdHandlers
-from allocator.service.id_sources import TagSource
 from allocator.service.metrics import MAX_TAGS, OF_TAG, Metrics
+from allocator.service.served_ids import TagSource
 from allocator.service_allocator import ServiceAllocator
 
 log = logging.getLogger("allocator.service")

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from math import inf
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import Any, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
@@ -71,8 +70,6 @@ class Metrics:
         registry = self._registry = CollectorRegistry()
         self._tags: set[str] = set()
         self._counted: dict[tuple[str, str], int] = {}
-        self.claimed_at = -inf
-        """Monotonic seconds of the last call that a database answered."""
         self._refills: dict[str, float] = {}
         self.ids = Counter("allocator_ids", "Ids issued", ["scheme", "tag"], registry=registry)
         self.refusals = Counter("allocator_refusals", "Requests refused", ["status", "error"], registry=registry)
@@ -112,8 +109,6 @@ class Metrics:
 
     def claimed(self, what: str, outcome: str, seconds: float, tags: Collection[str] = ()) -> None:
         self.claims.labels(what, outcome).observe(seconds)
-        if outcome == "ok":
-            self.claimed_at = monotonic()
         for tag in tags:
             self.refill.labels(self.series(tag)).set(seconds)
             self._refills[self.series(tag)] = seconds

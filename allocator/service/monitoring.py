@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any, Generic, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -18,30 +15,12 @@ from allocator.service.dispatch import Dispatch, json_response
 from allocator.service.error_responses import NO_STORE, HttpRefusal
 from allocator.service.metric_updates import SECOND, MetricsUpdater
 from allocator.service.metrics import Metrics
-from allocator.service.routes import description
-
-T = TypeVar("T")
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Shared(Generic[T]):
-    """A result that all requests share: made on a thread, at most once in so many seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self._made_at = seconds, -inf
-        self._turn = asyncio.Lock()
-        self._result: T
-
-    async def get(self, make: Callable[[], T]) -> T:
-        async with self._turn:
-            if monotonic() - self._made_at >= self._seconds:
-                self._result, self._made_at = await asyncio.to_thread(make), monotonic()
-            return self._result
-
-
 def routes(dispatch: Dispatch, updater: MetricsUpdater, metrics: Metrics) -> list[BaseRoute]:
-    text, about = Shared[bytes](SECOND), Shared[dict[str, Any]](inf)
+    text, written_at, turn = b"", -inf, asyncio.Lock()
 
     async def healthy(request: Request) -> Response:
         return json_response({"status": "alive"})
@@ -54,10 +33,14 @@ def routes(dispatch: Dispatch, updater: MetricsUpdater, metrics: Metrics) -> lis
     async def metrics_text(request: Request) -> Response:
         principal = await dispatch.principal_of(request)
         principal.check(READ, "*")  # the series name all tags
-        return Response(await text.get(metrics.text), 200, dict(NO_STORE), METRICS_TYPE)
+        nonlocal text, written_at
+        async with turn:  # who asks meanwhile, or soon after, gets the same text
+            if monotonic() - written_at >= SECOND:
+                text, written_at = await asyncio.to_thread(metrics.text), monotonic()
+        return Response(text, 200, dict(NO_STORE), METRICS_TYPE)
 
     async def described(request: Request) -> Response:
-        return json_response(await about.get(partial(description, request.app)))
+        return json_response(request.app.state.description)
 
     guarded = dispatch.guarded
     return [

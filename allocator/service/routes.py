@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from inspect import cleandoc
 from typing import Any
@@ -81,17 +82,15 @@ def routes(ids: IdHandlers) -> Iterator[GuardedRoute]:
         )
 
 
-def description(app: FastAPI) -> dict[str, Any]:
+def description(app: FastAPI) -> bytes:
     """The description of the API, with what FastAPI does not know: our errors instead of its own, and the token."""
     found = app.openapi()
-    if "securitySchemes" not in found["components"]:
-        for operation in [one for path in found["paths"].values() for one in path.values()]:
-            operation["responses"].pop("422", None)
-            operation["responses"] |= PROBLEMS
-        components = found["components"]["schemas"]
-        for name in ("HTTPValidationError", "ValidationError", "Residue"):  # no route has them
-            components.pop(name, None)
-        components["Problem"] = schemas.Problem.model_json_schema()
-        found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        found["security"] = [{"token": []}, {}]
-    return found
+    for operation in [one for path in found["paths"].values() for one in path.values()]:
+        operation["responses"].pop("422", None)
+        operation["responses"] |= PROBLEMS
+    components = found["components"]["schemas"]
+    for name in ("HTTPValidationError", "ValidationError", "Residue"):  # no route has them
+        components.pop(name, None)
+    components["Problem"] = schemas.Problem.model_json_schema()
+    found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    return json.dumps(found | {"security": [{"token": []}, {}]}).encode()

@@ -25,8 +25,7 @@ from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, MAX_STEP
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import SNOWFLAKE
 from allocator.schemes.worker_number_lease import BITS, MAX_BITS, MIN_SECONDS
-from allocator.service.id_sources import MAX_COUNT
-from allocator.service.served_tags import MAX_PAGE, SEGMENT
+from allocator.service.served_ids import MAX_COUNT, MAX_PAGE, SEGMENT
 
 PAGE = 100
 WORKERS = (SNOWFLAKE.limit("datacenter") + 1) * (SNOWFLAKE.limit("worker") + 1)

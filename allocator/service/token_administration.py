@@ -59,9 +59,6 @@ class Tokens:
         found = self.list()
         return found, bool(found) or self.were_made()
 
-    def ping(self) -> None:
-        self._database().ping()
-
     def list(self) -> list[Token]:
         """All tokens that are not revoked, oldest first; some may have expired."""
         return self._run(token_rows.fetch_all)

@@ -95,11 +95,13 @@ class Pages:
         return run
 
     def _refuse(self, request: Request, error: AllocatorError) -> Response:
-        status, headers, _ = self._error_reporter.report(error, request.scope)
+        problem = self._error_reporter.response(error, request.scope)
+        status, headers = problem.status_code, dict(problem.headers)
         values = {"detail": detail_of(error), "status": status, "request_name": headers["x-request-id"]}
         refresh = REFRESH if status == 503 else 0
         text = self._render(request, "refused", {"token": None, "refresh": refresh} | values)
-        headers.pop("www-authenticate", None)
+        for name in ("content-length", "www-authenticate"):
+            headers.pop(name, None)
         is_asked = isinstance(error, Unauthorized) and not self._token_cache.is_open
         if is_asked and is_private(request.scope, headers_of(request)):
             headers["www-authenticate"] = CHALLENGE

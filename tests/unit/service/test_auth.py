@@ -170,31 +170,6 @@ def test_the_end_of_an_outage_is_said_once(caplog):
     ]
 
 
-def test_tokens_that_cannot_be_read_are_refused_once_the_database_answers(monkeypatch):
-    """Whatever the reads raise: one of the tokens may have been revoked."""
-    monkeypatch.setattr("allocator.service.auth.TRUSTED", 0.0)
-    tokens = [token()]
-    for failure in (DatabaseUnavailable("a value of another year"), RuntimeError("of a driver")):
-        load, check = (
-            Mock(side_effect=[(tokens, True), failure, failure]),
-            Mock(side_effect=DatabaseUnavailable("away")),
-        )
-        found = TokenCache(load, False, check_database=check)
-        asyncio.run(found.refresh())
-        asyncio.run(found.refresh())
-        assert found.find_in_memory(bearer())
-
-        check.side_effect = None
-        load.side_effect = failure
-        asyncio.run(found.refresh())
-        with pytest.raises(DatabaseUnavailable):
-            find(found, bearer())
-
-        load.side_effect = [(tokens, True)]
-        asyncio.run(found.refresh())
-        assert found.find_in_memory(bearer())
-
-
 def raising() -> tuple[list[Token], bool]:
     raise DatabaseUnavailable("away")
 

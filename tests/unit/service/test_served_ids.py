@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from allocator.service.id_sources import TagSource
+from allocator.service.served_ids import TagSource
 
 
 def test_the_look_at_what_remains_and_the_draw_share_one_timeout():
