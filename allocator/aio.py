@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from contextlib import AbstractContextManager
 from functools import wraps
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from allocator.errors import InvalidSetting, Uncopyable
 from allocator.fleet.tag_administration import Tags
@@ -105,7 +105,6 @@ class Settings(TypedDict, total=False):
     shards: Iterable[str | URL | Engine] | None
     shard_hosts: str | Iterable[str] | None
     fleet: str | None
-    tickets: Literal["replace", "count"] | None
     create_missing: bool
     step: int
     max_step: int

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, InvalidTag
 from allocator.generators.backend_protocol import Backend
-from allocator.rules.fleet_consistency import STATEMENTS
 from allocator.rules.hosts import Hosts
 from allocator.runtime.thread_pool import Background
 from allocator.schemes.shared.argument_checks import check_tag, quoted
@@ -27,7 +26,6 @@ def fleet_of(
     urls: list[Any],
     background: Background,
     fleet: str | None = None,
-    statement: str | None = None,
     timeout: float = 5.0,
     shard_hosts: Hosts = (),
 ) -> Fleet:
@@ -37,7 +35,7 @@ def fleet_of(
 
     shard_timeout = timeout / (ATTEMPTS if len(urls) > 1 else 1)
     databases = [Database(url, shard_timeout, shard_hosts) for url in urls]
-    return Fleet(databases, background, check_fleet(fleet), check_statement(statement), timeout)
+    return Fleet(databases, background, check_fleet(fleet), timeout)
 
 
 @contextmanager
@@ -67,7 +65,6 @@ def backend_of(
     database: Any,
     shards: Iterable[Any] | None,
     fleet: str | None,
-    statement: str | None,
     token: str | None,
     headers: Callable[[], Mapping[str, str]] | None,
     background: Background,
@@ -88,9 +85,9 @@ def backend_of(
             raise InvalidSetting(
                 "token and headers are only for a service, whose address begins with https:// or http://"
             )
-        return fleet_of(databases, background, fleet, statement, timeout, shard_hosts)
-    if fleet is not None or statement is not None or shard_hosts:
-        raise InvalidSetting("fleet, tickets and shard_hosts cannot be set for a service; set them where it runs")
+        return fleet_of(databases, background, fleet, timeout, shard_hosts)
+    if fleet is not None or shard_hosts:
+        raise InvalidSetting("fleet and shard_hosts cannot be set for a service; set them where it runs")
     from allocator.remote.client import ServiceBackend  # imports more than a process with a database needs
     from allocator.remote.http import Servers
 
@@ -122,9 +119,3 @@ def check_fleet(name: object) -> str | None:
         return None if name is None else check_tag(name)
     except InvalidTag as error:
         raise InvalidSetting(f"the name of a fleet must be spelled like a tag: {error}") from None
-
-
-def check_statement(tickets: Any) -> str | None:
-    if tickets not in (None, *STATEMENTS):
-        raise InvalidSetting(f"tickets must be {' or '.join(map(repr, STATEMENTS))}, got {quoted(tickets, 40)}")
-    return str(tickets) if tickets else None

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Literal, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from allocator.backend import backend_of, overdue, settings_of
 from allocator.errors import DatabaseUnavailable, InvalidTag, Uncopyable
@@ -55,7 +55,6 @@ class Allocator(Uncopyable):
         that joined the fleet later get the user and password only on these hosts and the hosts of the given URLs. No
         other host gets the password, whatever the fleet's rows name.
     fleet: the expected name of the fleet, as a safeguard; "main" for a new fleet.
-    tickets: the statement that draws tickets, "replace" or "count"; by default the fleet's, at first "replace".
     create_missing: create a tag on first use; otherwise raise `UnknownTag`.
     step, max_step, limit: settings of tags created on first use. A claim takes `step` to `max_step` ids, each 1 to 100
         million; `max_step` is a million by default, and less where the limit is low. `limit` is the greatest id, 1 to
@@ -81,7 +80,6 @@ class Allocator(Uncopyable):
         shards: Iterable[str | URL | Engine] | None = None,
         shard_hosts: str | Iterable[str] | None = None,
         fleet: str | None = None,
-        tickets: Literal["replace", "count"] | None = None,
         create_missing: bool = True,
         step: int = DEFAULT_STEP,
         max_step: int | None = None,
@@ -100,7 +98,7 @@ class Allocator(Uncopyable):
         self._template = Tag("template", 0, step, max_step, limit, failover_gap=gap_of(failover_gap)).checked()
         self._background = Background()
         timeout, hosts = self._terms.timeout, hosts_from(shard_hosts)
-        self._backend = backend_of(database, shards, fleet, tickets, token, headers, self._background, timeout, hosts)
+        self._backend = backend_of(database, shards, fleet, token, headers, self._background, timeout, hosts)
         self._workers = Workers(self._backend, self._background, timeout, self._overdue)
         self._sequences = Sequences(self._new_sequence)
         self._serving = self._sequences.serving
@@ -177,13 +175,13 @@ class Allocator(Uncopyable):
         return WorkerLease(self._workers, space, bits, seconds, on_lost)
 
     def ticket(self, kind: str) -> int:
-        """The next ticket of a type: one row's auto-increment value, drawn from the database by this call.
+        """The next ticket of a type, drawn from the database by this call.
 
-        kind: the type, spelled like a tag. All types of a database share one counter, unless `tickets` is "count", so
-        the tickets of one type have holes.
+        kind: the type, spelled like a tag. On MySQL and MariaDB a ticket is the auto-increment value of a row, as of
+        Flickr's ticket servers: all types of a database share one counter, so the tickets of one type have holes.
+        Elsewhere each type counts by itself, from 1.
         Shard r of n issues r, r + n, r + 2n, and so on. Shards are used in turn; one that fails is skipped until it
-        answers again. Raises the errors of `next_id`, and `ShardMisconfigured`. The scheme is that of Flickr's ticket
-        servers.
+        answers again. Raises the errors of `next_id`, and `ShardMisconfigured`.
         """
         return wait_for(self._drawn_ticket(kind))
 

@@ -271,17 +271,14 @@ def shard_pool() -> Iterator[Pool]:
         yield get
 
 
-RESTARTED = (
-    "ALTER TABLE allocator_ticket ALTER COLUMN id SET INCREMENT BY 1 SET START WITH 1 RESTART WITH 1",
-    "ALTER TABLE allocator_node ALTER COLUMN id RESTART WITH 1",
-)
-"""Counters that PostgreSQL keeps when it empties a table."""
+RESTARTED = "ALTER TABLE allocator_node ALTER COLUMN id RESTART WITH 1"
+"""A counter that PostgreSQL keeps when it empties the table."""
 
 
 def empty_tables(url: str) -> None:
     statements = [f"TRUNCATE TABLE {table.name}" for table in metadata.sorted_tables]
     if make_url(url).get_backend_name() == "postgresql":
-        statements += RESTARTED
+        statements.append(RESTARTED)
     execute(url, *statements)
 
 

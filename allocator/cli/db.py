@@ -16,6 +16,7 @@ from allocator.database.store import Database
 from allocator.database.verbs import servers, shard_row
 from allocator.errors import AllocatorError
 from allocator.rules.fleet_consistency import Shard, check_joined
+from allocator.schemes.ticket import CLAIM
 
 UPGRADE_TIMEOUT = 600.0
 """Seconds that an upgrade may wait for another upgrade, and that one statement may take."""
@@ -28,14 +29,20 @@ def db() -> None:
 
 @db.command()
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL instead of running it.")
+@click.option("--tickets", type=click.Choice([CLAIM]), help="Claim tickets from now on, instead of REPLACE.")
 @fleet_options
-def upgrade(urls: tuple[str, ...], as_sql: bool) -> None:
+def upgrade(urls: tuple[str, ...], as_sql: bool, tickets: str | None) -> None:
     """Create the tables, or bring them up to date.
 
     Safe to repeat, and to run on several machines at once. No other command changes the tables of a server.
 
     With --url once per shard, it upgrades a fleet. It joins no databases: `allocator shards add` does.
+
+    --tickets claim is for MySQL and MariaDB where REPLACE stalls or is refused, as in a cluster that writes to several
+    nodes. Use it before the first ticket, while nothing draws. It cannot be undone.
     """
+    if as_sql and tickets:
+        raise click.UsageError("--tickets changes no table, and --sql prints tables alone")
     if as_sql:
         found = migrations.statements(address_of(only_one(urls)))
         show({"sql": found}, found)
@@ -46,6 +53,8 @@ def upgrade(urls: tuple[str, ...], as_sql: bool) -> None:
             check_joined([(database.address.shown, row_in(database)) for database in databases])
         for database in databases:
             database.upgrade_schema()
+            if tickets:
+                database.run(shard_row.claim_tickets, database.address.shown)
         revision = databases[0].run(lambda connection, _: inspection.current(connection))
     lines = [f"{database.address.shown} is at revision {revision}" for database in databases]
     show({"revision": revision}, "\n".join(lines))

@@ -72,18 +72,12 @@ def add_shard(new: str, without: tuple[str, ...], urls: tuple[str, ...]) -> None
 
 @shards.command("grow")
 @headroom_option
-@click.option("--statement", type=click.Choice(["replace", "count"]), help="Statement that draws tickets from now on.")
 @click.option("--take-back", is_flag=True, help="Undo the growth, until the first shard has switched.")
 @without_option
 @click.option("--above", type=click.IntRange(0), help="A number no id or ticket of a lost shard exceeds.")
 @fleet_options
 def grow_fleet(
-    headroom: int,
-    statement: str | None,
-    take_back: bool,
-    without: tuple[str, ...],
-    above: int | None,
-    urls: tuple[str, ...],
+    headroom: int, take_back: bool, without: tuple[str, ...], above: int | None, urls: tuple[str, ...]
 ) -> None:
     """Start using the added shards, while clients draw ids.
 
@@ -97,7 +91,7 @@ def grow_fleet(
             done = growth.take_back()
             show({"taken_back": done}, "growth undone" if done else "no growth to undo")
             return
-        lead = growth.grow(headroom, statement, above)
+        lead = growth.grow(headroom, above)
     step, floor = lead.numbering.step, lead.numbering.floor
     show(
         {"shards": step, "generation": lead.generation, "floor": str(floor)},

@@ -15,10 +15,10 @@ from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding
 
 WRITES, ADDS, READS = "SELECT, INSERT, UPDATE", "SELECT, INSERT", "SELECT"
 NEEDED = {
-    **dict.fromkeys(("allocator_segment", "allocator_ticket", "allocator_ticket_counter"), WRITES),
-    **dict.fromkeys(("allocator_worker", "allocator_lease", "allocator_failover"), WRITES),
+    **dict.fromkeys(("allocator_segment", "allocator_worker", "allocator_lease", "allocator_failover"), WRITES),
     "allocator_node": ADDS,
-    **dict.fromkeys(("allocator_shard", "allocator_token", "allocator_number", "allocator_number_void"), READS),
+    **dict.fromkeys(("allocator_ticket", "allocator_shard", "allocator_token"), READS),
+    **dict.fromkeys(("allocator_number", "allocator_number_void"), READS),
 }
 """The rights of who draws ids: see docs/operating.md. The table of the revision may be Django's or Alembic's."""
 TABLES = [table.name for table in metadata.sorted_tables]

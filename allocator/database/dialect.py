@@ -14,9 +14,8 @@ from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, fu
 from allocator.database.driver_errors import MISPLACED
 from allocator.database.schema.tables import node
 from allocator.database.verbs.claims import returned
-from allocator.database.verbs.tickets import FLOOR, KEEP, drawn
 from allocator.rules.failover import Here, plain
-from allocator.schemes.ticket import ShardNumbering
+from allocator.schemes.ticket import CLAIM, ShardNumbering
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
@@ -67,8 +66,6 @@ class Dialect:
     mends: ClassVar[str] = "NULL"
     """An SQL expression: the statements that undo what lets ids repeat without any statement noticing, which are
     triggers and rules on tables that ids are drawn from, and engines without transactions. NULL without any."""
-    ownership: ClassVar[str] = ""
-    """A query: does this user own the table of tickets? Empty where changing its numbering needs no owner."""
 
     transactional_ddl: ClassVar[bool] = True
     """DDL can be rolled back. Where it cannot, each change of a table commits the statements before it."""
@@ -82,9 +79,6 @@ class Dialect:
     """What a claim sets, and how it returns that; see `verbs/claims.py`."""
     clock: ClassVar[str]
     """An SQL expression for the milliseconds since 1970."""
-    replace_ticket: ClassVar[str]
-    """Draw a ticket as Flickr did: replace the type's row; the auto-increment value of the new one is the ticket."""
-    count_ticket: ClassVar[str]
     checks_tag_first: ClassVar[bool] = False
     """Look for the tag before the INSERT: the guard's trigger fires before `insert_missing` sees an existing row."""
 
@@ -225,44 +219,24 @@ class Dialect:
     claim = staticmethod(returned)
     """Run it, for a name: the end of what is claimed, None if no row matched."""
 
-    draw = staticmethod(drawn)
-    """Run `replace_ticket` or `count_ticket`: the ticket, None if no row matched."""
-
-    def replacing(self, connection: Connection) -> str:
-        """`replace_ticket`, as this engine has it."""
-        return self.replace_ticket
+    def tickets(self, connection: Connection) -> str:
+        """How a new database draws tickets: by a claim, or by REPLACE where that is a statement of the server."""
+        return CLAIM
 
     def shared_lock(self, connection: Connection) -> str:
         """The end of a SELECT that locks the shard's row against changes, where a draw or a new tag needs it: growth
         waits for what is made under the old numbering."""
         return ""
 
-    def number_as(self, connection: Connection, numbering: ShardNumbering) -> None:
-        """Set the auto-increment of this session to the numbering, where a session has its own."""
-
     def lock_shard(self, connection: Connection) -> None:
         """Within a transaction: wait for all draws under way, and block new ones until the commit."""
         raise NotImplementedError
-
-    def greatest_ticket(self, connection: Connection) -> int:
-        """Draw a new value of the auto-increment, the greatest so far: no row need hold the greatest."""
-        raise NotImplementedError
-
-    def number_from(self, connection: Connection, numbering: ShardNumbering, first: int) -> None:
-        """Restart the auto-increment at `first`, an id of this numbering above all others."""
-        if first > 1:
-            connection.execute(KEEP, {"type": FLOOR, "last": first - 1})
 
     def skip_nodes(self, connection: Connection, count: int) -> None:
         """Skip node numbers: a row with an explicit number raises the auto-increment."""
         last = connection.scalar(select(func.max(node.c.id))) or 0
         skipped = {"id": last + count, "host": "skipped after a failover", "process": 0, "version": ""}
         connection.execute(node.insert().values(**skipped, started_at=func.current_timestamp()))
-
-    def skip_tickets(self, connection: Connection, count: int) -> None:
-        """Skip tickets of a single database, whose offset and step are 1."""
-        self.number_as(connection, ShardNumbering())
-        connection.execute(KEEP, {"type": FLOOR, "last": self.greatest_ticket(connection) + count})
 
 
 def undo(connection: Connection) -> None:

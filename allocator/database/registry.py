@@ -36,6 +36,7 @@ from allocator.rules.fleet_consistency import Shard
 from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.snowflake import Lease, LeaseClaim, SnowflakeWorker, check_same, check_time, choose_worker
+from allocator.schemes.ticket import CLAIM
 from allocator.schemes.worker_number_lease import (
     NumberClaim,
     NumberLease,
@@ -136,6 +137,7 @@ class Registry(Runner):
         for _ in range(ATTEMPTS):
             start = start or self.start()
             found, here, is_alone = start.failover, start.here, start.is_alone
+            claims = start.shard is not None and start.shard.tickets == CLAIM
             start = None
             if found is None:
                 self.run(failover_row.add, Failover(here.run))
@@ -146,7 +148,7 @@ class Registry(Runner):
             if fresh == found:
                 return found
             skip = NOTHING if here.same else skipped(here.at)
-            skip = skip if is_alone else skip._replace(tickets=0)
+            skip = skip if is_alone and not claims else skip._replace(tickets=0)
             if here.is_failover:
                 self._leave_most(fresh.run)
             self.run(failover_row.move, found, fresh, skip, here.is_failover)

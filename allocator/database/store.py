@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from allocator.database.address import host_of, place_of
 from allocator.database.columns import column_types
 from allocator.database.registry import ATTEMPTS, UNSTEADY, Registry
-from allocator.database.verbs import claims, failover_row, segments, servers, shard_row
+from allocator.database.verbs import claims, failover_row, segments, servers, shard_row, tickets
 from allocator.database.verbs.start import Start
-from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
+from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, UnknownTag
 from allocator.rules.failover import Crossing, beginning, cross, repaired
 from allocator.rules.fleet_consistency import Shard
 from allocator.rules.hosts import Hosts, is_named
 from allocator.schemes.shared.residues import ALL, Residue, Seen, is_outgrown, mark
-from allocator.schemes.tag import FailoverGap, Tag, damaged, settle, unknown
+from allocator.schemes.tag import FailoverGap, Tag, damaged, named, settle, unknown
+from allocator.schemes.ticket import REPLACE, RESERVED
 
 if TYPE_CHECKING:
     pass
@@ -100,7 +101,8 @@ class Database(Registry):
                     raise damaged(name, f"a claim of {size} ids above {low} returned {last}")
                 if crossing and crossing.skip:
                     tell(name, crossing, found[0])
-                self._log_claim(name, found, began)
+                if claims_log.isEnabledFor(logging.DEBUG):
+                    log_claim(name, found, began)
                 return found
             start = self.noted(name)
             tag, here = start.tag, start.here_of_tag
@@ -111,6 +113,27 @@ class Database(Registry):
                     tag = replace(tag, max_value=tag.max_value + crossing.skip)
             size = settle(tag, name, size, seen, exact)
         raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
+
+    def ticket(self, kind: str, row: Shard, seen: Seen) -> int | None:
+        """Draw a ticket of a type, above those in `seen`.
+
+        row: the shard's row, as the caller knows it. None if it is another one now; a ticket that was drawn is burnt.
+        """
+        if row.tickets == REPLACE:
+            drawn = self.run(tickets.draw, kind, row)
+            return drawn if drawn is not None and row.numbering.judge(drawn, max(seen.values(), default=0)) else None
+        name = RESERVED + kind
+        if name not in self._residues:
+            self._residues[name] = row.residue
+        for _ in range(ATTEMPTS):
+            with suppress(UnknownTag):
+                claimed = self.claim_segment(name, 1, seen)
+                return claimed[0] if claimed.step == row.numbering.step else None
+            start = self.start(name)
+            if start.shard != row:
+                return None
+            self._made(Tag(name, row.numbering.floor - 1, step=1, max_step=1), start)
+        raise DatabaseUnavailable(UNSTEADY)
 
     def repair_segment(self, tag: Tag, above: int | None) -> None:
         """Raise a tag, and mark its row as written on the current server run."""
@@ -165,19 +188,19 @@ class Database(Registry):
     def fetch_shard(self) -> Shard | None:
         return self.run(shard_row.fetch)
 
-    def _log_claim(self, name: str, ids: range, began: float) -> None:
-        if claims_log.isEnabledFor(logging.DEBUG):
-            with suppress(Exception):  # a failing handler of the user's must not burn the claim
-                about = {"tag": name, "size": len(ids), "ms": 1000 * (perf_counter() - began)}
-                text = "claimed tag=%s first=%d last=%d step=%d"
-                claims_log.debug(text, name, ids[0], ids[-1], ids.step, extra=about)
+
+def log_claim(name: str, ids: range, began: float) -> None:
+    with suppress(Exception):  # a failing handler of the user's must not burn the claim
+        about = {"tag": name, "size": len(ids), "ms": 1000 * (perf_counter() - began)}
+        text = "claimed tag=%s first=%d last=%d step=%d"
+        claims_log.debug(text, name, ids[0], ids[-1], ids.step, extra=about)
 
 
 def tell(name: str, crossing: Crossing, first: int) -> None:
     log.warning(
-        "tag %r: the database moved to another server (a promoted standby, say), or was restored; skipped %s ids that "
+        "%s: the database moved to another server (a promoted standby, say), or was restored; skipped %s ids that "
         "may already be in use, next id %s; the server was %s and is %s",
-        name,
+        named(name),
         f"{crossing.skip:,}",
         f"{first:,}",
         crossing.here.was,

@@ -22,7 +22,6 @@ from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfig
 from allocator.rules.fleet_consistency import (
     BEGUN,
     DEFAULT_FLEET,
-    REPLACE,
     Member,
     Shard,
     check_fleet,
@@ -86,11 +85,10 @@ class Opened(Located):
 
 
 class Opening:
-    """Opens the databases of one fleet. Its name and the statement of its tickets are optional."""
+    """Opens the databases of one fleet. Its name is optional."""
 
-    def __init__(self, databases: Sequence[Database], fleet: str | None, statement: str | None) -> None:
+    def __init__(self, databases: Sequence[Database], fleet: str | None) -> None:
         self._fleet = fleet
-        self._statement = statement
         self._all = [Opened(database) for database in databases]
         self._is_alone = len(databases) == 1
 
@@ -108,7 +106,6 @@ class Opening:
                 self._check_missing(missing)
                 continue
             self._check_servers()
-            self._check_statement()
             self._warn_alone(found)
             return self._all
         self._look()
@@ -151,12 +148,9 @@ class Opening:
 
         A row that another server wrote stays: this server may have forgotten tickets drawn under it."""
         row = row or one.database.run(shard_row.fetch)
-        if row is None or (self._is_alone and (self._suits(row) or not row.is_on(one.server))):
+        if row is None or (self._is_alone and (self._fleet in (None, row.fleet) or not row.is_on(one.server))):
             return row
         return one.database.run(shard_row.fetch_member, self._is_alone)
-
-    def _suits(self, row: Shard) -> bool:
-        return self._fleet in (None, row.fleet) and self._statement in (None, row.statement)
 
     def _check_missing(self, missing: Sequence[Opened]) -> None:
         """Raise unless another process has made the missing rows meanwhile."""
@@ -173,16 +167,6 @@ class Opening:
                     check_usable(one.where, one.row, one.server)
             except AllocatorError as error:
                 one.error = error
-
-    def _check_statement(self) -> None:
-        wanted = self._statement
-        for one in self._all:
-            if not (wanted and one.row) or one.row.joining or one.row.statement == wanted:
-                continue
-            raise one.error or ShardMisconfigured(  # first trust the shard, then change its statement
-                f"the fleet {one.row.fleet!r} draws tickets by the statement {one.row.statement!r}, and {wanted!r} is "
-                f"asked for; leave that out, or change it for all with: allocator shards grow --statement {wanted}"
-            )
 
     def _warn_alone(self, found: Sequence[Shard]) -> None:
         """Warn if the server is numbered as one of several (auto_increment_increment), and the fleet has one shard."""
@@ -268,9 +252,8 @@ class Opening:
 
     def _write(self, one: Opened, members: tuple[Member, ...], revision: int) -> None:
         ours = next(member for member in members if member.url == one.database.address.public_url)
-        fleet, statement = self._fleet or DEFAULT_FLEET, self._statement or REPLACE
         numbering = ShardNumbering(ours.offset, len(members))
-        fresh = Shard(fleet, ours.key, "", statement, 1, numbering, revision, members)
+        fresh = Shard(self._fleet or DEFAULT_FLEET, ours.key, "", 1, numbering, revision, members)
         one.database.run(shard_row.add, fresh, one.where)
 
 

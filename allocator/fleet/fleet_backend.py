@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import monotonic
 from typing import TypeVar
 
@@ -20,7 +21,7 @@ from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 T = TypeVar("T")
 
 PART_OF_TIMEOUT = 0.9
-"""A claim of segments ends before its caller's timeout, so that the caller learns the reason of a failure."""
+"""A claim or draw ends before its caller's timeout, so that the caller learns the reason of a failure."""
 
 OF_ONE_DATABASE = (
     "open_segment",
@@ -42,11 +43,10 @@ class Fleet:
         databases: Sequence[Database],
         background: Background,
         fleet: str | None,
-        statement: str | None,
         timeout: float,
     ) -> None:
         self._timeout = timeout
-        self._shards = Shards(databases, background, fleet, statement)
+        self._shards = Shards(databases, background, fleet)
         self._templates: dict[str, tuple[Tag, bool]] = {}
         self.is_alone = len(databases) == 1
         self.open = self._shards.open
@@ -69,15 +69,8 @@ class Fleet:
 
     def ticket(self, kind: str, end: float) -> int:
         """Draw the next ticket of a type from the next shard, before `end`."""
-
-        def draw(shard: Handle) -> int:
-            try:
-                return shard.draw(kind, lambda row: self._shards.take(shard, row))
-            except MaxValueWentBack:
-                shard.went_back = True
-                raise
-
-        return self._on_a_shard(draw, end, FAULTS)
+        end -= (1 - PART_OF_TIMEOUT) * self._timeout
+        return self._on_a_shard(partial(Handle.draw, kind=kind, take=self._shards.take), end, FAULTS)
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
         tag = self._on_a_shard(lambda shard: shard.database.open_segment(template, create), self._end(), TAG_FAULTS)

@@ -33,7 +33,7 @@ class Growth(Discovery):
         if seen.error:
             raise seen.error
         if not more and seen.row is None:
-            Opening([database], None, None).open()
+            Opening([database], None).open()
 
     def add(self, newcomer: Database) -> Target:
         """Plan to grow by an empty database, which gives no ids before `grow`. May be repeated."""
@@ -64,7 +64,7 @@ class Growth(Discovery):
         same = [one.where for one in found.values() if seen.place and one.place == seen.place]
         if same:
             raise ShardMisconfigured(f"{seen.where} is {same[0]} under another URL, or a copy of its server")
-        fresh = Shard(lead.fleet, token_hex(16), "", lead.statement, JOINING, ShardNumbering(0, 0), BEGUN, ())
+        fresh = Shard(lead.fleet, token_hex(16), "", JOINING, ShardNumbering(0, 0), BEGUN, ())
         newcomer.run(shard_row.add, fresh, seen.where)
         return fresh.key
 
@@ -93,16 +93,14 @@ class Growth(Discovery):
                 raise ShardMisconfigured(f"{database.address.shown} answers, so it is not lost; leave --without out")
         return lost
 
-    def grow(self, headroom: int = HEADROOM, statement: str | None = None, above: int | None = None) -> Shard:
-        """Grow to the planned fleet, or change its statement. May run again after any interruption.
+    def grow(self, headroom: int = HEADROOM, above: int | None = None) -> Shard:
+        """Grow to the planned fleet. May run again after any interruption.
 
         headroom: how many tickets a shard may give until all have turned. Returns the lead's row.
         above: a number above which the shards left out gave no ticket and no id of any tag.
         """
         if above is not None:
             check_whole("above", above, 0, MAX_ID)
-        if statement:
-            self._plan_statement(statement)
         for _ in range(ATTEMPTS):
             with suppress(Again):
                 return self._grow(headroom, above)
@@ -110,12 +108,6 @@ class Growth(Discovery):
             "shards disagree about the growth in progress (one may have been restored); undo it with: "
             "allocator shards grow --take-back"
         )
-
-    def _plan_statement(self, statement: str) -> None:
-        lead = lead_of(self.reached())
-        assert lead.row is not None
-        if lead.row.target is None or lead.row.target.floor is None:
-            lead.change(fleet_growth_protocol.planned, None, token_hex(16), statement)
 
     def _grow(self, headroom: int, above: int | None) -> Shard:
         found = self.reached()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 
 from allocator.database.store import Database, sibling
-from allocator.database.verbs import shard_row, tickets
+from allocator.database.verbs import shard_row
 from allocator.errors import (
     AllocatorClosed,
     AllocatorError,
@@ -28,6 +28,7 @@ from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.rules.rotation import Rotation
 from allocator.runtime.thread_pool import Background
 from allocator.runtime.waiting import block
+from allocator.schemes.shared.residues import Residue
 
 log = logging.getLogger("allocator")
 
@@ -58,7 +59,9 @@ class Handle(Located):
         self.number = number
         self.database = database
         self.row: Shard | None = None
-        self.seen: dict[str, int] = {}
+        self.lock = threading.Lock()
+        self.seen: dict[str, dict[Residue, int]] = {}
+        """The greatest ticket of each type and residue. What is in it is replaced, and not changed."""
         self.went_back = False
         self.failing = False
         """Its failure was logged: later ones are not, until it is used again."""
@@ -78,27 +81,35 @@ class Handle(Located):
         database.failover(start)
         check_usable(self.where, row, server_of(database, start))
         is_older = known is not None and row.revision < known.revision
-        if (self.went_back or is_older) and row.numbering.floor <= max(self.seen.values(), default=0):
-            raise MaxValueWentBack(
-                f"{self.where} lost ids that it had issued, as after a restore; to continue above all ids, run: "
-                f"allocator shards trust {self.where}"
-            )
-        self.went_back = False
+        if self.went_back or is_older:
+            if row.numbering.floor <= max((max(seen.values()) for seen in self.seen.values()), default=0):
+                raise MaxValueWentBack(
+                    f"{self.where} lost ids that it had issued, as after a restore; to continue above all ids, run: "
+                    f"allocator shards trust {self.where}"
+                )
+            self.seen, self.went_back = {}, False
         return row
 
-    def draw(self, kind: str, take: Callable[[Shard], None]) -> int:
+    def draw(self, kind: str, take: Callable[[Handle, Shard], None]) -> int:
         """Draw the next ticket of a type. `take` gets a changed row."""
         for attempt in range(DRAWS):
-            row, seen = self.row, self.seen.get(kind, 0)
+            row, seen = self.row, self.seen.get(kind, {})
             assert row is not None
-            ticket = self.database.run(tickets.draw, kind, row)
-            if ticket is not None and row.numbering.judge(ticket, seen):
-                self.seen[kind] = max(ticket, self.seen.get(kind, 0))
+            try:
+                ticket = self.database.ticket(kind, row, seen)
+            except MaxValueWentBack:
+                self.went_back = True
+                raise
+            if ticket is not None:
+                residue = Residue(row.numbering.offset, row.numbering.step)
+                with self.lock:  # another thread may have seen a greater one
+                    seen = self.seen.get(kind, {})
+                    self.seen[kind] = {**seen, residue: max(ticket, seen.get(residue, 0))}
                 return ticket
             fresh = self.look()
             if fresh == row and attempt:  # the first look may have skipped tickets after a failover
                 break
-            take(fresh)
+            take(self, fresh)
         if fresh.numbering.ceiling is None:
             raise DatabaseUnavailable(
                 f"{self.where} drew nothing, though nothing had changed there; try again, and if it stays so: "
@@ -112,11 +123,8 @@ class Handle(Located):
 class Shards:
     """Safe to use from several threads. Nothing is opened before the first call."""
 
-    def __init__(
-        self, databases: Sequence[Database], background: Background, name: str | None, statement: str | None
-    ) -> None:
+    def __init__(self, databases: Sequence[Database], background: Background, name: str | None) -> None:
         self._name = name
-        self._statement = statement
         self._background = background
         self._lock = threading.Lock()
         self._opened = False
@@ -129,7 +137,7 @@ class Shards:
         """Once: look at all shards that answer, and raise if they do not form one fleet."""
         if self._opened:
             return
-        looked = consistent(Opening(self.databases(), self._name, self._statement).open, self._name)
+        looked = consistent(Opening(self.databases(), self._name).open, self._name)
         opened = list(zip(self.handles, looked, strict=False))
         found = [(handle, one.row) for handle, one in opened if one.row]
         with self._lock:
@@ -274,8 +282,9 @@ class Shards:
         self._lock = threading.Lock()
         for state in self.rotation.states:
             state.probing = False
-        for database in self.databases():
-            database.abandon()
+        for handle in self.handles:
+            handle.lock = threading.Lock()
+            handle.database.abandon()
 
     def close(self) -> None:
         for database in self.databases():

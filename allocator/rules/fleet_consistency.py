@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 from allocator.errors import DatabaseUnavailable, ShardMisconfigured
 from allocator.schemes.shared.residues import Residue
-from allocator.schemes.ticket import ShardNumbering
+from allocator.schemes.ticket import CLAIM, ShardNumbering
 
 DEFAULT_FLEET = "main"
-REPLACE, COUNT = STATEMENTS = ("replace", "count")
-"""How to draw a ticket: by a new row in place of the old one, as Flickr did, or by adding 1 to the row."""
 ALONE, BEGUN = 1, 2
 """The first revision of a row: of a single database, or of a fleet. They differ so that a process which read the row
 of a single database draws nothing once that database has joined a fleet."""
@@ -45,7 +43,6 @@ class Target:
     key: str
     generation: int
     attempt: int
-    statement: str
     members: tuple[Member, ...]
     floor: int | None = None
     turning: bool = False
@@ -57,17 +54,22 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One row of `allocator_shard`. `key` is the shard's random key; `server` is the server that wrote the row."""
+    """One row of `allocator_shard`.
+
+    key: the shard's random key.
+    server: the server that wrote the row.
+    tickets: how this database draws them. No other shard has to do the same.
+    """
 
     fleet: str
     key: str
     server: str
-    statement: str
     generation: int
     numbering: ShardNumbering
     revision: int
     members: tuple[Member, ...]
     target: Target | None = None
+    tickets: str = CLAIM
 
     @property
     def joining(self) -> bool:
@@ -200,8 +202,7 @@ def check_generations(found: Sequence[tuple[str, Shard]]) -> None:
     newest_where, newest = max(found, key=lambda pair: pair[1].generation)
     for where, shard in found:
         coming = shard.target
-        present = (shard.generation, places(shard.members), shard.statement)
-        if present == (newest.generation, places(newest.members), newest.statement):
+        if (shard.generation, places(shard.members)) == (newest.generation, places(newest.members)):
             continue
         if coming and (coming.generation, places(coming.members)) == (newest.generation, places(newest.members)):
             if shard.numbering.ceiling is not None:

@@ -53,21 +53,19 @@ def next_revision(shard: Shard, **changes: object) -> Shard:
     return replace(shard, revision=shard.revision + 1, **changes)  # type: ignore[arg-type]
 
 
-def planned(lead: Shard, newcomer: Member | None, key: str, statement: str | None = None) -> Shard:
+def planned(lead: Shard, newcomer: Member, key: str) -> Shard:
     """The lead's row with `newcomer` as a planned member; `key` names the growth if none was planned."""
-    target = lead.target or Target(key, lead.generation + 1, lead.revision, lead.statement, lead.members)
+    target = lead.target or Target(key, lead.generation + 1, lead.revision, lead.members)
     if target.floor is not None:
         raise ShardMisconfigured("the fleet is growing already; finish with: allocator shards grow, then add the shard")
-    if newcomer:
-        serving = {member.key for member in lead.members}
-        others = [member for member in target.members if member.key in serving or member.url != newcomer.url]
-        if newcomer.key not in {member.key for member in others}:
-            others.append(newcomer)
-        if len(others) > MAX_SHARDS:
-            raise ShardMisconfigured(f"a fleet has at most {MAX_SHARDS} shards, got {len(others)}")
-        members = tuple(replace(member, offset=offset) for offset, member in enumerate(others, start=1))
-        target = replace(target, members=members)
-    return next_revision(lead, target=replace(target, statement=statement or target.statement))
+    serving = {member.key for member in lead.members}
+    others = [member for member in target.members if member.key in serving or member.url != newcomer.url]
+    if newcomer.key not in {member.key for member in others}:
+        others.append(newcomer)
+    if len(others) > MAX_SHARDS:
+        raise ShardMisconfigured(f"a fleet has at most {MAX_SHARDS} shards, got {len(others)}")
+    members = tuple(replace(member, offset=offset) for offset, member in enumerate(others, start=1))
+    return next_revision(lead, target=replace(target, members=members))
 
 
 def decided(lead: Shard, key: str, floor: int) -> Shard | None:
@@ -143,7 +141,6 @@ def entered(shard: Shard, target: Target) -> Shard | None:
         )
     return next_revision(
         shard,
-        statement=target.statement,
         generation=target.generation,
         numbering=ShardNumbering(offset, target.step, max(target.floor, shard.numbering.floor)),
         members=target.members,
@@ -153,7 +150,7 @@ def entered(shard: Shard, target: Target) -> Shard | None:
 
 def followed(shard: Shard, lead: Shard) -> Shard | None:
     """The row in the generation that the others entered while this shard was unreachable."""
-    done = Target("", lead.generation, 0, lead.statement, lead.members, lead.numbering.floor, turning=True)
+    done = Target("", lead.generation, 0, lead.members, lead.numbering.floor, turning=True)
     return entered(shard, done)
 
 

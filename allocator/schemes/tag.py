@@ -18,6 +18,7 @@ from allocator.errors import (
 )
 from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag, check_whole, quoted
 from allocator.schemes.shared.residues import ALL, Residue, Seen, is_outgrown, mark
+from allocator.schemes.ticket import RESERVED
 
 DEFAULT_STEP = 1_000
 DEFAULT_MAX_STEP = 1_000_000
@@ -101,7 +102,7 @@ def settle(tag: Tag | None, name: str, size: int, seen: Seen, exact: bool = Fals
         raise unknown(name)
     if not tag.residue.step:
         raise FleetGrowing(
-            f"tag {name!r} issues no ids while its fleet grows; retry, or resume an interrupted growth with: "
+            f"{named(name)} issues no ids while its fleet grows; retry, or resume an interrupted growth with: "
             "allocator shards grow"
         )
     if type(tag.max_value) is not int or type(tag.limit) is not int:
@@ -112,10 +113,8 @@ def settle(tag: Tag | None, name: str, size: int, seen: Seen, exact: bool = Fals
             f"allocator tags create {name} --beside-column TABLE.COLUMN"
         )
     if tag.remaining == 0:
-        raise Exhausted(
-            f"tag {name!r} has issued its last id, {tag.limit}; raise its limit with: "
-            f"allocator tags set {name} --limit N"
-        )
+        mend = "" if is_of_tickets(name) else f"; raise its limit with: allocator tags set {name} --limit N"
+        raise Exhausted(f"{named(name)} has issued its last id, {tag.limit}{mend}")
     if exact and tag.remaining < size:
         raise InvalidCount(f"count must be at most {tag.remaining}, the ids left of tag {name!r}, got {size}")
     return min(size, tag.remaining)
@@ -142,11 +141,23 @@ def unknown(name: str, known: Iterable[str] = ()) -> UnknownTag:
 
 
 def went_back(name: str, state: str, seen: int, mend: str = "") -> MaxValueWentBack:
-    mend = mend or f"allocator tags repair {name} --above N"
+    mend = f"({mend or f'allocator tags repair {name} --above N'}), then restart"
+    if is_of_tickets(name):
+        mend = "with: allocator shards trust URL --above N"
     return MaxValueWentBack(
-        f"tag {name!r} is stopped: {state} in the database, but this process claimed ids up to {seen}. After a restore "
-        f"or a change by hand, raise it above every id in use ({mend}), then restart"
+        f"{named(name)} is stopped: {state} in the database, but this process claimed ids up to {seen}. After a "
+        f"restore or a change by hand, raise it above every id in use {mend}"
     )
+
+
+def is_of_tickets(name: str) -> bool:
+    """Whether a tag is reserved for the tickets of a type."""
+    return name.startswith(RESERVED)
+
+
+def named(name: str) -> str:
+    """A tag in a message."""
+    return f"ticket type {name.removeprefix(RESERVED)!r}" if is_of_tickets(name) else f"tag {name!r}"
 
 
 def damaged(name: str, state: str) -> SchemaDamaged:

@@ -1,7 +1,10 @@
-"""Tickets: the ids of each shard, and the check of every id that a shard returns.
+"""Tickets: how a database draws them, the ids of each shard, and the check of an id that REPLACE returns.
+
+On MySQL and MariaDB the scheme is Flickr's ticket servers (2010): `REPLACE INTO` a table with one row a type, and
+`LAST_INSERT_ID()`. Elsewhere a ticket is a claim of one id from a reserved tag of its type, and so it is on MySQL and
+MariaDB where the database's row says so.
 
 Shard `offset` of `step` issues offset, offset + step, offset + 2 step, and so on: no two shards issue the same id.
-The scheme is Flickr's ticket servers (2010): `REPLACE INTO` a table with one row a type, and `LAST_INSERT_ID()`.
 """
 
 from __future__ import annotations
@@ -10,6 +13,11 @@ from dataclasses import dataclass
 
 from allocator.errors import MaxValueWentBack, ShardMisconfigured
 from allocator.schemes.shared.argument_checks import MAX_ID, quoted
+
+REPLACE, CLAIM = "replace", "claim"
+"""How a database draws tickets."""
+RESERVED = ".ticket:"
+"""Begins the name of a reserved tag, before the type. A name of a user begins with a letter or digit."""
 
 MAX_SHARDS = 1000
 """Each shard has one id in `step`: with 1000 shards, each still has 9 * 10**15 ids below 2**63."""

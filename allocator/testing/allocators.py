@@ -14,7 +14,6 @@ from math import inf
 from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
 from allocator.aio import AsyncAllocator, Settings
-from allocator.backend import check_statement
 from allocator.errors import AllocatorClosed, AllocatorError, InvalidDatabase, InvalidSetting
 from allocator.generators.sequence import Sequence
 from allocator.generators.supply import Ended
@@ -140,7 +139,7 @@ class MemoryAllocator(Allocator):
             raise InvalidDatabase("a MemoryAllocator uses no database; for ids from a database, create an Allocator")
         if names := [name for name in DATABASE_SETTINGS if settings.get(name) is not None]:
             raise InvalidSetting(f"a MemoryAllocator takes no {' or '.join(names)}, since it has no database")
-        self._memory = MemoryBackend(check_statement(settings.get("tickets")))
+        self._memory = MemoryBackend()
         super().__init__(cast(Any, self._memory), **settings)
         self._terms = replace(self._terms, runway=0.0)
         self._background = SynchronousBackground()

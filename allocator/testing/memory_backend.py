@@ -14,7 +14,6 @@ from allocator.errors import AllocatorError, DatabaseUnavailable, NodeIdsExhaust
 from allocator.fleet.tag_administration import COLUMNS, Tags
 from allocator.rules.column_limit import NoColumn
 from allocator.rules.failover import plain, repaired
-from allocator.rules.fleet_consistency import STATEMENTS
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen
@@ -34,12 +33,11 @@ class MemoryBackend:
 
     shown = "memory"
 
-    def __init__(self, statement: str | None = None) -> None:
+    def __init__(self) -> None:
         self.failure: AllocatorError | None = None
         self.is_away = False
         self.rows: dict[str, Tag] = {}
         self._lock = threading.RLock()
-        self._each_counts = statement not in (None, STATEMENTS[0])
         self._counts: Counter[str] = Counter()
         self._held: defaultdict[str, set[int]] = defaultdict(set)
         self._forked = False
@@ -82,8 +80,7 @@ class MemoryBackend:
         return Tags(lambda: [database], template)
 
     def ticket(self, kind: str, end: float) -> int:
-        name = check_tag(kind)
-        return self._count(f"tickets of {name}" if self._each_counts else "tickets")
+        return self._count(f"tickets of {check_tag(kind)}")
 
     def register_node(self) -> int:
         return self._count("nodes")

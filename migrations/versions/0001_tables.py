@@ -23,7 +23,6 @@ TABLES = (
     "allocator_node",
     "allocator_worker",
     "allocator_ticket",
-    "allocator_ticket_counter",
     "allocator_token",
     "allocator_shard",
     "allocator_failover",
@@ -43,7 +42,7 @@ PROTECTING = {
 def upgrade() -> None:
     create(
         "allocator_segment",
-        *key(tag=64),
+        *key(tag=72),
         *counts("max_value", "step", "max_step", "id_limit"),
         sa.Column("shard_offset", sa.BigInteger(), server_default="1", nullable=False),
         sa.Column("shard_step", sa.BigInteger(), server_default="1", nullable=False),
@@ -81,7 +80,6 @@ def upgrade() -> None:
         sa.UniqueConstraint("type"),
         sqlite_autoincrement=True,
     )
-    create("allocator_ticket_counter", *key(type=64), *counts("id"))
     create(
         "allocator_token",
         numbered(always=True),
@@ -101,7 +99,7 @@ def upgrade() -> None:
         sa.Column("fleet", name_type(64), nullable=False),
         text("shard_key", 32),
         text("server", 255),
-        text("statement", 16),
+        text("tickets", 16),
         *counts("generation", "shard_offset", "shard_step", "floor"),
         sa.Column("ceiling", sa.BigInteger(), nullable=True),
         *counts("revision"),

@@ -54,10 +54,10 @@ def test_a_fleet_is_listed(files):
 
     assert heading.split() == ["offset", "step", "database", "last", "state"]
     assert first.split()[:2] == ["1", "2"]
-    assert first.endswith("one.db     5  serving")
+    assert first.endswith("one.db     6  serving")
     assert second.split()[:2] == ["2", "2"]
     (listed, _) = json.loads(run("shards", "list", "--json", urls=files[:1]).output)
-    assert (listed["offset"], listed["step"], listed["last"], listed["state"]) == (1, 2, "5", "serving")
+    assert (listed["offset"], listed["step"], listed["last"], listed["state"]) == (1, 2, "6", "serving")
 
 
 def test_a_fleet_grows_and_is_told_what_comes_next(files):

@@ -13,19 +13,23 @@ from support.clusters.writers import Writers
 from support.documents.reports import reporting
 from support.faults.trouble import skipping
 from support.servers.databases import with_schema
+from support.servers.fleets import claim_tickets
 
 report = reporting("cluster")
 
 
-def running(make: Callable[[], Cluster]) -> Iterator[Cluster]:
+def running(make: Callable[[], Cluster], *, claims: bool = False) -> Iterator[Cluster]:
+    """claims: tickets are claimed, as the page says where several members write."""
     with skipping(make) as cluster:
         with_schema(cluster.url(0))
+        if claims:
+            claim_tickets(cluster.url(0))
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def galera() -> Iterator[Cluster]:
-    yield from running(Galera)
+    yield from running(Galera, claims=True)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,7 @@ def single_primary() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def multi_primary() -> Iterator[Cluster]:
-    yield from running(lambda: GroupReplication(primaries=3))
+    yield from running(lambda: GroupReplication(primaries=3), claims=True)
 
 
 @pytest.fixture

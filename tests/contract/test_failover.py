@@ -14,7 +14,6 @@ from support.faults.forgetting import Promoted
 from support.faults.forgetting_scenes import SCENES
 from support.faults.forgetting_verdict import VERDICTS
 from support.processes.drawers import Thread
-from support.servers.administrator import execute, values
 from support.servers.available import without
 from support.servers.databases import with_schema
 from support.servers.machine_postgres import Postgres
@@ -23,7 +22,8 @@ from support.servers.machines import Templates, until
 from allocator import Allocator, Numbers
 from allocator.database.store import Database
 from allocator.database.verbs import failover_row
-from allocator.errors import DatabaseRefused, DatabaseUnavailable, MaxValueWentBack
+from allocator.errors import DatabaseRefused, DatabaseUnavailable
+from allocator.rules.failover import FLOOR
 
 QUICK = (
     "sqlite-renamed-running",
@@ -104,7 +104,7 @@ def loaded(url: str, copy: str, act: Callable[[Allocator, Database], object]) ->
         assert ids.ticket("job") > 131_072
         assert ids.next_id("forgotten") > 4_000_000
     with Allocator(copy) as ids:
-        assert ids.ticket("job") < 2 * 131_072 + 100, "skipped twice"
+        assert ids.ticket("job") < 2 * FLOOR + 100, "skipped twice"
 
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
@@ -133,7 +133,7 @@ def a_copy_skips_what_it_lacks(url: str, copy: str, emptied: Iterable[str] = ())
         assert ids.next_id("order") > 1000
         assert ids.next_id("forgotten") > 4_000_000
     with Allocator(copy) as ids:
-        assert ids.ticket("job") < 2 * 131_072 + 100, "skipped twice"
+        assert ids.ticket("job") < 2 * FLOOR + 100, "skipped twice"
 
 
 def load(old: str, new: str, emptied: Iterable[str]) -> None:
@@ -149,38 +149,6 @@ def load(old: str, new: str, emptied: Iterable[str]) -> None:
             if not has_rows and (rows := [dict(row) for row in reader.execute(table.select()).mappings()]):
                 writer.execute(table.insert(), rows)
     source.dispose(), target.dispose()
-
-
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-def test_a_sequence_behind_its_rows_repeats_no_ticket(kind, fresh, new_database):
-    """COPY of the tickets alone: no other row tells that they are from elsewhere."""
-    copy = with_schema(new_database(kind))
-    execute(copy, "INSERT INTO allocator_ticket (id, type) VALUES (5000, 'job'), (4000, 'order')")
-
-    for name in ("job", "order", "new"):
-        said = "rows of allocator_ticket reach 5[0-9]+, .* run: allocator db mark-restored"
-        with Allocator(copy) as ids, pytest.raises(MaxValueWentBack, match=said):
-            ids.ticket(name)
-    assert values(copy, "SELECT id FROM allocator_ticket WHERE type IN ('job', 'order') ORDER BY id") == [4000, 5000]
-    with closing(Database(copy)) as database:
-        database.forget_run()
-    with Allocator(copy) as ids:
-        assert ids.ticket("job") > 5000 + 131_072
-
-
-@pytest.mark.statements
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-@pytest.mark.parametrize("kinds", [["job"] * 8, [f"new-{number}" for number in range(8)]], ids=["old", "new"])
-def test_no_number_of_refusals_lets_a_sequence_pass_its_rows(kinds, kind, fresh):
-    """Each refused draw raises the sequence, as those of a process that is started again and again do."""
-    execute(fresh, "INSERT INTO allocator_ticket (id, type) VALUES (3, 'job'), (2, 'order')")
-    for name in kinds:
-        with Allocator(fresh) as ids, pytest.raises(MaxValueWentBack):
-            ids.ticket(name)
-    with closing(Database(fresh)) as database:
-        database.forget_run()
-    with Allocator(fresh) as ids:
-        assert ids.ticket("job") > 3 + 131_072
 
 
 CALLS: tuple[Callable[[Allocator], object], ...] = (

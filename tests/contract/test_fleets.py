@@ -12,7 +12,7 @@ from support.distinct import distinct
 from support.faults.tcp_proxy import Wire
 from support.servers.administrator import execute
 from support.servers.databases import with_schema
-from support.servers.fleets import copy_row, draw_until, grow, growing, on_one_of_each, on_servers, once
+from support.servers.fleets import MYSQLS, copy_row, draw_until, grow, growing, on_one_of_each, on_servers, once
 
 from allocator import Allocator
 from allocator.database.store import Database
@@ -56,7 +56,7 @@ def test_a_database_that_becomes_a_shard_while_it_is_looked_at_is_one(fresh, mon
     """Its row said that it was alone, and then another process drew: not from it alone."""
     with closing(Database(fresh)) as database:
         members = tuple(Member(f"key{offset}", offset, f"url{offset}") for offset in (1, 2))
-        fleet = Shard("main", "key1", "", "replace", 1, ShardNumbering(1, 2), 2, members)
+        fleet = Shard("main", "key1", "", 1, ShardNumbering(1, 2), 2, members)
         is_used = shard_row.has_ids
 
         def late(connection, dialect):
@@ -271,7 +271,7 @@ def test_a_fleet_that_was_begun_is_completed_by_the_same_shards(face, shards, mo
 
     monkeypatch.setattr(Opening, "_write", dying)
     with suppress(KeyboardInterrupt), closing(Database(urls[0])) as one, closing(Database(urls[1])) as two:
-        Opening([one, two], None, None).open()
+        Opening([one, two], None).open()
     monkeypatch.undo()
     with pytest.raises((DatabaseUnavailable, ShardMisconfigured), match="open it once with exactly these shards|lost"):
         face([urls[0], urls[1]][written[0]]).ticket("job")
@@ -411,7 +411,6 @@ def test_odd_settings_are_refused(face, tmp_path):
         (dict(shards=[]), "1 to 1000 databases, got 0"),
         (dict(database=url, shards=[url]), "pass either database or shards, not both"),
         (dict(database=url, fleet="a b"), "the name of a fleet must be spelled like a tag"),
-        (dict(database=url, tickets="fast"), "tickets must be 'replace' or 'count', got 'fast'"),
     ):
         with pytest.raises(InvalidSetting, match=sentence):
             face(wrong.pop("database", None), **wrong)
@@ -428,6 +427,7 @@ def test_another_fleet_than_asked_for_is_refused(face, shards):
 
 
 @once
+@pytest.mark.parametrize("fleet_kind", MYSQLS, indirect=True)
 def test_a_server_that_is_another_one_is_left_alone_until_it_is_trusted(face, shards, caplog):
     urls = shards(2)
     ids = face(shards=urls)

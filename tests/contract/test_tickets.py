@@ -7,21 +7,21 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 
 import pytest
-from sqlalchemy import create_engine, make_url
+from sqlalchemy import make_url
 from support.distinct import distinct
 from support.faults.ill_databases import changed
 from support.faults.tcp_proxy import Wire
-from support.processes.patience import until
 from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
-from support.servers.fleets import growing, on_one_of_each, on_servers, once, statements
+from support.servers.fleets import MYSQLS, claim_tickets, growing, in_each_way, on_one_of_each, once
 
 from allocator import Allocator
-from allocator.database.mysql import dialect as mysql
 from allocator.database.store import Database
+from allocator.database.verbs import segments, tickets
 from allocator.errors import (
     AllocatorError,
     DatabaseRefused,
@@ -34,89 +34,148 @@ from allocator.errors import (
 )
 from allocator.runtime.thread_pool import Work, result_of
 from allocator.runtime.waiting import wait_for
-
-PATIENCE = 60.0
+from allocator.schemes.tag import Tag
 
 on_each = pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
 on_mysql = pytest.mark.parametrize("fleet_kind", ["mysql", "mariadb"], indirect=True)
 
 
 @pytest.mark.statements
-@on_each
-@statements
-def test_a_single_database_gives_1_2_3(face, shards, statement):
+@in_each_way
+def test_a_single_database_gives_1_2_3(face, shards, fleet_kind, claims):
     (url,) = shards(1)
-    ids = face(url, tickets=statement)
+    if claims:
+        claim_tickets(url)
+    ids = face(url)
 
     assert [1, 2, 3] == [ids.ticket("job") for _ in range(3)]
-    # By the original statement all types share a counter; the other one has a row for each.
-    assert ids.ticket("order") == (4 if statement == "replace" else 1)
-    assert ids.ticket("job") == (5 if statement == "replace" else 4)
-    assert face(url).ticket("job") > 4
-    assert ids.next_id("tag") == 1
+    # By REPLACE all types share a counter; a claim has a row for each.
+    shared = fleet_kind in MYSQLS and not claims
+    assert ids.ticket("order") == (4 if shared else 1)
+    assert ids.ticket("job") == (5 if shared else 4)
+    assert face(url).ticket("job") == (6 if shared else 5)
+    assert ids.next_id("job") == 1
 
 
 @pytest.mark.statements
 @once
-@on_each
-def test_types_are_told_apart_byte_by_byte(face, shards):
-    ids = face(shards(1)[0], tickets="count")
-
-    assert [1, 1, 1] == [ids.ticket(kind) for kind in ("job", "Job", "job.")]
-    with pytest.raises(InvalidTag, match="a tag is 1 to 64 of"):
-        ids.ticket(".floor")
-
-
-@pytest.mark.statements
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-@pytest.mark.parametrize(
-    ("rows", "taken"),
-    [
-        ("DELETE FROM allocator_ticket", "INSERT INTO allocator_ticket (type) VALUES ('job') RETURNING id"),
-        (
-            "INSERT INTO allocator_ticket (id, type) VALUES (10, 'job'), (5000, 'order')",
-            "UPDATE allocator_ticket SET id = 5001 WHERE type = 'job' RETURNING id",
-        ),
-    ],
-    ids=["the first of a type", "as the sequence passes the rows that it is behind"],
-)
-def test_the_ticket_of_another_transaction_is_not_given_again(fresh, rows, taken):
-    """A draw that waits for the row sees it as it is then, but the greatest ticket as it was when it began."""
-    execute(fresh, rows)
-    waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype IN ('transactionid', 'speculative token')"
-    engine = create_engine(fresh)
-    with Allocator(fresh) as ids, ThreadPoolExecutor(1) as pool, engine.connect() as other:
-        other_ticket = other.exec_driver_sql(taken).scalar()
-        drawing = pool.submit(ids.ticket, "job")
-        assert until(lambda: values(fresh, waits) == [1], PATIENCE)
-        other.commit()
-        with suppress(MaxValueWentBack):
-            distinct([other_ticket, drawing.result()])
-    engine.dispose()
-
-
-@once
-@on_servers
-def test_a_ticket_is_one_round_trip(face, shards):
+@in_each_way
+def test_types_are_told_apart_byte_by_byte_and_are_no_tags(face, shards, fleet_kind, claims):
     (url,) = shards(1)
-    for statement in ("replace", "count"):
-        execute(url, "DELETE FROM allocator_shard")
-        execute(url, "DELETE FROM allocator_ticket")
-        with Wire(url) as wire:
-            ids = face(wire.url, tickets=statement)
-            ids.ticket("job")
-            wire.reset()
-            for _ in range(20):
-                ids.ticket("job")
-            assert wire.round_trips == 20
-            ids.close()
+    if claims:
+        claim_tickets(url)
+    ids, longest = face(url), "x" * 64
+    drawn = [ids.ticket(kind) for kind in ("job", "Job", "job.", longest)]
+
+    assert drawn == ([1, 2, 3, 4] if fleet_kind in MYSQLS and not claims else [1, 1, 1, 1])
+    ids.tags.create(longest)
+    assert [tag.name for tag in ids.tags.list()] == [longest]
+    for name in (".floor", ".ticket:job"):
+        for refuses in (ids.ticket, ids.tags.create, ids.tags.get, ids.next_id):
+            with pytest.raises(InvalidTag, match="a tag is 1 to 64 of"):
+                refuses(name)
+
+
+@on_mysql
+def test_the_statement_is_that_of_the_scheme(shards):
+    """What arrives at a server, by its general log: REPLACE INTO, on a session with the shard's offset and step."""
+    kind, log = f"of-{os.getpid()}", "SELECT CONVERT(argument USING utf8mb4) FROM mysql.general_log WHERE argument LIKE"
+    urls = shards(3)
+    on, off = "SET GLOBAL log_output = 'TABLE', GLOBAL general_log = ON", "SET GLOBAL general_log = OFF"
+    with changed(urls[0], on, (off, "TRUNCATE mysql.general_log")):
+        with Allocator(shards=urls) as ids:
+            drawn = [ids.ticket(kind) for _ in range(6)]
+        said = values(urls[0], f"{log} 'REPLACE INTO%{kind}%' AND command_type = 'Query' ORDER BY event_time")
+        numbered = values(urls[0], f"{log} 'SET SESSION auto_increment%'")
+
+    assert drawn == [1, 2, 3, 4, 5, 6]
+    assert len(said) == 6
+    assert all(
+        one.startswith(f"REPLACE INTO allocator_ticket (type) SELECT '{kind}' FROM allocator_shard") for one in said
+    )
+    for offset in (1, 2, 3):
+        assert f"SET SESSION auto_increment_offset = {offset}, auto_increment_increment = 3" in numbered
+
+
+# -- the mode, which stands in the database
 
 
 @once
-@statements
-def test_each_shard_gives_its_own(face, shards, statement):
+@on_mysql
+def test_a_process_that_read_the_row_before_tickets_were_claimed_repeats_none(face, shards):
+    (url,) = shards(1)
+    before = face(url)
+    before._backend._shards.open()
+    claim_tickets(url)
+
+    assert [face(url).ticket("job"), before.ticket("job"), before.ticket("job")] == [1, 2, 3]
+
+
+@once
+@on_mysql
+def test_control_of_two_processes_that_draw_otherwise_each_ticket_comes_twice(face, shards, monkeypatch):
+    """The rule broken: the statement does not ask how tickets are drawn here."""
+    monkeypatch.setattr(tickets, "DRAW", tickets.DRAW.replace("allocator_shard.tickets = 'replace'", "1 = 1"))
+    (url,) = shards(1)
+    before = face(url)
+    before._backend._shards.open()
+    claim_tickets(url)
+
+    assert [face(url).ticket("job"), before.ticket("job")] == [1, 1]
+
+
+@once
+@on_mysql
+def test_tickets_are_claimed_from_the_first_one_on_or_never(face, shards):
+    one, two = shards(2)
+    assert face(one).ticket("job") == 1
+    with pytest.raises(
+        DatabaseRefused, match=r"has drawn tickets with REPLACE, up to 1, .* tags create TYPE --start-aft"
+    ):
+        claim_tickets(one)
+    assert face(one).ticket("job") == 2
+    claim_tickets(two)
+    assert face(two).ticket("job") == 1
+    claim_tickets(two)  # again
+    assert face(two).ticket("job") == 2
+
+
+@on_mysql
+def test_a_type_is_made_only_where_tickets_are_claimed_and_above_the_floor(shards):
+    """Whoever read the row before a failover that forgot the change, or before `shards trust`."""
+    (url,) = shards(1)
+    tag = Tag(".ticket:job", 98)
+    with closing(Database(url)) as database:
+        state = database.failover()
+        assert not database.run(segments.create, tag, state)
+        claim_tickets(url)
+        execute(url, "UPDATE allocator_shard SET floor = 100")
+        assert not database.run(segments.create, tag, state)
+        assert database.run(segments.create, replace(tag, max_value=99), state)
+
+
+@once
+@in_each_way
+def test_a_ticket_is_one_round_trip(face, shards, fleet_kind, claims):
+    if fleet_kind == "sqlite":
+        return
+    (url,) = shards(1)
+    if claims:
+        claim_tickets(url)
+    with Wire(url) as wire:
+        ids = face(wire.url)
+        ids.ticket("job")
+        wire.reset()
+        for _ in range(20):
+            ids.ticket("job")
+        assert wire.round_trips == 20
+        ids.close()
+
+
+@once
+def test_each_shard_gives_its_own(face, shards):
     """As in the source: of three, DB1 gives 1, 4, 7, 10, 13 and DB2 gives 2, 5, 8, 11, 14."""
-    ids = face(shards=shards(3), tickets=statement)
+    ids = face(shards=shards(3))
     drawn = [ids.ticket("job") for _ in range(15)]
 
     assert drawn[0::3] == [1, 4, 7, 10, 13]
@@ -125,22 +184,22 @@ def test_each_shard_gives_its_own(face, shards, statement):
 
 
 @on_one_of_each
-@statements
-def test_two_allocators_get_no_ticket_twice(face, shards, statement):
+def test_two_allocators_get_no_ticket_twice(face, shards):
     urls = shards(2)
-    one, two = face(shards=urls, tickets=statement), face(shards=urls[::-1])
+    one, two = face(shards=urls), face(shards=urls[::-1])
     drawn = [ids.ticket("job") for _ in range(20) for ids in (one, two, two)]
 
     assert distinct(drawn) == 60
 
 
 @pytest.mark.statements
-@on_each
-@statements
-def test_sixteen_connections_on_one_type(shards, statement):
+@in_each_way
+def test_sixteen_connections_on_one_type(shards, fleet_kind, claims):
     (url,) = shards(1)
+    if claims:
+        claim_tickets(url)
     each = 40
-    allocators = [Allocator(url, tickets=statement, timeout=30) for _ in range(16)]
+    allocators = [Allocator(url, timeout=30) for _ in range(16)]
     try:
         with ThreadPoolExecutor(16) as pool:
             jobs = [pool.submit(lambda ids=ids: [ids.ticket("job") for _ in range(each)]) for ids in allocators]
@@ -154,62 +213,64 @@ def test_sixteen_connections_on_one_type(shards, statement):
 
 @once
 @on_each
-def test_tickets_of_another_server_do_not_begin_again_by_another_statement(face, shards):
+def test_tickets_of_another_server_do_not_begin_again_under_another_name(face, shards):
     """Its row was written elsewhere: tickets that were drawn there may be forgotten here."""
     url = with_schema(shards(1)[0])
     face(url).next_id("order")
     execute(url, "UPDATE allocator_shard SET server = 'other'")
-    for tickets in ("count", "replace"):
-        with pytest.raises(ShardMisconfigured, match="allocator shards trust"):
-            face(url, tickets=tickets).ticket("job")
+    for fleet in (None, "europe"):
+        with pytest.raises(ShardMisconfigured, match="allocator shards trust|not of 'europe'"):
+            face(url, fleet=fleet).ticket("job")
 
 
 @once
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
-def test_tags_that_were_used_first_leave_statement_and_fleet_to_the_first_ticket(face, fresh):
-    ids = face(fresh, tickets="count", fleet="europe")
+def test_tags_that_were_used_first_leave_the_fleet_to_the_first_ticket(face, fresh):
+    ids = face(fresh, fleet="europe")
     assert [ids.next_id("order"), ids.ticket("job"), ids.ticket("job")] == [1, 1, 2]
-    with pytest.raises(ShardMisconfigured, match="draws tickets by the statement 'count', and 'replace' is asked for"):
-        face(fresh, tickets="replace").ticket("job")
+    with pytest.raises(ShardMisconfigured, match="is a shard of the fleet 'europe', not of 'asia'"):
+        face(fresh, fleet="asia").ticket("job")
+
+
+CLAIMS_FORGOTTEN = (
+    ("UPDATE allocator_segment SET max_value = 0 WHERE tag = '.ticket:job'",),
+    ("DELETE FROM allocator_segment WHERE tag = '.ticket:job'",),
+)
 
 
 @pytest.mark.statements
 @once
-@on_each
-def test_a_database_that_forgot_tickets_is_stopped(face, shards, fleet_kind):
+@in_each_way
+def test_a_database_that_forgot_tickets_is_stopped(face, shards, fleet_kind, claims):
     (url,) = shards(1)
-    ids = face(url, timeout=5)
-    drawn = [ids.ticket("job") for _ in range(5)]
-    execute(
-        url,
-        "DELETE FROM allocator_ticket",
-        {
-            "sqlite": "UPDATE sqlite_sequence SET seq = 0 WHERE name = 'allocator_ticket'",
-            "postgres": "ALTER TABLE allocator_ticket ALTER COLUMN id RESTART WITH 1",
-        }.get(fleet_kind, "ALTER TABLE allocator_ticket AUTO_INCREMENT = 1"),
-    )
-    for _ in range(2):
-        with pytest.raises(MaxValueWentBack, match="allocator shards trust"):
-            ids.ticket("job")
-    with growing([url]) as growth, closing(Database(url)) as database:
-        growth.trust(database, 50, above=max(drawn))
-    time.sleep(0.5)
+    is_claimed = claims or fleet_kind not in MYSQLS
+    if claims:
+        claim_tickets(url)
+    ids, drawn = face(url, timeout=5), []
+    forgotten = [("DELETE FROM allocator_ticket", "ALTER TABLE allocator_ticket AUTO_INCREMENT = 1")]
+    for forgets in CLAIMS_FORGOTTEN if is_claimed else forgotten:
+        drawn += [ids.ticket("job") for _ in range(5)]
+        execute(url, *forgets)
+        for _ in range(2):
+            with pytest.raises(MaxValueWentBack, match="allocator shards trust"):
+                ids.ticket("job")
+        with growing([url]) as growth, closing(Database(url)) as database:
+            growth.trust(database, 50, above=max(drawn))
+        time.sleep(0.5)
 
-    assert ids.ticket("job") > max(drawn)
+        assert ids.ticket("job") > max(drawn)
+    assert distinct(drawn)
 
 
 @once
-@on_servers
-def test_numbers_that_are_not_the_shards_own_are_burnt(face, shards, fleet_kind, monkeypatch, caplog):
+@on_mysql
+def test_numbers_that_are_not_the_shards_own_are_burnt(face, shards, monkeypatch, caplog):
     """As when the numbering was changed on the server behind our back."""
     urls = shards(2)
     ids = face(shards=urls)
     drawn = [ids.ticket("job") for _ in range(4)]
-    if fleet_kind == "postgres":
-        execute(urls[0], "ALTER TABLE allocator_ticket ALTER COLUMN id SET INCREMENT BY 1 RESTART WITH 100")
-    else:
-        monkeypatch.setattr(mysql.MySQL, "number_as", lambda self, connection, numbering: None)
-        execute(urls[0], "ALTER TABLE allocator_ticket AUTO_INCREMENT = 100")
+    monkeypatch.setattr(tickets, "number_as", lambda connection, numbering: None)
+    execute(urls[0], "ALTER TABLE allocator_ticket AUTO_INCREMENT = 100")
     ids = face(shards=urls)
     with suppress(ShardMisconfigured):
         drawn.extend(ids.ticket("job") for _ in range(6))
@@ -230,26 +291,24 @@ def test_the_servers_own_increment_does_not_matter(shards, fleet_kind):
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
 def test_a_table_that_would_repeat_tickets_is_refused(fresh):
-    for damage, sentence in (
-        ("ENGINE = MyISAM", "is kept by MyISAM, and must be by InnoDB"),
-        ("ENGINE = InnoDB, DROP INDEX type", r"must have a unique key on \(type\)"),
-    ):
-        execute(fresh, f"ALTER TABLE allocator_ticket {damage}")
-        with Allocator(fresh) as ids, pytest.raises(SchemaDamaged, match=sentence):
-            ids.ticket("job")
+    execute(fresh, "ALTER TABLE allocator_ticket ENGINE = MyISAM")
+    undo = "undo it: ALTER TABLE allocator_ticket ENGINE = InnoDB"
+    with Allocator(fresh) as ids, pytest.raises(SchemaDamaged, match=undo):
+        ids.ticket("job")
 
 
 @once
 @pytest.mark.parametrize("fleet_kind", ["postgres"], indirect=True)
-def test_a_user_that_may_not_number_the_table_is_refused_before_anything_is_written(face, shards):
+def test_a_user_that_may_not_write_the_shards_row_is_refused_before_anything_is_written(face, shards):
     urls = shards(2)
     role = f"app_{os.getpid()}"
     execute(urls[0], f"CREATE ROLE {role} LOGIN PASSWORD 'app'")
     try:
         for url in urls:
             execute(url, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}")
+            execute(url, f"REVOKE UPDATE ON allocator_shard FROM {role}")
         as_app = [make_url(url).set(username=role, password="app").render_as_string(False) for url in urls]
-        with pytest.raises(DatabaseRefused, match="takes the owner of the table"):
+        with pytest.raises(DatabaseRefused, match="may not write allocator_shard"):
             face(shards=as_app).ticket("job")
         assert face(shards=urls).ticket("job") == 1
         assert {face(shards=as_app).ticket("job") % 2 for _ in range(2)} == {1}
@@ -260,22 +319,20 @@ def test_a_user_that_may_not_number_the_table_is_refused_before_anything_is_writ
         execute(urls[0], f"DROP ROLE {role}")
 
 
-LAST = {
-    "sqlite": "UPDATE sqlite_sequence SET seq = 9223372036854775806 WHERE name = 'allocator_ticket'",
-    "postgres": "ALTER TABLE allocator_ticket ALTER COLUMN id RESTART WITH 9223372036854775807",
-    "mysql": "ALTER TABLE allocator_ticket AUTO_INCREMENT = 9223372036854775806",
-    "mariadb": "ALTER TABLE allocator_ticket AUTO_INCREMENT = 9223372036854775806",
-}
+LAST = "UPDATE allocator_segment SET max_value = 9223372036854775805 WHERE tag = '.ticket:job'"
+LAST_REPLACED = "ALTER TABLE allocator_ticket AUTO_INCREMENT = 9223372036854775806"
 
 
 @pytest.mark.statements
 @once
-@on_each
-def test_after_the_last_number_there_is_an_error_and_no_ticket_twice(face, shards, fleet_kind):
+@in_each_way
+def test_after_the_last_number_there_is_an_error_and_no_ticket_twice(face, shards, fleet_kind, claims):
     (url,) = shards(1)
+    if claims:
+        claim_tickets(url)
     ids = face(url, timeout=5)
     drawn = [ids.ticket("job")]
-    execute(url, LAST[fleet_kind])
+    execute(url, LAST_REPLACED if fleet_kind in MYSQLS and not claims else LAST)
     with pytest.raises(AllocatorError) as caught:
         while len(drawn) < 6:
             drawn.append(ids.ticket("job"))

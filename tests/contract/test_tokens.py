@@ -465,7 +465,7 @@ def test_a_revoked_token_is_refused_while_every_connection_waits(fresh):
             Served(fresh, options=("--timeout", "60"), is_open=False) as service,
             create_engine(fresh, poolclass=NullPool).connect() as own,
         ):
-            own.execute(text("LOCK TABLE allocator_ticket, allocator_ticket_counter"))
+            own.execute(text("LOCK TABLE allocator_segment"))
             for number, token in enumerate([one, two] * 3):
                 pool.submit(service.post, f"/v1/tickets/t{number}", token=token)
             waiting = text("SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted AND relation IS NOT NULL")

@@ -118,7 +118,7 @@ USES: dict[str, Callable[[Allocator, str], object]] = {
     "allocator_segment": lambda ids, url: ids.next_id("order"),
     "allocator_node": lambda ids, url: ids.meteor(),
     "allocator_worker": lambda ids, url: ids.snowflake(),
-    "allocator_ticket": lambda ids, url: ids.ticket("order"),
+    "allocator_ticket": lambda ids, url: execute(url, "INSERT INTO allocator_ticket (type) VALUES ('order')"),
     "allocator_token": lambda ids, url: make_a_token(url),
     "allocator_number": lambda ids, url: take_a_number(url),
     "allocator_lease": lambda ids, url: ids.worker("pods").__enter__().close(),

@@ -29,6 +29,7 @@ import allocator.database.registry
 from allocator.database.driver_errors import translate
 from allocator.database.sqlite.dialect import SQLite
 from allocator.database.store import Database
+from allocator.database.verbs import shard_row, tickets
 from allocator.errors import AllocatorError, LeaseLost, MaxValueWentBack, ServerReplaced, UnknownTag
 from allocator.fleet.shard_rotation import Handle
 from allocator.fleet.tag_administration import Tags, delete, last_claimed
@@ -37,6 +38,7 @@ from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.shared.residues import Residue, residue_of
 from allocator.schemes.snowflake import LeaseClaim, LeasedSnowflake
 from allocator.schemes.tag import Tag
+from allocator.schemes.ticket import REPLACE
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, Renewal, Tenure
 from simulation.violation import Violation
 
@@ -65,9 +67,12 @@ class Killed(BaseException):
 
 
 class InMemory(SQLite):
-    """Asks the world for the server run and its clock."""
+    """Asks the world for the server run and its clock. Draws tickets by REPLACE, as MySQL does, until a claim does."""
 
     clock = "allocator_now()"
+
+    def tickets(self, connection: Connection) -> str:
+        return REPLACE
 
     def runs(self, connection: Connection, guards_restarts: bool) -> Iterator[str]:
         yield "allocator_run()"
@@ -97,6 +102,8 @@ class Server:
         event.listen(self.engine, "before_cursor_execute", self._before)
         Client(self).upgrade_schema()
         self.empty = self.raw.serialize()
+        Client(self).run(shard_row.claim_tickets, "simulated")
+        self.claiming = self.raw.serialize()
 
     def begin(self, image: bytes) -> None:
         """With what was committed there. `deserialize` would pull it from under statements that are prepared."""
@@ -175,7 +182,9 @@ class Process:
         handle, kind = self.handle, self.dice.choice(self.world.names)
         if handle.row is None:
             handle.row = handle.look()
-        self.world.gave(f"ticket {kind}", [handle.draw(kind, lambda row: setattr(handle, "row", row))])
+        ticket = handle.draw(kind, lambda handle, row: setattr(handle, "row", row))
+        self.world.counts[f"tickets by {handle.row.tickets}"] += 1
+        self.world.gave(f"ticket {kind}", [ticket])
 
     def node(self) -> None:
         self.world.gave("node", [self.database.register_node()])
@@ -273,6 +282,12 @@ def upgrade(world: World) -> None:
     Client(world.server).upgrade_schema()
 
 
+def claim_tickets(world: World) -> None:
+    """`allocator db upgrade --tickets claim`, while others draw. Refused after the first ticket."""
+    Client(world.server).run(shard_row.claim_tickets, "simulated")
+    world.counts["began to claim tickets"] += 1
+
+
 def migrate(world: World) -> None:
     """A migration makes a tag, behind a proxy that reconnects; refused, what it names is run, and it again."""
     tag = Tag(world.random.choice(world.names))
@@ -319,7 +334,7 @@ class World:
         """Whoever runs alone, after a restore."""
         self._given: set[tuple[str, int]] = set()
         self._held: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
-        self._images = [self.server.empty]
+        self._images = [self.random.choice((self.server.empty, self.server.claiming))]
         self._state: object = None
         """The row of `allocator_failover`."""
         self._hub = getcurrent()
@@ -332,12 +347,14 @@ class World:
 
     def live(self) -> Counter[str]:
         server, raw = self.server, self.server.raw
-        server.begin(server.empty)
+        server.begin(self._images[0])
         self._changes = raw.total_changes
         server.world = self
         try:
             for _ in range(self.random.choice(PROCESSES)):
                 self._start(Process(self).life)
+            for _ in range(self.random.choice((0, 1, 3)) if "ticket" in self.verbs else 0):
+                self._start(lambda: claim_tickets(self))
             for _ in range(STEPS if "ids" in self.verbs else MANY):
                 self._step()
         finally:
@@ -476,6 +493,7 @@ def faces() -> Iterator[None]:
     with ExitStack() as stack:
         server()
         stack.enter_context(patch.multiple(allocator.database.registry, **NUMBERS))
+        stack.enter_context(patch.object(tickets, "number_as"))  # of a session of MySQL's
         stack.enter_context(patch.object(allocator.database.store.log, "disabled", new=True))
         yield
 

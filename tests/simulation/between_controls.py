@@ -20,6 +20,7 @@ from allocator.database.verbs import (
 )
 from allocator.integrations.alembic_operations import MigrationDatabase
 from allocator.rules.failover import beginning
+from allocator.schemes.ticket import REPLACE
 from simulation.between import InMemory
 
 fenced = tickets.fenced
@@ -93,26 +94,37 @@ class Control(NamedTuple):
 
 CONTROLS: dict[str, Control] = {
     "a new tag without a fence": Control(
-        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=nothing)}, seed=71
+        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=nothing)}, seed=145
     ),
     "a new tag by the row, whichever server has it": Control(
-        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=the_row_alone)}, seed=71
+        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=the_row_alone)}, seed=145
     ),
     "a migration that looks at the row alone": Control(
-        "of [abcd] came twice", {(MigrationDatabase, "create_tag"): unlooked}, seed=265
+        "of [abcd] came twice", {(MigrationDatabase, "create_tag"): unlooked}, seed=145
     ),
     "a claim on another server": Control(
-        "of [abcd] came twice", {(InMemory, "may_claim"): lambda *_: "1 = 1"}, seed=48
+        "of [abcd] came twice", {(InMemory, "may_claim"): lambda *_: "1 = 1"}, seed=21
     ),
     "a ticket on another server": Control("ticket . came twice", {(tickets, "fenced"): on_any_server}, seed=9),
+    "a ticket by REPLACE where others claim it": Control(
+        "ticket . came twice",
+        {(tickets, "DRAW"): tickets.DRAW.replace(f"tickets = '{REPLACE}'", "tickets <> ''")},
+        seed=68,
+    ),
+    "a ticket claimed on another server": Control(
+        "ticket . came twice", {(InMemory, "may_claim"): lambda *_: "1 = 1"}, seed=5
+    ),
+    "a new type of ticket without a fence": Control(
+        "ticket . came twice", {(segments, "failover_row"): fencing(unmoved=nothing)}, seed=172
+    ),
     "a node that is not looked at again": Control(
-        "of node came twice", {(Registry, "register_node"): registered_at_once}, seed=11
+        "of node came twice", {(Registry, "register_node"): registered_at_once}, seed=13
     ),
     "a lease of a worker that is not looked at again": Control(
-        "worker . is of two", {(Registry, "lease_worker"): leased_at_once}, seed=10
+        "worker . is of two", {(Registry, "lease_worker"): leased_at_once}, seed=45
     ),
     "a worker number without a fence": Control(
-        "number . is of two", {(worker_number_rows, "failover_row"): fencing(unmoved=nothing)}, seed=51
+        "number . is of two", {(worker_number_rows, "failover_row"): fencing(unmoved=nothing)}, seed=24
     ),
 }
 

@@ -42,7 +42,6 @@ def backend_of(
     database: Any,
     shards: Any,
     fleet: Any,
-    tickets: Any,
     token: Any,
     headers: Any,
     background: Any,

@@ -54,7 +54,7 @@ class Place:
         if residue.step > 1:
             members = tuple(Member(f"key{n}", n, f"shard{n}") for n in range(1, residue.step + 1))
             numbering = ShardNumbering(residue.offset, residue.step)
-            rows[SHARD, 1] = Shard("main", f"key{residue.offset}", self.name, "replace", 1, numbering, 1, members)
+            rows[SHARD, 1] = Shard("main", f"key{residue.offset}", self.name, 1, numbering, 1, members)
         return rows
 
     def now(self) -> int:

@@ -115,7 +115,7 @@ async def awaited() -> None:
 
 
 def blocking() -> None:
-    with Allocator("sqlite:///ids.db", tickets="count", failover_gap="refuse") as one:
+    with Allocator("sqlite:///ids.db", failover_gap="refuse") as one:
         assert_type(one, Allocator)
         assert_type(one.sequence("order"), Sequence)
         assert_type(one.next_id("order"), int)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, Insert, Table, TextClause, text
 from sqlalchemy.dialects.mysql import insert
-from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import ASLEEP, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
 from allocator.database.mysql.identity import (
@@ -31,25 +30,17 @@ from allocator.database.mysql.identity import (
     version_of,
 )
 from allocator.database.schema.tables import segment
-from allocator.database.verbs.tickets import FENCE, FLOOR
-from allocator.errors import DatabaseUnavailable, Exhausted, SchemaDamaged
+from allocator.database.verbs.claims import triggered
+from allocator.errors import DatabaseUnavailable
 from allocator.rules.failover import Here, one_of_several, plain
-from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.tag import damaged
-from allocator.schemes.ticket import MAX_SHARDS, ShardNumbering
+from allocator.schemes.ticket import CLAIM, REPLACE, ShardNumbering
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
     from allocator.rules.tag_column import Counter
 
 
-REPLACE = f"REPLACE INTO allocator_ticket (type) SELECT :type {FENCE} {{lock}}"
-COUNT = (
-    "INSERT INTO allocator_ticket_counter (type, id) "
-    "SELECT :type, LAST_INSERT_ID(:first + :step * allocator_failover.first_value) "
-    f"{FENCE} {{lock}} "
-    "ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(allocator_ticket_counter.id + :step)"
-)
 # GET_LOCK is of the whole server: schemas of several databases there change one after the other.
 SCHEMA_LOCK = "allocator_schema_change"
 IN_TRANSACTION = 1
@@ -60,8 +51,6 @@ UNSAID = frozenset({"1064", "1142", "1143", "1146", "1193", "1227", "1235", "130
 """A server or proxy refuses a variable, function or table, or lacks it: connect without the identity of the server."""
 TOO_BIG = "1104"
 """A server's `max_join_size` forbids to look for the cluster's name, until the session allows it."""
-NO_COUNTER = "1467"
-"""MariaDB cannot read the counter while another session has locked a row; MySQL also says so after the last number."""
 
 
 class MySQL(Dialect):
@@ -72,7 +61,6 @@ class MySQL(Dialect):
     needs_name = rolls_back_by_itself = True
     may_name = frozenset({"database", "db", "read_default_file", "read_default_group"})
     transactional_ddl = False
-    replace_ticket, count_ticket = REPLACE, COUNT
     raised, returning = "LAST_INSERT_ID(max_value + :span)", ""
     clock = CLOCK
 
@@ -215,27 +203,9 @@ class MySQL(Dialect):
         """TiDB has no shared locks."""
         return "FOR UPDATE" if run_of(connection) == NOWHERE else "LOCK IN SHARE MODE"
 
-    def number_as(self, connection: Connection, numbering: ShardNumbering) -> None:
-        # The server's own values may be those of a replication.
-        offset, step = wanted = (max(1, numbering.offset), max(1, numbering.step))
-        if connection.info.get("numbering") != wanted:
-            connection.exec_driver_sql(
-                f"SET SESSION auto_increment_offset = {offset}, auto_increment_increment = {step}"
-            )
-            connection.info["numbering"] = wanted
-
-    def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
-        try:
-            result = connection.execute(statement, parameters)
-        except DBAPIError as error:
-            if self.code(error.orig or error) == NO_COUNTER and is_at_its_end(connection):
-                raise Exhausted("the database has given its last ticket") from error
-            raise
-        if result.rowcount:
-            if result.lastrowid <= 0:
-                raise triggered(str(parameters["type"]), "allocator_ticket%")
-            return int(result.lastrowid)
-        return None
+    def tickets(self, connection: Connection) -> str:
+        """The auto-increment of an imitation gives lower numbers after higher ones, or leaves a million out."""
+        return CLAIM if run_of(connection) == NOWHERE else REPLACE
 
     def see_the_newest(self, connection: Connection) -> None:
         # A transaction reads an old snapshot by default, and MariaDB then refuses to change rows that changed since.
@@ -243,16 +213,6 @@ class MySQL(Dialect):
 
     def lock_shard(self, connection: Connection) -> None:
         connection.exec_driver_sql("SELECT id FROM allocator_shard FOR UPDATE").all()
-
-    def greatest_ticket(self, connection: Connection) -> int:
-        result = connection.execute(text("REPLACE INTO allocator_ticket (type) VALUES (:type)"), {"type": FLOOR})
-        return int(result.lastrowid)
-
-
-def is_at_its_end(connection: Connection) -> bool:
-    """Whether a row has the last ticket: each shard has one in `MAX_SHARDS` numbers, or more."""
-    last = connection.exec_driver_sql("SELECT max(id) FROM allocator_ticket").scalar()
-    return int(last or 0) > MAX_ID - MAX_SHARDS
 
 
 def end_of_claim(name: str, found: int, warned: bool, last_id: int) -> int | None:
@@ -266,14 +226,6 @@ def end_of_claim(name: str, found: int, warned: bool, last_id: int) -> int | Non
     if last_id <= 0:
         raise triggered(name, segment.name)
     return int(last_id)
-
-
-def triggered(name: str, table_name: str) -> SchemaDamaged:
-    """The server reports no insert id where a trigger fires, whoever may see the trigger."""
-    return SchemaDamaged(
-        f"{name!r}: the server reported no insert id, as where a table has a trigger; no id was issued; find it with "
-        f"SHOW TRIGGERS LIKE '{table_name}', and drop it: DROP TRIGGER name"
-    )
 
 
 def warned(cursor: Any) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sqlalchemy import Connection, text
 
 from allocator.database import checks
-from allocator.database.checks import GUARD, NEEDED, TABLES, Check, others_may_write
+from allocator.database.checks import GUARD, NEEDED, TABLES, WRITES, Check, others_may_write
 from allocator.database.dialect import Dialect
 from allocator.database.mysql.identity import is_merely_like_it
 from allocator.rules.findings import DANGER, Finding
@@ -101,7 +101,7 @@ def source(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
 
 def writes(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
     """REPLACE deletes a row."""
-    needed = {**NEEDED, "allocator_ticket": f"{NEEDED['allocator_ticket']}, DELETE"}
+    needed = {**NEEDED, "allocator_ticket": f"{WRITES}, DELETE"}
     return checks.writes(connection, dialect, account(connection), needed)
 
 

@@ -9,18 +9,9 @@ from math import ceil
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import URL, Connection, Engine, Insert, Table, column, select, table, text
+from sqlalchemy import URL, Connection, Engine, Insert, Table, column, func, select, table, text
 
 from allocator.database.dialect import MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
-from allocator.database.postgresql.id_sequences import (
-    REPLACE,
-    REPLACE_UNORDERED,
-    draw,
-    greatest_ticket,
-    number_from,
-    skip_nodes,
-    skip_tickets,
-)
 from allocator.database.postgresql.identity import (
     FIRST,
     NOT_READY,
@@ -34,8 +25,7 @@ from allocator.database.postgresql.identity import (
     sqlstate,
     unstarted,
 )
-from allocator.database.schema.tables import CLAIMED
-from allocator.database.verbs.tickets import COUNT
+from allocator.database.schema.tables import CLAIMED, node
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
@@ -76,15 +66,16 @@ WHERE seqrelid = to_regclass(pg_get_serial_sequence(:table, :column)) AND (attid
 """
 """That of an identity, or of a default that only draws from it."""
 
+DRAW_NODES = text(
+    "SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, CAST(:n AS BIGINT))"
+)
+
 
 class PostgreSQL(Dialect):
     name = "postgresql"
     default_driver = "psycopg"
     extra = "postgres"
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"  # whatever the role's default is
-    replace_ticket, count_ticket = REPLACE, COUNT
-    draw = staticmethod(draw)
-    ownership = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('allocator_ticket')"
     clock = "CAST(1000 * EXTRACT(EPOCH FROM clock_timestamp()) AS BIGINT)"
     mends = (
         "(SELECT string_agg(mend, '; ') FROM ("
@@ -197,28 +188,24 @@ class PostgreSQL(Dialect):
     def lasting(self, connection: Connection) -> str:
         return rung_of(connection).lasting
 
-    def replacing(self, connection: Connection) -> str:
-        return REPLACE_UNORDERED if rung_of(connection) is NOTHING else REPLACE
-
     def insert_missing(self, table: Table) -> Insert:
         from sqlalchemy.dialects.postgresql import insert  # a process that uses another database need not load it
 
         return insert(table).on_conflict_do_nothing(index_elements=list(table.primary_key))
 
-    skip_nodes = staticmethod(skip_nodes)
-    skip_tickets = staticmethod(skip_tickets)
-    greatest_ticket = staticmethod(greatest_ticket)
-    number_from = staticmethod(number_from)
+    def skip_nodes(self, connection: Connection, count: int) -> None:
+        # A logical replica has the rows, but not the position of their sequence.
+        end = count + (connection.scalar(select(func.max(node.c.id))) or 0)
+        last = connection.scalar(DRAW_NODES, {"n": count}) or 0
+        if last < end:
+            connection.execute(DRAW_NODES, {"n": end - last})
 
     def lock_shard(self, connection: Connection) -> None:
         if rung_of(connection) is NOTHING:  # CockroachDB has no LOCK TABLE
             connection.exec_driver_sql("SELECT id FROM allocator_shard FOR UPDATE").all()
             return
         # A statement that waits for this lock takes its snapshot after it, and sees the new revision.
-        connection.exec_driver_sql(
-            "LOCK TABLE allocator_shard, allocator_ticket, allocator_ticket_counter, allocator_segment "
-            "IN EXCLUSIVE MODE"
-        )
+        connection.exec_driver_sql("LOCK TABLE allocator_shard, allocator_segment IN EXCLUSIVE MODE")
 
 
 def version_of(ask: Callable[[Connection], tuple[int, ...]], connection: Connection) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.postgresql.identity import IS_DURABLE
 from allocator.rules.findings import DANGER, OUTAGE, Finding
 
-SEQUENCES = ("allocator_ticket_id_seq", "allocator_node_id_seq")
+SEQUENCE = "allocator_node_id_seq"
 OTHERS = """
 SELECT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(rolname) END AS role,
        string_agg(DISTINCT CAST(CAST(t.oid AS regclass) AS text), ', ') AS places, rolcanlogin AS is_user
@@ -44,18 +44,18 @@ def durable(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
 
 
 def others(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
-    found = connection.execute(text(OTHERS), {"names": [*TABLES, *SEQUENCES]})
+    found = connection.execute(text(OTHERS), {"names": [*TABLES, SEQUENCE]})
     yield from others_may_write((one.role, one.places, one.is_user) for one in found)
 
 
 def writes(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
     """After a failover a sequence is drawn from, to skip node numbers."""
-    query = f"SELECT quote_ident(current_user), has_sequence_privilege('{SEQUENCES[1]}', 'USAGE')"
+    query = f"SELECT quote_ident(current_user), has_sequence_privilege('{SEQUENCE}', 'USAGE')"
     role, may_draw = connection.exec_driver_sql(query).one()
-    usage = f"GRANT USAGE ON SEQUENCE {SEQUENCES[1]} TO {role};"
+    usage = f"GRANT USAGE ON SEQUENCE {SEQUENCE} TO {role};"
     yield from checks.writes(connection, dialect, role, also=usage)
     if not may_draw:
-        yield Finding("right-missing", OUTAGE, f"{role} lacks the right USAGE on {SEQUENCES[1]}", usage)
+        yield Finding("right-missing", OUTAGE, f"{role} lacks the right USAGE on {SEQUENCE}", usage)
 
 
 CHECKS = (

@@ -11,9 +11,9 @@ serve a tag, and all of them with offset 1 and step 1. While a fleet grows the s
 `max_value - skipped`. `claimed_at` is the time of the last claim in milliseconds since 1970. `allocator_failover` holds
 one row, which says the same of all the rest: of tags that may have been made and forgotten, nodes and workers.
 
-`allocator_ticket` holds a row per type, whose auto-increment value is its newest ticket, and
-`allocator_ticket_counter` the same for the statement that only adds. `allocator_shard` holds one row: who this
-database is among the shards of its fleet.
+`allocator_ticket` holds a row per type, whose auto-increment value is its newest ticket. It is used on MySQL and
+MariaDB alone; elsewhere `allocator_segment` has a row per type, whose name no tag of a user's can have.
+`allocator_shard` holds one row: who this database is among the shards of its fleet, and how it draws tickets.
 
 `allocator_node` gets a row for every start of a meteor generator; its number is never used again, so no row is ever
 deleted. `allocator_worker` holds a row per snowflake worker: until when, and by whom, it may be used.
@@ -73,6 +73,8 @@ def bytewise_everywhere(length: int) -> String:
 
 
 tag_type, period_type = bytewise_everywhere(64), bytewise_everywhere(10)
+reserved_type = bytewise_everywhere(72)
+"""A tag, or the type of a ticket after `.ticket:`."""
 run_type = bytewise(255)
 
 number_type = BigInteger().with_variant(Integer, "sqlite")
@@ -102,7 +104,7 @@ def counts(*names: str) -> Iterator[Column[int]]:
 segment = Stored(
     "allocator_segment",
     metadata,
-    Column("tag", tag_type, primary_key=True),
+    Column("tag", reserved_type, primary_key=True),
     *counts("max_value", "step", "max_step", "id_limit"),
     Column("shard_offset", BigInteger, nullable=False, server_default="1"),
     Column("shard_step", BigInteger, nullable=False, server_default="1"),
@@ -148,13 +150,6 @@ ticket = Stored(
     Column("type", tag_type, nullable=False, unique=True),
 )
 
-counter = Stored(
-    "allocator_ticket_counter",
-    metadata,
-    Column("type", tag_type, primary_key=True),
-    Column("id", BigInteger, nullable=False),
-)
-
 shard = Stored(
     "allocator_shard",
     metadata,
@@ -162,7 +157,7 @@ shard = Stored(
     Column("fleet", tag_type, nullable=False),
     Column("shard_key", String(32), nullable=False),
     Column("server", String(255), nullable=False),
-    Column("statement", String(16), nullable=False),
+    Column("tickets", String(16), nullable=False),
     *counts("generation", "shard_offset", "shard_step", "floor"),
     Column("ceiling", BigInteger, nullable=True),
     Column("revision", BigInteger, nullable=False),
@@ -232,7 +227,7 @@ lease = Stored(
 BESIDE = (number, number_void, lease)
 """The tables that no id depends on: ids are drawn without them too."""
 
-CLAIMED = tuple(one.name for one in (segment, ticket, counter, node, worker, lease, failover))
+CLAIMED = tuple(one.name for one in (segment, ticket, node, worker, lease, failover))
 """The tables whose rows a claim writes. A trigger there can change what was claimed, so there must be none."""
 
 FOR_IDS = [one for one in metadata.sorted_tables if one not in BESIDE]

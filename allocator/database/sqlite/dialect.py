@@ -16,7 +16,6 @@ from allocator.database.schema.tables import CLAIMED
 from allocator.database.sqlite.file import alone, check_name, is_alone, is_perhaps, path_of, run_of_file
 from allocator.database.sqlite.fork_gate import GATE
 from allocator.database.verbs.claims import only_row, returned
-from allocator.database.verbs.tickets import COUNT, FENCE, drawn
 from allocator.errors import DatabaseUnavailable, InvalidDatabase
 
 if TYPE_CHECKING:
@@ -24,24 +23,13 @@ if TYPE_CHECKING:
     from allocator.rules.failover import Here
 
 
-NEXT_TICKET = "max(:floor, 1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'), 0))"
-REPLACE = (
-    "REPLACE INTO allocator_ticket (type, id) "
-    f"SELECT :type, {NEXT_TICKET} + ((:offset - {NEXT_TICKET}) % :step + :step) % :step {FENCE} RETURNING id"
-)
-"""AUTOINCREMENT remembers the greatest id; arithmetic finds the next one of this shard."""
-
 BUSY_SECONDS = 0.02
 """For short transactions of others, while `alone` keeps all of ours out. `Runner.run` waits for longer ones."""
 LEGACY = -1
 """`autocommit` of a connection whose transactions SQLAlchemy controls: sqlite3.LEGACY_TRANSACTION_CONTROL, of 3.12."""
 GUARDS = ("allocator_guard_fall", "allocator_guard_rename", "allocator_guard_delete", "allocator_guard_replace")
 
-KEPT = "SELECT max_value FROM allocator_segment WHERE tag = :name"
-KEPT_TICKET = (
-    "SELECT max(id) FROM (SELECT id FROM allocator_ticket WHERE type = :name "
-    "UNION ALL SELECT id FROM allocator_ticket_counter WHERE type = :name)"
-)
+KEPT = text("SELECT max_value FROM allocator_segment WHERE tag = :name")
 
 
 def is_for_all_threads(connection: Any) -> bool:
@@ -60,13 +48,13 @@ def is_for_all_threads(connection: Any) -> bool:
     return not refused
 
 
-def kept(connection: Connection, query: str, name: str, end: int) -> int:
+def kept(connection: Connection, name: str, end: int) -> int:
     """`end`, if the commit that wrote it is still there.
 
     A process whose locks were lost looks dead: any program that opens the file then takes its journal for one that a
     crash left, and undoes the commit. Afterwards the journal is gone, and this read waits for whoever has it.
     """
-    value = only_row(connection.execute(text(query), {"name": name}).all(), name)
+    value = only_row(connection.execute(KEPT, {"name": name}).all(), name)
     if value is None or value < end:
         raise DatabaseUnavailable(
             f"{name!r}: {connection.info['path']} holds {value} right after {end} was committed, and no id was issued; "
@@ -87,7 +75,6 @@ class SQLite(Dialect):
     columns_have_types = False
     max_pause = 0.02  # nobody is told when the file is free
     begin = "BEGIN IMMEDIATE"
-    replace_ticket, count_ticket = REPLACE, COUNT
     clock = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
     mends = (
         "(SELECT group_concat('DROP TRIGGER \"' || replace(name, '\"', '\"\"') || '\"', '; ') FROM sqlite_master "
@@ -165,17 +152,10 @@ class SQLite(Dialect):
 
     def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
         end = returned(connection, claim, parameters, name)
-        return end if end is None else kept(connection, KEPT, name, end)
-
-    def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
-        ticket = drawn(connection, statement, parameters)
-        return ticket if ticket is None else kept(connection, KEPT_TICKET, str(parameters["type"]), ticket)
+        return end if end is None else kept(connection, name, end)
 
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
         return func.max(value, other)
 
     def lock_shard(self, connection: Connection) -> None:
         pass  # BEGIN IMMEDIATE has locked the file
-
-    def greatest_ticket(self, connection: Connection) -> int:
-        return connection.scalar(text("SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'")) or 0

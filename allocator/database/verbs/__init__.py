@@ -17,7 +17,8 @@ Takes something else; what the first run took stays unused, a lease until its en
 Finds what the first run wrote, and answers the same:
     failover_row.add failover_row.end_run node_and_snowflake_rows.renew_worker number_commands.raise_counter
     segments.begin_run segments.change segments.remove segments.repair shard_row.add shard_row.begin
-    shard_row.begin_alone shard_row.end_run token_rows.add upgrade.upgrade worker_number_rows.renew
+    shard_row.begin_alone shard_row.claim_tickets shard_row.end_run token_rows.add upgrade.upgrade
+    worker_number_rows.renew
 Decides again from the row, which the caller reads or gets:
     failover_row.leave_part failover_row.move shard_row.change
 Tells of its own change as of another's, which the caller may see: the tag exists, the token is revoked, the number is

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, TextClause, text
 
+from allocator.errors import SchemaDamaged
 from allocator.rules.failover import Crossing
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import damaged
@@ -79,6 +80,14 @@ def claiming(dialect: Dialect, here: str, moved: str = "") -> TextClause:
 def returned(connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
     """Run a claim that returns `max_value`: see `Dialect.claim`."""
     return only_row(connection.execute(claim, parameters).all(), name)
+
+
+def triggered(name: str, table_name: str) -> SchemaDamaged:
+    """MySQL reports no insert id where a trigger fires, whoever may see the trigger."""
+    return SchemaDamaged(
+        f"{name!r}: the server reported no insert id, as where a table has a trigger; no id was issued; find it with "
+        f"SHOW TRIGGERS LIKE '{table_name}', and drop it: DROP TRIGGER name"
+    )
 
 
 def only_row(rows: Sequence[Any], name: str) -> int | None:

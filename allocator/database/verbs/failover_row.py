@@ -7,8 +7,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, TextClause, func, literal, select, text, update
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.tables import counter, failover, segment
+from allocator.database.schema.tables import failover, segment
+from allocator.database.verbs import tickets
 from allocator.rules.failover import NOTHING, ONCE, UNTRUSTED, Failover, Skipped
+from allocator.schemes.ticket import REPLACE
 
 PART = 10_000
 """Rows that one statement marks, in a fraction of any timeout: a server may have a million tags."""
@@ -60,9 +62,8 @@ def move(
             leave(connection, fresh.run)
         if moved and skip.nodes:
             dialect.skip_nodes(connection, skip.nodes)
-        if moved and skip.tickets:
-            connection.execute(update(counter).values(id=counter.c.id + skip.tickets))
-            dialect.skip_tickets(connection, skip.tickets)
+        if moved and skip.tickets and dialect.tickets(connection) == REPLACE:
+            tickets.skip(connection, skip.tickets)
     return bool(moved)
 
 

@@ -23,14 +23,16 @@ from sqlalchemy import (
 from allocator.database.dialect import Dialect, run_of
 from allocator.database.schema.tables import failover, segment, shard
 from allocator.database.verbs import failover_row
+from allocator.database.verbs.tickets import IS_CLAIMED
 from allocator.rules.failover import Failover
 from allocator.schemes.shared.residues import Residue
-from allocator.schemes.tag import AUTO, REFUSE, FailoverGap, Tag, damaged
+from allocator.schemes.tag import AUTO, REFUSE, FailoverGap, Tag, damaged, is_of_tickets
+from allocator.schemes.ticket import CLAIM
 
 READ = select(segment)
 READ_ONE = READ.where(segment.c.tag == bindparam("name"))
 READ_ALL = READ.order_by(segment.c.tag)
-READ_SOME = READ_ALL.where(segment.c.tag > bindparam("after"))
+READ_SOME = READ_ALL.where(segment.c.tag > bindparam("after"), ~IS_CLAIMED)
 
 GAPS: dict[int, FailoverGap] = {-2: AUTO, -1: REFUSE}
 """What the column `failover_gap` holds for them; any other number is one of ids."""
@@ -62,6 +64,8 @@ def create(connection: Connection, dialect: Dialect, tag: Tag, state: Failover) 
     rows = failover.outerjoin(shard, shard.c.id == 1)
     source = select(*values, literal_column(run_of(connection)).label("server_run"), *RESIDUE).select_from(rows)
     source = source.where(*failover_row.unmoved(connection, dialect, state))
+    if is_of_tickets(tag.name):  # not where REPLACE draws them, nor from below a floor that somebody has raised
+        source = source.where(shard.c.tickets == CLAIM, shard.c.floor <= tag.max_value + 1)
     if lock := dialect.shared_lock(connection):
         source = source.with_for_update(read=lock != "FOR UPDATE")
     if dialect.checks_tag_first:
@@ -130,6 +134,11 @@ def raise_all(connection: Connection, dialect: Dialect, tags: Sequence[Tag], res
         values = (*raising(dialect, tag.max_value), (segment.c.id_limit, limit))
         connection.execute(update(segment).where(segment.c.tag == tag.name).ordered_values(*values))
     connection.execute(update(segment).values(shard_offset=residue.offset, shard_step=residue.step))
+
+
+def raise_tickets(connection: Connection, dialect: Dialect, above: int) -> None:
+    """Let tickets that are claimed continue above a number."""
+    connection.execute(update(segment).where(IS_CLAIMED).ordered_values(*raising(dialect, above)))
 
 
 def as_tag(row: Any) -> Tag:

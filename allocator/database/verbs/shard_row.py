@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from secrets import token_hex
 from typing import Any
 
@@ -16,9 +16,9 @@ from allocator.database.schema.tables import failover, node, segment, shard, wor
 from allocator.database.verbs import failover_row, segments, tickets
 from allocator.errors import DatabaseRefused, ShardMisconfigured
 from allocator.rules.failover import Failover
-from allocator.rules.fleet_consistency import ALONE, BEGUN, DEFAULT_FLEET, REPLACE, Member, Shard, Target
-from allocator.schemes.tag import Tag
-from allocator.schemes.ticket import ShardNumbering
+from allocator.rules.fleet_consistency import ALONE, BEGUN, DEFAULT_FLEET, Member, Shard, Target
+from allocator.schemes.tag import Tag, is_of_tickets
+from allocator.schemes.ticket import CLAIM, REPLACE, ShardNumbering
 
 Decision = Callable[[Shard, int], Shard | None]
 """Takes a shard's row and its greatest ticket; returns the new row, or None for no change."""
@@ -28,6 +28,13 @@ def fetch(connection: Connection, dialect: Dialect) -> Shard | None:
     both = shard.outerjoin(failover, failover.c.id == 1)
     rows = connection.execute(select(shard, failover.c.server_run).select_from(both)).all()
     return as_shard(rows[0], Failover(rows[0].server_run or "")) if rows else None
+
+
+def fetch_sure(connection: Connection, dialect: Dialect) -> Shard:
+    found = fetch(connection, dialect)
+    if found is None:
+        raise ShardMisconfigured("the row of allocator_shard is gone; restore it before ids are drawn again")
+    return found
 
 
 def fetch_if_made(connection: Connection, dialect: Dialect) -> Shard | None:
@@ -54,7 +61,7 @@ def begin_alone(connection: Connection, dialect: Dialect, url: str) -> None:
     if fetch(connection, dialect) or tickets.has_any(connection, dialect) or connection.scalar(outgrown):
         return
     ours = Member(token_hex(16), 1, url)
-    add(connection, dialect, Shard(DEFAULT_FLEET, ours.key, "", REPLACE, 1, ShardNumbering(1, 1), ALONE, (ours,)), url)
+    add(connection, dialect, Shard(DEFAULT_FLEET, ours.key, "", 1, ShardNumbering(1, 1), ALONE, (ours,)), url)
 
 
 def has_ids(connection: Connection, dialect: Dialect) -> bool:
@@ -78,10 +85,9 @@ def add(connection: Connection, dialect: Dialect, fresh: Shard, where: str) -> N
         if not alone and has_ids(connection, dialect):
             raise ShardMisconfigured(f"{where} has issued ids of its own meanwhile; empty its tables, and retry")
         here: ColumnElement[str] = literal_column("''" if alone else dialect.server(connection))
-        write = insert(shard) if now is None else update(shard)
-        connection.execute(write.values({**columns_of(fresh), "id": 1, "server": here}))
-        if not fresh.joining:
-            dialect.number_from(connection, fresh.numbering, fresh.numbering.following(0))
+        values = {**columns_of(fresh), "server": here}
+        first = {"id": 1, "tickets": dialect.tickets(connection)}
+        connection.execute(update(shard).values(values) if now else insert(shard).values({**values, **first}))
 
 
 def begin(connection: Connection, dialect: Dialect, key: str) -> None:
@@ -92,6 +98,22 @@ def begin(connection: Connection, dialect: Dialect, key: str) -> None:
 def end_run(connection: Connection, dialect: Dialect) -> None:
     """Stop the tickets of this shard until `shards trust`."""
     connection.execute(update(shard).values(server=failover_row.RESTORED))
+
+
+def claim_tickets(connection: Connection, dialect: Dialect, where: str) -> None:
+    """Draw tickets by claims from now on. Refused where some were drawn by REPLACE, since claims would repeat them."""
+    dialect.see_the_newest(connection)
+    with dialect.transaction(connection):
+        dialect.lock_shard(connection)  # draws under way end first
+        if fetch_sure(connection, dialect).tickets == CLAIM:
+            return
+        if tickets.has_any(connection, dialect):
+            raise DatabaseRefused(
+                f"{where} has drawn tickets with REPLACE, up to {tickets.fetch_last(connection, dialect)}, and claims "
+                "would draw them again; --tickets claim is for a database before its first ticket. A type can "
+                "continue as a tag: allocator tags create TYPE --start-after N"
+            )
+        connection.execute(update(shard).values(tickets=CLAIM))
 
 
 def change(
@@ -106,10 +128,8 @@ def change(
     with dialect.transaction(connection):
         # Before the greatest ticket is read: draws under way end first, and no other begins.
         dialect.lock_shard(connection)
-        now = fetch(connection, dialect)
-        if now is None:
-            raise ShardMisconfigured("the row of allocator_shard is gone; restore it before ids are drawn again")
-        greatest = tickets.greatest_ever(connection, dialect, now.numbering)
+        now = fetch_sure(connection, dialect)
+        greatest = tickets.greatest_ever(connection, dialect, now)
         fresh = decide(now, greatest)
         if fresh is None:
             return now
@@ -120,13 +140,20 @@ def change(
         connection.execute(update(shard).values(values))
         if trust:
             failover_row.trust(connection, dialect)
-        if fresh.numbering.floor != now.numbering.floor or fresh.generation != now.generation:
-            first = fresh.numbering.following(greatest)
-            dialect.number_from(connection, fresh.numbering, first)
-            tickets.count_from(connection, fresh.numbering, first)
+        begins = fresh.numbering.floor != now.numbering.floor or fresh.generation != now.generation
+        if begins and now.tickets == REPLACE:
+            tickets.number_from(connection, fresh.numbering.following(greatest))
         if tags or fresh.residue != now.residue:
-            segments.raise_all(connection, dialect, tags, fresh.residue)
+            raised = [above_floor(tag, fresh) for tag in tags if now.tickets == CLAIM or not is_of_tickets(tag.name)]
+            segments.raise_all(connection, dialect, raised, fresh.residue)
+        if begins:
+            segments.raise_tickets(connection, dialect, fresh.numbering.floor - 1)
         return fresh
+
+
+def above_floor(tag: Tag, row: Shard) -> Tag:
+    """The tag; one of tickets begins at the floor, as those of the other shards do."""
+    return replace(tag, max_value=max(tag.max_value, row.numbering.floor - 1)) if is_of_tickets(tag.name) else tag
 
 
 def check_writer(connection: Connection, dialect: Dialect) -> None:
@@ -140,16 +167,10 @@ def check_writer(connection: Connection, dialect: Dialect) -> None:
 
 
 def check_owner(connection: Connection, dialect: Dialect) -> None:
-    """Raise where this user may not change the numbering of the table, or the server does not identify itself."""
+    """Raise where this user may not write the shard's row, or the server does not identify itself."""
     if dialect.server(connection) == NOWHERE and not dialect.embedded:
         raise DatabaseRefused("a fleet needs servers that say which one they are: see allocator doctor")
-    if not dialect.ownership:
-        check_writer(connection, dialect)
-    elif not connection.exec_driver_sql(dialect.ownership).scalar():
-        raise DatabaseRefused(
-            "making a fleet, letting it grow and trusting a shard changes the numbering of allocator_ticket, which "
-            "on PostgreSQL takes the owner of the table: use the user that ran allocator db upgrade"
-        )
+    check_writer(connection, dialect)
 
 
 def as_shard(row: Any, state: Failover | None) -> Shard:
@@ -158,12 +179,12 @@ def as_shard(row: Any, state: Failover | None) -> Shard:
         row.fleet,
         row.shard_key,
         row.server if state is None or state.is_trusted else "the one before its failover",
-        row.statement,
         row.generation,
         ShardNumbering(row.shard_offset, row.shard_step, row.floor, row.ceiling),
         row.revision,
         members_of(json.loads(row.members)),
         target_of(row.target),
+        row.tickets,
     )
 
 
@@ -179,11 +200,11 @@ def target_of(written: str | None) -> Target | None:
 
 
 def columns_of(fresh: Shard) -> dict[str, object]:
+    """What changes with the fleet: how tickets are drawn here does not."""
     numbering = fresh.numbering
     return {
         "fleet": fresh.fleet,
         "shard_key": fresh.key,
-        "statement": fresh.statement,
         "generation": fresh.generation,
         "shard_offset": numbering.offset,
         "shard_step": numbering.step,

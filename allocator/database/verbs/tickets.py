@@ -1,9 +1,13 @@
-"""Draw tickets from `allocator_ticket` and `allocator_ticket_counter`, each by one statement.
+"""Tickets of MySQL and MariaDB, each by one statement: `REPLACE INTO` and `LAST_INSERT_ID`, as Flickr drew them.
 
-The revision of the shard's row fences every draw: after a change of the row no ticket follows the old numbering. The
-server run fences it too: another run may have forgotten ids and skips some first, see `failover.move`. With several
-shards the server's identity fences it too, and an operator says where the shard continues: it may have forgotten
-how its fleet grew.
+Elsewhere, and where the shard's row says "claim", a ticket is a claim: see `Database.claim_ticket`.
+
+All types of a database share the auto-increment of `allocator_ticket`, which the session numbers by offset and step of
+the shard. The fence of each draw is the shard's row and that of failovers, as this process read them:
+- the row's `tickets` and revision: after a change of either no ticket follows the old numbering;
+- the server run: another run may have forgotten tickets and skips some first, see `failover_row.move`;
+- with several shards the server's identity: it may have forgotten how its fleet grew, and an operator says where the
+  shard continues.
 """
 
 from __future__ import annotations
@@ -11,12 +15,16 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, TextClause, exists, func, select, text, update
+from sqlalchemy import Connection, TextClause, exists, func, or_, select, text
+from sqlalchemy.exc import DBAPIError
 
-from allocator.database.schema.tables import counter, ticket
-from allocator.database.verbs.claims import only_row
-from allocator.rules.fleet_consistency import REPLACE, Shard
-from allocator.schemes.ticket import ShardNumbering
+from allocator.database.driver_errors import lacks_counter
+from allocator.database.schema.tables import segment, ticket
+from allocator.database.verbs.claims import triggered
+from allocator.errors import Exhausted
+from allocator.rules.fleet_consistency import Shard
+from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.ticket import MAX_SHARDS, REPLACE, RESERVED, ShardNumbering
 
 if TYPE_CHECKING:
     from allocator.database.dialect import Dialect
@@ -25,41 +33,33 @@ FLOOR = ".floor"
 """The type of a row of `allocator_ticket` that keeps the floor; no type of a user's begins with a dot."""
 KEEP = text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)")
 """An explicit id raises the auto-increment; the row stays, since MySQL 5.7 forgets the counter at a restart."""
-FENCE = (
-    "FROM allocator_shard, allocator_failover WHERE allocator_failover.id = 1 AND {here} AND {lasting} "
-    "AND allocator_shard.id = 1 AND allocator_shard.revision = :revision AND allocator_shard.server IN ('', {server})"
+BURN = text("REPLACE INTO allocator_ticket (type) VALUES (:type)")
+DRAW = (
+    "REPLACE INTO allocator_ticket (type) SELECT :type FROM allocator_shard, allocator_failover "
+    f"WHERE allocator_shard.id = 1 AND allocator_shard.tickets = '{REPLACE}' AND allocator_shard.revision = :revision "
+    "AND allocator_shard.server IN ('', {server}) AND allocator_failover.id = 1 AND {here} AND {lasting} {lock}"
 )
-FIRST = "CAST(:first AS BIGINT) + CAST(:step AS BIGINT) * allocator_failover.first_value"
-"""The first ticket of a new type, above the tickets of a forgotten one."""
-COUNT = (
-    f"INSERT INTO allocator_ticket_counter (type, id) SELECT CAST(:type AS VARCHAR(64)), {FIRST} "
-    f"{FENCE} ON CONFLICT (type) DO UPDATE SET id = allocator_ticket_counter.id + CAST(:step AS BIGINT) RETURNING id"
-)
+
+IS_CLAIMED = segment.c.tag.startswith(RESERVED)
+"""The rows of `allocator_segment` from which tickets are claimed."""
 
 
 def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> int | None:
     """Draw the next ticket of a type; None if the shard's row has changed. An unused ticket is burnt."""
-    numbering = shard.numbering
-    parameters: dict[str, object] = {
-        "type": kind,
-        "revision": shard.revision,
-        "offset": numbering.offset,
-        "step": numbering.step,
-        "floor": numbering.floor,
-        "first": numbering.following(0),
-    }
-    statement = dialect.count_ticket
-    if shard.statement == REPLACE:
-        statement = dialect.replacing(connection)
-        dialect.number_as(connection, numbering)
-    lasting, lock = dialect.lasting(connection), dialect.shared_lock(connection)
-    fence = (dialect.server(connection), dialect.is_here(connection), lasting, lock)
-    return dialect.draw(connection, fenced(statement, *fence), parameters)
-
-
-def drawn(connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
-    """Run a draw that returns the ticket: see `Dialect.draw`."""
-    return only_row(connection.execute(statement, parameters).all(), str(parameters["type"]))
+    number_as(connection, shard.numbering)
+    server, here = dialect.server(connection), dialect.is_here(connection)
+    statement = fenced(DRAW, server, here, dialect.lasting(connection), dialect.shared_lock(connection))
+    try:
+        result = connection.execute(statement, {"type": kind, "revision": shard.revision})
+    except DBAPIError as error:
+        if lacks_counter(error, dialect) and is_at_its_end(connection):
+            raise Exhausted("the database has given its last ticket") from error
+        raise
+    if not result.rowcount:
+        return None
+    if result.lastrowid <= 0:
+        raise triggered(kind, "allocator_ticket")
+    return int(result.lastrowid)
 
 
 @cache
@@ -67,21 +67,53 @@ def fenced(statement: str, server: str, here: str, lasting: str, lock: str) -> T
     return text(statement.format(server=server, here=here, lasting=lasting, lock=lock))
 
 
+def number_as(connection: Connection, numbering: ShardNumbering) -> None:
+    """Set the auto-increment of this session to the numbering: the server's own may be that of a replication."""
+    offset, step = wanted = (max(1, numbering.offset), max(1, numbering.step))
+    if connection.info.get("numbering") != wanted:
+        connection.exec_driver_sql(f"SET SESSION auto_increment_offset = {offset}, auto_increment_increment = {step}")
+        connection.info["numbering"] = wanted
+
+
+def is_at_its_end(connection: Connection) -> bool:
+    """Whether a row has the last ticket: each shard has one in `MAX_SHARDS` numbers, or more."""
+    last = connection.exec_driver_sql("SELECT max(id) FROM allocator_ticket").scalar()
+    return int(last or 0) > MAX_ID - MAX_SHARDS
+
+
 def has_any(connection: Connection, dialect: Dialect) -> bool:
-    return any(connection.scalar(select(exists(select(rows)))) for rows in (ticket, counter))
+    """Whether tickets were drawn, or may have been: a failover leaves a row."""
+    return bool(connection.scalar(select(or_(exists(select(ticket)), exists(select(segment).where(IS_CLAIMED))))))
 
 
 def fetch_last(connection: Connection, dialect: Dialect) -> int:
     """The greatest ticket in the tables, 0 if there is none."""
-    of_rows = select(func.max(ticket.c.id)).where(ticket.c.type != FLOOR)
-    return max(connection.scalar(of_rows) or 0, connection.scalar(select(func.max(counter.c.id))) or 0)
+    replaced = connection.scalar(select(func.max(ticket.c.id)).where(ticket.c.type != FLOOR))
+    return max(replaced or 0, connection.scalar(select(func.max(segment.c.max_value)).where(IS_CLAIMED)) or 0)
 
 
-def greatest_ever(connection: Connection, dialect: Dialect, numbering: ShardNumbering) -> int:
-    """The upper bound of all tickets given. A logical replica has the rows, but not the position of their sequence."""
-    dialect.number_as(connection, numbering)
-    return max(fetch_last(connection, dialect), dialect.greatest_ticket(connection))
+def greatest_ever(connection: Connection, dialect: Dialect, shard: Shard) -> int:
+    """The upper bound of all tickets given, and of those below the floor, which others may have given.
+
+    Locks the rows of claims: no other process raises them meanwhile.
+    """
+    claimed = connection.scalars(select(segment.c.max_value).where(IS_CLAIMED).with_for_update()).all()
+    replaced = burnt(connection, shard.numbering) if shard.tickets == REPLACE else 0
+    return max(replaced, *map(int, claimed), shard.numbering.floor - 1)
 
 
-def count_from(connection: Connection, numbering: ShardNumbering, first: int) -> None:
-    connection.execute(update(counter).values(id=first - numbering.step))
+def burnt(connection: Connection, numbering: ShardNumbering) -> int:
+    """Draw a ticket that nobody gets, the greatest so far: no row need hold the greatest."""
+    number_as(connection, numbering)
+    return int(connection.execute(BURN, {"type": FLOOR}).lastrowid)
+
+
+def number_from(connection: Connection, first: int) -> None:
+    """Let the auto-increment continue at `first`, which is above all others."""
+    if first > 1:
+        connection.execute(KEEP, {"type": FLOOR, "last": first - 1})
+
+
+def skip(connection: Connection, count: int) -> None:
+    """Skip tickets of a single database, whose offset and step are 1."""
+    number_from(connection, burnt(connection, ShardNumbering()) + count + 1)

@@ -9,6 +9,7 @@ from allocator.fleet.fleet_backend import Fleet
 from allocator.fleet.grow import Growth
 from allocator.runtime.thread_pool import Background
 from allocator.schemes.shared.residues import Residue, is_outgrown
+from allocator.schemes.ticket import REPLACE
 from support.memory.fleet import MemoryShard
 
 TAGS = ("order", "user", "rare")
@@ -36,12 +37,12 @@ class LossWorld:
         dies: int,
         killed: int | None = None,
         back: int | None = None,
-        statement: str = "replace",
+        tickets: str = REPLACE,
     ) -> None:
         self.rnd, self.dies, self.killed, self.back = rnd, dies, killed, back
         self.databases: dict[str, MemoryShard] = {}
         self.names = [f"db://{number}" for number in range(3)]
-        fleet = [MemoryShard(name, self.databases) for name in self.names]
+        fleet = [MemoryShard(name, self.databases, tickets) for name in self.names]
         self.lost = fleet[rnd.choice([1, 2])]
         self.tickets: list[tuple[str, int]] = []
         self.ids: list[tuple[str, int]] = []
@@ -52,7 +53,7 @@ class LossWorld:
         self.nested = 0
         self.awake = [0, *(number for number in (1, 2) if rnd.random() < 0.6)]
         """The others sleep until the lost shard is back, with what they knew before."""
-        self.clients = [Fleet(fleet, Background(), None, statement, 0.0) for _ in range(3)]
+        self.clients = [Fleet(fleet, Background(), None, 0.0) for _ in range(3)]
         for _ in range(3):
             self.draw(0)
         self.use_most(self.lost)
@@ -63,17 +64,14 @@ class LossWorld:
         """The shard that will be lost is far ahead, and the only one that knows a tag."""
         assert shard.row is not None
         for _ in range(100):
-            ticket = shard.tickets_draw(None, "invoice", shard.row)
+            ticket = shard.ticket("invoice", shard.row, {})
             assert ticket is not None
-            self.tickets.append((self.counter(shard, "invoice"), ticket))
+            self.tickets.append(("invoice", ticket))
         for _ in range(30):
             for tag in TAGS[1:]:
                 self.take(0, shard, tag)
 
     # -- clients
-
-    def counter(self, shard: MemoryShard, kind: str) -> str:
-        return kind if shard.row and shard.row.statement == "count" else "all"
 
     def draw(self, number: int) -> None:
         kind = self.rnd.choice(["order", "invoice"])
@@ -81,7 +79,7 @@ class LossWorld:
             ticket = self.clients[number].ticket(kind, 0.0)
         except AllocatorError:
             return
-        self.tickets.append((self.counter(self.databases["db://0"], kind), ticket))
+        self.tickets.append((kind, ticket))
 
     def claim(self, number: int) -> None:
         shards = self.clients[number]._shards
@@ -147,10 +145,7 @@ class LossWorld:
 
     def how_far(self) -> int:
         """What a careful operator says of the shard that is gone."""
-        return (
-            max(self.lost.counter, *self.lost.counts.values(), *(tag.max_value for tag in self.lost.rows.values()))
-            + ROOM
-        )
+        return max(self.lost.counter, *(tag.max_value for tag in self.lost.rows.values())) + ROOM
 
     def grow(self, without: bool) -> str:
         """One command as an operator types it; what it says if it is refused."""
@@ -173,12 +168,9 @@ class LossWorld:
             return str(error) or "killed"
         return ""
 
-    def begin(self, newcomer: bool) -> None:
-        """Plan to grow by one shard, or only to a new generation."""
-        if newcomer:
-            self.growth().add(MemoryShard("db://3", self.databases))  # type: ignore[arg-type]
-        else:
-            self.growth()._plan_statement("replace")
+    def begin(self) -> None:
+        """Plan to grow by one shard."""
+        self.growth().add(MemoryShard("db://3", self.databases, self.lost.tickets))  # type: ignore[arg-type]
         for shard in self.databases.values():
             shard.before = self.act
 

@@ -7,17 +7,19 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable
+from allocator.database.verbs import tickets
+from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable, FleetGrowing
 from allocator.rules.failover import Failover
 from allocator.rules.fleet_consistency import BEGUN, Shard
 from allocator.schemes.shared.residues import ALL, Residue
-from allocator.schemes.tag import Tag
+from allocator.schemes.tag import Tag, is_of_tickets
+from allocator.schemes.ticket import REPLACE, RESERVED
 
 
 class MemoryShard:
     """What `Database` is to a fleet, and the tables of one database. `before` is called before each act on them."""
 
-    def __init__(self, name: str, world: dict[str, MemoryShard]) -> None:
+    def __init__(self, name: str, world: dict[str, MemoryShard], tickets: str = REPLACE) -> None:
         world[name] = self
         self.world = world
         self.address = SimpleNamespace(shown=name, public_url=name, file=None)
@@ -28,8 +30,8 @@ class MemoryShard:
         self.engine = SimpleNamespace(dispose=lambda: None)
         self.row: Shard | None = None
         self.server = f"server of {name}"
+        self.tickets = tickets
         self.counter = 0
-        self.counts: dict[str, int] = {}
         self.rows: dict[str, Tag] = {}
         self.first_value = 0
         self.down = False
@@ -115,17 +117,17 @@ class MemoryShard:
         return self.server
 
     def tickets_has_any(self, connection: None) -> bool:
-        return bool(self.counter or self.counts)
+        return bool(self.counter or self.tickets_fetch_last(None))
 
     def shard_row_has_ids(self, connection: None) -> bool:
         return bool(self.rows) or self.tickets_has_any(None)
 
     def tickets_fetch_last(self, connection: None) -> int:
-        return self.counter
+        return max(self.counter, *(row.max_value for name, row in self.rows.items() if is_of_tickets(name)), 0)
 
     def shard_row_add(self, connection: None, fresh: Shard, where: str) -> None:
         if self.shard_row_fetch_member(None) is None:
-            self.row = replace(fresh, server=self.server)
+            self.row = replace(fresh, server=self.server, tickets=self.tickets)
 
     def shard_row_begin(self, connection: None, key: str) -> None:
         if self.row and self.row.key == key and self.row.revision == 0:
@@ -135,18 +137,19 @@ class MemoryShard:
         now = self.row
         assert now is not None
         self.counter += 1
-        greatest = max(self.counter, *self.counts.values(), 0)
+        greatest = max(self.tickets_fetch_last(None), now.numbering.floor - 1)
         fresh = decide(now, greatest)
         if fresh is None:
             return now
         self.row = replace(fresh, server=self.server) if trust else fresh
-        if (fresh.numbering.floor, fresh.generation) != (now.numbering.floor, now.generation):
-            first = fresh.numbering.following(greatest)
-            self.counter = first - 1
-            self.counts = dict.fromkeys(self.counts, first - fresh.numbering.step)
         for tag in tags:
             mine = self.rows.get(tag.name, tag)
             self.rows[tag.name] = replace(mine, max_value=max(mine.max_value, tag.max_value))
+        if (fresh.numbering.floor, fresh.generation) != (now.numbering.floor, now.generation):
+            self.counter = fresh.numbering.following(greatest) - 1
+            for name, row in self.rows.items():
+                if is_of_tickets(name):
+                    self.rows[name] = replace(row, max_value=max(row.max_value, fresh.numbering.floor - 1))
         self.rows = {name: replace(tag, residue=self.residue()) for name, tag in self.rows.items()}
         return self.row
 
@@ -166,16 +169,24 @@ class MemoryShard:
     def tickets_draw(self, connection: None, kind: str, known: Shard) -> int | None:
         if self.row is None or (self.row.revision, self.row.server) != (known.revision, self.server):
             return None
-        if known.statement == "replace":
-            self.counter = known.numbering.following(self.counter)
-            return self.counter
-        numbering = known.numbering
-        self.counts[kind] = self.counts[kind] + numbering.step if kind in self.counts else numbering.following(0)
-        return self.counts[kind]
+        self.counter = known.numbering.following(self.counter)
+        return self.counter
+
+    def ticket(self, kind: str, row: Shard, seen: object) -> int | None:
+        """As `Database.ticket`, by what its caller knows, however old that is."""
+        if row.tickets == REPLACE:
+            drawn = self.run(tickets.draw, kind, row)
+            return drawn if drawn is not None and row.numbering.judge(drawn, 0) else None
+        self.answer()
+        found = self.claim(RESERVED + kind, 1, row.residue)
+        if found is None and not self.residue().step:
+            raise FleetGrowing("it grows")
+        return found[0] if found else None
 
     def claim(self, name: str, size: int, residue: Residue) -> range | None:
         """A claim by a process that knows the tag under this residue."""
-        row = self.rows.setdefault(name, Tag(name, self.first_value, residue=self.residue()))
+        floor = self.row.numbering.floor if self.row and is_of_tickets(name) else 1
+        row = self.rows.setdefault(name, Tag(name, max(self.first_value, floor - 1), residue=self.residue()))
         if row.residue != residue or not residue.step:
             return None
         self.rows[name] = replace(row, max_value=row.max_value + size * residue.step)

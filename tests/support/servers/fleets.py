@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -20,7 +20,22 @@ on_one_of_each = pytest.mark.parametrize("fleet_kind", ["sqlite", "mixed"], indi
 once = pytest.mark.parametrize("face", ["sync"], indirect=True)
 """What is decided before either face has a part in it."""
 
-statements = pytest.mark.parametrize("statement", ["replace", "count"])
+MYSQLS = ["mysql", "mariadb"]
+in_each_way = pytest.mark.parametrize(
+    ("fleet_kind", "claims"),
+    [*((kind, False) for kind in ("sqlite", "postgres", *MYSQLS)), *((kind, True) for kind in MYSQLS)],
+    indirect=["fleet_kind"],
+    ids=["sqlite", "postgres", *MYSQLS, *(f"{kind}-claims" for kind in MYSQLS)],
+)
+"""How tickets are drawn: `claims` where MySQL and MariaDB claim them too."""
+
+
+def claim_tickets(*urls: str) -> None:
+    """`allocator db upgrade --tickets claim`."""
+    for url in urls:
+        with closing(Database(url)) as database:
+            database.upgrade_schema()
+            database.run(shard_row.claim_tickets, database.address.shown)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import sqlite3
 from unittest.mock import MagicMock
 
 import pytest
-from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.driver_errors import (
@@ -19,8 +18,11 @@ from allocator.database.driver_errors import (
 )
 from allocator.database.mysql.dialect import MySQL
 from allocator.database.postgresql.dialect import PostgreSQL
+from allocator.database.verbs import tickets
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, Exhausted, SchemaOutOfDate
+from allocator.rules.fleet_consistency import Shard
 from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.ticket import ShardNumbering
 
 NOT_PREPARED = (1047, "WSREP has not yet prepared node for application use")
 NOT_PRIMARY = (1180, "Error while appending streaming replication fragment")
@@ -133,10 +135,12 @@ def test_a_counter_that_cannot_be_read_is_at_its_end_or_locked():
     connection.execute.side_effect = error(1467, "Failed to read auto-increment value from storage engine")
     connection.exec_driver_sql.return_value.scalar.side_effect = [MAX_ID, 5]
 
+    shard = Shard("main", "key", "", 1, ShardNumbering(), 1, ())
+
     with pytest.raises(Exhausted, match="last ticket"):
-        MySQL().draw(connection, text("REPLACE"), {})
+        tickets.draw(connection, MySQL(), "job", shard)
     with pytest.raises(DBAPIError) as locked:
-        MySQL().draw(connection, text("REPLACE"), {})
+        tickets.draw(connection, MySQL(), "job", shard)
     assert type(translate(locked.value, MySQL(), "here", 0.0)) is DatabaseUnavailable
 
 

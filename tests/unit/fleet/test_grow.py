@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import cycle
 
 import pytest
 from support.distinct import distinct, none_twice
@@ -19,7 +20,7 @@ from allocator.rules.fleet_consistency import Member, Shard, Target
 from allocator.runtime.thread_pool import Background
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.shared.residues import Residue
-from allocator.schemes.ticket import ShardNumbering
+from allocator.schemes.ticket import CLAIM, REPLACE, ShardNumbering
 
 
 @pytest.fixture(autouse=True)
@@ -35,19 +36,21 @@ def named(known, url: str):
 class World:
     """Shards, clients that hold what they know for as long as they like, and commands that come and go."""
 
-    def __init__(self, rnd: random.Random, shards: int, statement: str) -> None:
+    def __init__(self, rnd: random.Random, shards: int, *tickets: str) -> None:
+        """tickets: how the shards draw them, in turn."""
         self.rnd = rnd
         self.databases: dict[str, MemoryShard] = {}
         self.names = [f"db://{number}" for number in range(shards)]
-        for name in self.names:
-            MemoryShard(name, self.databases)
+        self.kinds = cycle(tickets)
+        for _ in self.names:
+            self.newcomer()
         self.tickets: list[int] = []
         self.ids: list[int] = []
         self.refused = 0
         self.depth = 0
         self.drawing = False
         fleet = [self.databases[name] for name in self.names]
-        self.clients = [Fleet(fleet, Background(), None, statement, 0.0) for _ in range(3)]
+        self.clients = [Fleet(fleet, Background(), None, 0.0) for _ in range(3)]
         for client in self.clients:
             self.draw(client)
         self.residues: dict[tuple[int, str], Residue] = {}
@@ -91,7 +94,7 @@ class World:
         self.depth += 1
         known = [self.databases[name] for name in self.names[:2]]
         growth = Growth(known)  # type: ignore[arg-type]
-        act = self.rnd.choice(["grow", "grow", "grow", "add", "take back", "statement"])
+        act = self.rnd.choice(["grow", "grow", "grow", "add", "take back"])
         try:
             if act == "add" and len(self.databases) < 6:
                 fresh = self.newcomer()
@@ -99,8 +102,6 @@ class World:
                 growth.add(fresh)  # type: ignore[arg-type]
             elif act == "grow":
                 growth.grow(self.rnd.choice([1, 5, 50]))
-            elif act == "statement":
-                growth.grow(5, self.rnd.choice(["replace", "count"]))
             elif act == "take back":
                 growth.take_back()
         except (Killed, AllocatorError):
@@ -110,7 +111,7 @@ class World:
 
     def newcomer(self) -> MemoryShard:
         name = f"db://{len(self.databases)}"
-        return MemoryShard(name, self.databases)
+        return MemoryShard(name, self.databases, next(self.kinds))
 
     def run(self, commands: int) -> None:
         for shard in self.databases.values():
@@ -131,9 +132,12 @@ class World:
                 growth.take_back()
 
 
+WAYS = [REPLACE], [CLAIM], [REPLACE, CLAIM], [CLAIM, CLAIM, REPLACE]
+
+
 def test_no_id_twice_however_growth_is_interrupted() -> None:
     for seed in range(60):
-        world = World(random.Random(seed), 1 + seed % 3, ("replace", "count")[seed % 2])
+        world = World(random.Random(seed), 1 + seed % 3, *WAYS[seed % len(WAYS)])
         world.run(12)
         world.finish()
         drawn = len(world.tickets)
@@ -149,7 +153,7 @@ def test_no_id_twice_however_growth_is_interrupted() -> None:
 
 
 def grown(rnd: random.Random) -> tuple[int, int]:
-    world = World(rnd, 2, "replace")
+    world = World(rnd, 2, REPLACE)
     world.run(12)
     return len(world.tickets) - len(set(world.tickets)), len(world.ids) - len(set(world.ids))
 
@@ -179,7 +183,7 @@ def test_control_without_the_fence_ids_come_twice(monkeypatch):
 
 def test_growth_by_one_at_a_time():
     for shards in [1, 2, 3]:
-        world = World(random.Random(1), shards, "replace")
+        world = World(random.Random(1), shards, REPLACE)
         growth = Growth([world.databases[name] for name in world.names])  # type: ignore[arg-type]
         for _ in range(3):
             growth.add(world.newcomer())  # type: ignore[arg-type]
@@ -199,7 +203,7 @@ def test_growth_by_one_at_a_time():
 @pytest.mark.parametrize("by", ["a command", "a process that starts"])
 def test_rows_of_two_moments_of_a_growth_are_read_again(by):
     """It ends between two reads: the first row is of the old generation, without a plan, the last one of the new."""
-    world = World(random.Random(1), 2, "replace")
+    world = World(random.Random(1), 2, REPLACE)
     known, last = [world.databases[name] for name in world.names], world.newcomer()
     Growth(known).add(last)  # type: ignore[arg-type]
 
@@ -211,7 +215,7 @@ def test_rows_of_two_moments_of_a_growth_are_read_again(by):
     if by == "a command":
         Growth(known).shards()  # type: ignore[arg-type]
     else:
-        world.draw(Fleet([*known, last], Background(), None, None, 0.0))
+        world.draw(Fleet([*known, last], Background(), None, 0.0))
 
     assert {shard.row.generation for shard in [*known, last] if shard.row} == {2}
     distinct(world.tickets)
@@ -228,7 +232,7 @@ def steps() -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("allocator.fleet.discovery.sibling", named)
         patch.setattr("allocator.fleet.shard_rotation.sibling", named)
-        world.begin(newcomer=True)
+        world.begin()
         assert world.grow(without=False) == ""
     return world.acts
 
@@ -238,8 +242,8 @@ def lost_at(dies: int, seed: int) -> tuple[LossWorld, str]:
     rnd = random.Random(seed)
     killed = rnd.choice([None, dies + rnd.randint(1, 150)])
     back = rnd.choice([None, None, dies + rnd.randint(1, 200)])
-    world = LossWorld(rnd, dies, killed, back, rnd.choice(["replace", "count"]))
-    world.begin(newcomer=rnd.random() < 0.7)
+    world = LossWorld(rnd, dies, killed, back, rnd.choice([REPLACE, CLAIM]))
+    world.begin()
     return world, world.run(rnd.choice(["grow", "grow", "take back"]))
 
 
@@ -305,7 +309,7 @@ def test_a_growth_in_one_go_needs_no_operator_after_the_turn():
     for turned in (False, True):
         world = LossWorld(random.Random(1), dies=10**9)
         world.nested = DEEPEST
-        world.begin(newcomer=True)
+        world.begin()
         with pytest.MonkeyPatch.context() as patch:
             verb = "entered" if turned else "turning"
             patch.setattr(rules, verb, lambda *words: (_ for _ in ()).throw(Killed))
@@ -340,7 +344,7 @@ def test_what_cannot_be_left_out_is_refused(subtests):
         with subtests.test(lost=lost):
             world = LossWorld(random.Random(1), dies=10**9)
             world.nested = DEEPEST
-            world.begin(newcomer=True)
+            world.begin()
             shard = world.databases.get(lost) or MemoryShard(lost, {})
             shard.down = lost == "db://3"
             known = Growth([world.databases["db://2"]])  # type: ignore[list-item]
@@ -352,8 +356,8 @@ def test_what_cannot_be_left_out_is_refused(subtests):
 # -- the rules alone
 
 MEMBERS = (Member("one", 1, "db://0"), Member("two", 2, "db://1"))
-TARGET = Target("key", 2, 1, "replace", MEMBERS, floor=100)
-SECOND = Shard("main", "two", "server", "replace", 1, ShardNumbering(2, 2), 5, MEMBERS)
+TARGET = Target("key", 2, 1, MEMBERS, floor=100)
+SECOND = Shard("main", "two", "server", 1, ShardNumbering(2, 2), 5, MEMBERS, tickets=REPLACE)
 
 
 def test_a_shard_that_has_passed_the_floor_is_not_fenced():
@@ -402,4 +406,4 @@ def test_a_ticket_drawn_at_the_ceiling_is_burnt_whatever_the_row_says_next(monke
 
     monkeypatch.setattr(handle, "look", grown)
 
-    assert handle.draw("order", lambda row: setattr(handle, "row", row)) == 22
+    assert handle.draw("order", lambda handle, row: setattr(handle, "row", row)) == 22

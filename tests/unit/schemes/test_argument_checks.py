@@ -86,7 +86,6 @@ ARGUMENTS: dict[str, Callable[[Any], object]] = {
     "start_after_column": lambda value: Allocator("sqlite://").tags.create("order", start_after_column=value),
     "failover_gap": lambda value: Allocator("sqlite://").tags.create("order", failover_gap=value),
     "fleet": lambda value: Allocator("sqlite://", fleet=value),
-    "tickets": lambda value: Allocator("sqlite://", tickets=value),
     "shards": lambda value: Allocator(shards=value),
     "timeout": lambda value: Allocator("sqlite://", timeout=value),
     "meteor": lambda value: Allocator("sqlite://", meteor=value),

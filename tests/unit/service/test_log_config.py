@@ -22,7 +22,7 @@ def test_one_that_was_cut_off_is_masked_and_names_of_tables_are_not():
     assert masked(f"got '{SECRET[:36]}") == "got 'allocator_***"
     for name in (
         "allocator_schema_version",
-        "allocator_ticket_counter_pkey",
+        "allocator_number_void_pkey",
         "postgresql://u@h/allocator_test_25310_page001",
     ):
         assert masked(name) == name

@@ -40,7 +40,6 @@ from allocator.errors import (
     NotCopyable,
 )
 from allocator.generators.backend_protocol import Backend
-from allocator.rules.fleet_consistency import STATEMENTS
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
 from allocator.testing.allocators import SynchronousBackground
 from allocator.testing.memory_backend import MemoryBackend
@@ -221,8 +220,6 @@ def test_other_settings_are_checked_as_those_of_an_allocator():
         MemoryAllocator(step=0)
     with pytest.raises(InvalidSetting, match="runway must be"):
         MemoryAllocator(runway=-1)
-    with pytest.raises(InvalidSetting, match="tickets must be"):
-        MemoryAllocator(tickets="other")
     with pytest.raises(TypeError):
         MemoryAllocator(nonsense=1)
     with pytest.raises(InvalidSetting, match="a shared Allocator has its settings already; pass step to it"):
@@ -378,9 +375,9 @@ def answer(ids: Allocator, method: str, args: tuple[Any, ...], given_: dict[str,
 
 
 @settings(max_examples=25)
-@given(calls, st.booleans(), st.sampled_from(STATEMENTS))
-def test_a_story_is_told_alike_in_memory_and_on_a_database(story, create_missing: bool, tickets: str):
-    rules = {"create_missing": create_missing, "step": 7, "max_step": 30, "tickets": tickets}
+@given(calls, st.booleans())
+def test_a_story_is_told_alike_in_memory_and_on_a_database(story, create_missing: bool):
+    rules = {"create_missing": create_missing, "step": 7, "max_step": 30}
     with AtOnceAllocator("sqlite://", runway=0.0, **rules) as real, MemoryAllocator(**rules) as memory:
         for call in story:
             assert answer(memory, *call) == answer(real, *call), call
