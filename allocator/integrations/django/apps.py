@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from django.apps import AppConfig, apps  # type: ignore[import-untyped]
-from django.conf import settings  # type: ignore[import-untyped]
 from django.core import checks  # type: ignore[import-untyped]
 from django.db.models.signals import pre_migrate  # type: ignore[import-untyped]
-from django.utils.module_loading import import_string  # type: ignore[import-untyped]
 
 from allocator.errors import AllocatorError
-from allocator.integrations.django.fields import AllocatedBigAutoField
 from allocator.integrations.django.ids import make_allocator, own_databases, shares_file, upgrade
-
-INSTALLED = {"site-packages", "dist-packages"}
-"""Folders of packages, whose `apps.py` is not the project's to change."""
 
 
 @checks.register()  # type: ignore[untyped-decorator]
@@ -30,32 +23,6 @@ def check_setting(**options: Any) -> list[Any]:
     hint = "Remove the file from ALLOCATOR to draw ids from a separate file beside it, or name another file."
     warning = "Ids come from a SQLite file that Django writes to: a transaction that has written blocks new ids."
     return [checks.Warning(warning, hint=hint, id="allocator.W001")] if shared else []
-
-
-@checks.register(checks.Tags.models)  # type: ignore[untyped-decorator]
-def check_overridden(**options: Any) -> list[Any]:
-    """Find applications of the project whose `apps.py` overrides `DEFAULT_AUTO_FIELD`, as that of `startapp` does."""
-    default = settings.DEFAULT_AUTO_FIELD
-    if not issubclass(import_string(default), AllocatedBigAutoField):
-        return []
-    return [
-        checks.Warning(
-            f"The models of {app.name!r} without a key of their own get {app.default_auto_field}: its "
-            f"{type(app).__name__} overrides DEFAULT_AUTO_FIELD.",
-            hint=f"Delete the line default_auto_field from {app.name}.apps, or name {default!r} there.",
-            obj=app,
-            id="allocator.W002",
-        )
-        for app in apps.get_app_configs()
-        if app.default_auto_field != default
-        and INSTALLED.isdisjoint(Path(app.path).parts)
-        and any(is_numbered_by_the_database(model) for model in app.get_models())
-    ]
-
-
-def is_numbered_by_the_database(model: Any) -> bool:
-    key = model._meta.pk
-    return key.model is model and key.auto_created and not isinstance(key, AllocatedBigAutoField)
 
 
 @checks.register()  # type: ignore[untyped-decorator]
