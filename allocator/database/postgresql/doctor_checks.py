@@ -48,14 +48,15 @@ def others(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
     yield from others_may_write((one.role, one.places, one.is_user) for one in found)
 
 
-def writes(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
+def writes(connection: Connection, dialect: Dialect) -> list[Finding]:
     """After a failover a sequence is drawn from, to skip node numbers."""
-    query = f"SELECT quote_ident(current_user), has_sequence_privilege('{SEQUENCE}', 'USAGE')"
+    query = f"SELECT quote_ident(current_user), has_sequence_privilege(to_regclass('{SEQUENCE}'), 'USAGE')"
     role, may_draw = connection.exec_driver_sql(query).one()
     usage = f"GRANT USAGE ON SEQUENCE {SEQUENCE} TO {role};"
-    yield from checks.writes(connection, dialect, role, also=usage)
-    if not may_draw:
-        yield Finding("right-missing", OUTAGE, f"{role} lacks the right USAGE on {SEQUENCE}", usage)
+    found = list(checks.writes(connection, dialect, role, also=usage))
+    if not found and may_draw is False:
+        found.append(Finding("right-missing", OUTAGE, f"{role} lacks the right USAGE on {SEQUENCE}", usage))
+    return found
 
 
 CHECKS = (
