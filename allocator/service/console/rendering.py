@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,6 +49,8 @@ REFRESH = 5
 """Seconds after which a page in a browser asks for its newer self."""
 MAX_KEPT = 64
 """Rendered pages that are kept until the next sample."""
+PAUSE = 0.001
+"""Seconds between two pages of one token, in which ids are given, and threads of claims get the interpreter."""
 
 
 class Pages:
@@ -61,7 +64,7 @@ class Pages:
         # Compile now, so that no request waits for it.
         self._templates = {name: jinja.get_template(name) for name in jinja.list_templates()}
         self._kept: dict[Any, str] = {}
-        self._turn = asyncio.Lock()
+        self._turns: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def forget(self) -> None:
         """Render all pages anew."""
@@ -70,14 +73,14 @@ class Pages:
     async def show(self, request: Request, token: Token, page: str, version: Any, values: Values) -> Response:
         """Answer with a page. It is rendered with `values` if this token was shown no page of this version yet."""
         key = (request.scope["path"], token.number, version)
-        async with self._turn:
+        async with self._turns[token.number]:
             text = self._kept.get(key)
             if text is None:
                 if len(self._kept) >= MAX_KEPT:
                     self.forget()
                 about = {"token": token, "is_operator": is_operator(token), "refresh": REFRESH}
                 text = self._kept[key] = self._render(request, page, about | values())
-                await asyncio.sleep(0)  # requests for ids come before the next page
+            await asyncio.sleep(PAUSE)
         return HTMLResponse(text, headers=HEADERS)
 
     def _render(self, request: Request, page: str, values: dict[str, Any]) -> str:

@@ -10,13 +10,15 @@ from typing import Any
 from starlette.requests import Request
 
 from allocator.rules.token import VERBS, Token
+from allocator.service.console import rendering
 from allocator.service.console.rendering import Pages
 
 
-def test_a_page_is_rendered_once_for_each_token_until_the_next_sample(monkeypatch):
+def test_a_page_is_rendered_once_for_each_token_until_the_next_sample_and_in_its_turn(monkeypatch):
     token_cache: Any = SimpleNamespace()
     error_reporter: Any = None
     pages = Pages(token_cache, error_reporter)
+    monkeypatch.setattr(rendering, "PAUSE", 0)
     monkeypatch.delattr("jinja2.Environment.compile")  # no template is compiled while somebody waits
     request = Request({"type": "http", "path": "/console/doctor", "headers": []})
     rendered = []
@@ -40,5 +42,12 @@ def test_a_page_is_rendered_once_for_each_token_until_the_next_sample(monkeypatc
         assert len(rendered) == 4
         asyncio.get_running_loop().call_soon(pages.forget)  # a sample, before those who waited have their answer
         await show(1, version=3)
+        ended: list[int] = []
+        shown = [asyncio.create_task(show(number)) for number in (1, 1, 1, 2)]
+        for task, number in zip(shown, (1, 1, 1, 2), strict=True):
+            task.add_done_callback(lambda _, number=number: ended.append(number))
+        await asyncio.wait(shown)
+        await asyncio.sleep(0)
+        assert ended == [1, 2, 1, 1], "pages of one token wait for each other, and those of others do not"
 
     asyncio.run(run())
