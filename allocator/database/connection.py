@@ -116,9 +116,9 @@ class Runner:
                     "a database in memory cannot be used after a fork, since the parent has it: make another Allocator "
                     "in the child, or use a file, as in sqlite:///ids.db"
                 )
-            if dialect.before(connection):
-                result = verb(connection, dialect, *args, **kwargs)
-                check_committed(connection, dialect)
+            if spoken := dialect.before(connection):
+                result = verb(connection, spoken, *args, **kwargs)
+                check_committed(connection, spoken)
                 self.may_create = False
                 return result
             self._path = connection.info["path"]

@@ -79,6 +79,8 @@ class Dialect:
     """What a claim sets, and how it returns that; see `verbs/claims.py`."""
     clock: ClassVar[str]
     """An SQL expression for the milliseconds since 1970."""
+    imitation: ClassVar[Dialect]
+    """The dialect of an engine that only looks like this one, or does not say which server it is."""
     checks_tag_first: ClassVar[bool] = False
     """Look for the tag before the INSERT: the guard's trigger fires before `insert_missing` sees an existing row."""
 
@@ -115,9 +117,10 @@ class Dialect:
         """Keep other processes out of the file while a verb runs, where the locks of the database can be lost."""
         return nullcontext()
 
-    def before(self, connection: Connection) -> bool:
-        """Called before a verb: whether the connection still leads to the database."""
-        return True
+    def before(self, connection: Connection) -> Dialect | None:
+        """Called before a verb: the dialect of this connection, this one or `imitation`; None where the connection
+        leads to the database no more."""
+        return self
 
     def leaves_open(self, driver_connection: Any) -> bool:
         """Whether the last answer says that a transaction is open. Asks nothing; a driver that cannot tell says no."""

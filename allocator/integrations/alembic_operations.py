@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from allocator.database.connection import guards_restarts
-from allocator.database.dialect import Dialect
+from allocator.database.dialect import NOWHERE, Dialect, run_of
 from allocator.database.driver_errors import translate
 from allocator.database.store import Database
 from allocator.database.verbs import failover_row, segments, servers
@@ -82,7 +82,8 @@ class MigrationDatabase(Database):
     def run(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             with self._connection.begin_nested() if self._is_nested else nullcontext():
-                return verb(self._connection, self.dialect, *args, **kwargs)
+                says = self.dialect.embedded or run_of(self._connection) != NOWHERE
+                return verb(self._connection, self.dialect if says else self.dialect.imitation, *args, **kwargs)
         except SQLAlchemyError as error:
             raise translate(error, self.dialect, self.address.shown, self.timeout) from error
 

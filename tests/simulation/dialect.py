@@ -239,8 +239,8 @@ class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, ShardVerbs):
     def alone(self, path: str, end: float) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def before(self, connection: Connection) -> bool:
-        return True
+    def before(self, connection: Connection) -> Dialect:
+        return self
 
     def leaves_open(self, connection: Connection) -> bool:
         if connection.fate is Fate.SURPRISE:

@@ -32,9 +32,9 @@ from allocator.database.mysql.identity import (
 from allocator.database.schema.tables import segment
 from allocator.database.verbs.claims import triggered
 from allocator.errors import DatabaseUnavailable
-from allocator.rules.failover import Here, one_of_several, plain
+from allocator.rules.failover import Here, one_of_several
 from allocator.schemes.tag import damaged
-from allocator.schemes.ticket import CLAIM, REPLACE, ShardNumbering
+from allocator.schemes.ticket import REPLACE, ShardNumbering
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
@@ -140,11 +140,11 @@ class MySQL(Dialect):
             raise
         connection.execute(text("DO RELEASE_LOCK(:name)"), {"name": SCHEMA_LOCK})
 
+    def before(self, connection: Connection) -> Dialect:
+        return self if "run" in connection.info else self.imitation
+
     def is_here(self, connection: Connection, written: str = "server_run") -> str:
-        run = run_of(connection)
-        if run == NOWHERE:
-            return super().is_here(connection, written)
-        return f"FIND_IN_SET(CAST({run} AS BINARY), {written})"
+        return f"FIND_IN_SET(CAST({run_of(connection)} AS BINARY), {written})"
 
     def runs(self, connection: Connection, guards_restarts: bool) -> Iterator[str]:
         if not is_merely_like_it(str(connection.exec_driver_sql("SELECT VERSION()").scalar())):
@@ -152,16 +152,12 @@ class MySQL(Dialect):
         yield NOWHERE
 
     def server_here(self, connection: Connection) -> str:
-        return NOWHERE if run_of(connection) == NOWHERE else "@allocator_server"
+        return "@allocator_server"
 
     def facts(self, connection: Connection) -> Mapping[str, str]:
-        if run_of(connection) == NOWHERE:
-            return super().facts(connection)
         return {**FACTS, "run": run_in(connection.info)}
 
     def here(self, connection: Connection, facts: Any, was: str) -> Here:
-        if run_of(connection) == NOWHERE:
-            return plain(was, "", int(facts.at))
         run = prefix_in(settings_in(facts.cluster)) + facts.run
         if run != facts.session_run:  # a proxy may have changed the server, or it is no longer durable
             connection.exec_driver_sql(f"SET {in_session(connection.info)}")
@@ -175,9 +171,6 @@ class MySQL(Dialect):
         connection.info["numbering"] = facts.session_offset, facts.session_step
         connection.info["cluster"] = cluster = cluster_in(settings)
         return f"cluster {settings[cluster]}/{facts.place}" if cluster else str(facts.server)
-
-    def blind(self, connection: Connection) -> Blind | None:
-        return ASLEEP if run_of(connection) == NOWHERE else None
 
     def server(self, connection: Connection) -> str:
         if name := cluster_of(connection):
@@ -200,12 +193,10 @@ class MySQL(Dialect):
         return end_of_claim(name, cursor.rowcount, warned(cursor), cursor.lastrowid)
 
     def shared_lock(self, connection: Connection) -> str:
-        """TiDB has no shared locks."""
-        return "FOR UPDATE" if run_of(connection) == NOWHERE else "LOCK IN SHARE MODE"
+        return "LOCK IN SHARE MODE"
 
     def tickets(self, connection: Connection) -> str:
-        """The auto-increment of an imitation gives lower numbers after higher ones, or leaves a million out."""
-        return CLAIM if run_of(connection) == NOWHERE else REPLACE
+        return REPLACE
 
     def see_the_newest(self, connection: Connection) -> None:
         # A transaction reads an old snapshot by default, and MariaDB then refuses to change rows that changed since.
@@ -213,6 +204,24 @@ class MySQL(Dialect):
 
     def lock_shard(self, connection: Connection) -> None:
         connection.exec_driver_sql("SELECT id FROM allocator_shard FOR UPDATE").all()
+
+
+class LikeMySQL(MySQL):
+    """Of an engine that speaks MySQL's protocol, or of a server that does not say which one it is."""
+
+    is_here, facts, here, server_here = Dialect.is_here, Dialect.facts, Dialect.here, Dialect.server_here
+    tickets = Dialect.tickets
+    """The auto-increment of an imitation gives lower numbers after higher ones, or leaves a million out."""
+
+    def blind(self, connection: Connection) -> Blind:
+        return ASLEEP
+
+    def shared_lock(self, connection: Connection) -> str:
+        """TiDB has no shared locks."""
+        return "FOR UPDATE"
+
+
+MySQL.imitation = LikeMySQL()
 
 
 def end_of_claim(name: str, found: int, warned: bool, last_id: int) -> int | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, Engine, Insert, Table, column, func, select, table, text
 
-from allocator.database.dialect import MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
+from allocator.database.dialect import MAX_CONNECT_SECONDS, Blind, Dialect, run_of
 from allocator.database.postgresql.identity import (
     FIRST,
     NOT_READY,
@@ -133,13 +133,13 @@ class PostgreSQL(Dialect):
             connection.add_notice_handler(partial(note_warning, warnings))
             connection.wait = waiting_at_most(timeout, connection, connection.wait)
 
-    def before(self, connection: Connection) -> bool:
+    def before(self, connection: Connection) -> Dialect:
         info, engine_dialect = connection.info, connection.dialect
         info["warnings"].clear()
         rung = NOTHING if info["is_merely_like_it"] else engine_dialect.allocator_rung  # type: ignore[attr-defined]
         if info.get("rung") is not rung:
             info["rung"], info["run"] = rung, rung.each_start if info["guards_restarts"] else rung.run
-        return True
+        return self.imitation if rung is NOTHING else self
 
     def leaves_open(self, driver_connection: Any) -> bool:
         # psycopg (`pgconn`) and psycopg2 (`info`) keep the status of the server's last answer; 0 is outside of a
@@ -182,8 +182,7 @@ class PostgreSQL(Dialect):
         return rung_of(connection).server
 
     def place(self, connection: Connection) -> str:
-        rung = rung_of(connection)
-        return f"concat({rung.server}, {START})" if rung is not NOTHING else NOWHERE
+        return f"concat({rung_of(connection).server}, {START})"
 
     def lasting(self, connection: Connection) -> str:
         return rung_of(connection).lasting
@@ -201,11 +200,21 @@ class PostgreSQL(Dialect):
             connection.execute(DRAW_NODES, {"n": end - last})
 
     def lock_shard(self, connection: Connection) -> None:
-        if rung_of(connection) is NOTHING:  # CockroachDB has no LOCK TABLE
-            connection.exec_driver_sql("SELECT id FROM allocator_shard FOR UPDATE").all()
-            return
         # A statement that waits for this lock takes its snapshot after it, and sees the new revision.
         connection.exec_driver_sql("LOCK TABLE allocator_shard, allocator_segment IN EXCLUSIVE MODE")
+
+
+class LikePostgreSQL(PostgreSQL):
+    """Of an engine that speaks PostgreSQL's protocol, or of a server that does not say which one it is."""
+
+    here, place = Dialect.here, Dialect.place
+
+    def lock_shard(self, connection: Connection) -> None:
+        """CockroachDB has no LOCK TABLE."""
+        connection.exec_driver_sql("SELECT id FROM allocator_shard FOR UPDATE").all()
+
+
+PostgreSQL.imitation = LikePostgreSQL()
 
 
 def version_of(ask: Callable[[Connection], tuple[int, ...]], connection: Connection) -> tuple[int, ...]:

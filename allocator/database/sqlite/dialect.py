@@ -126,8 +126,9 @@ class SQLite(Dialect):
         with alone(path, end), GATE.statement():
             yield
 
-    def before(self, connection: Connection) -> bool:
-        return is_alone(connection.info["path"])  # else an engine has opened another file than its URL says
+    def before(self, connection: Connection) -> Dialect | None:
+        # An engine may have opened another file than its URL says.
+        return self if is_alone(connection.info["path"]) else None
 
     def leaves_open(self, driver_connection: Any) -> bool:
         return driver_connection.in_transaction is True
