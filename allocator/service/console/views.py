@@ -138,7 +138,7 @@ class Console:
         row = self._row(name)
         if row.tag is None and name not in self._handlers.sources.tags:
             unknown = (
-                f"tag {name!r} is not in use here, nor among the first {MAX_TAGS}; see: allocator tags show {name}"
+                f"tag {name!r} is not in use here, nor among the first {MAX_TAGS}; see: allocator tags list {name}"
             )
             raise self._tags.error or HttpRefusal(404, unknown)
         return row
