@@ -47,8 +47,8 @@ NOT_HERE = (
 STARTING = DatabaseUnavailable("the service is starting and has not asked its database yet; retry")
 HOW = "send it as Authorization: Bearer allocator_SECRET (clients: token= or ALLOCATOR_TOKEN)"
 
-RARE_RATE, RARE_BURST = 1.0, 20
-"""Nodes and workers per second and token: an attacker needs twelve days for a million node numbers."""
+RARE_SECONDS, RARE_BURST = 1.0, 20
+"""A token gets a node or worker in so many seconds, and so many at once: a million node numbers take twelve days."""
 
 SHARE = 3
 """Tickets, nodes and leases that one token may ask the database for at once. Of its four connections one is left for
@@ -67,40 +67,20 @@ PROXY_HEADERS = frozenset(
 """One of these headers means that a proxy on this machine forwards a client, which may be anywhere."""
 
 
-class RateLimit:
-    """A rate limit per second, without a lock; `burst` seconds of it may be used at once.
-
-    By the generic cell rate algorithm: its whole state is the time when the allowance will be full again.
-    """
-
-    __slots__ = ("_burst", "_full_at", "_rate")
-
-    def __init__(self, rate: float, burst: float) -> None:
-        self._rate, self._burst = rate, burst
-        self._full_at = 0.0
-
-    def wait(self, now: float) -> float:
-        """Seconds to wait before the next use; 0 for now."""
-        return max(0.0, self._full_at - now - self._burst)
-
-    def use(self, now: float) -> None:
-        self._full_at = max(self._full_at, now) + 1 / self._rate
-
-
 class Principal:
     """A token in use, with its rate of nodes and workers in this process.
 
     hot_sources: maps the path of an allowed hot route to its source of ids. is_revoked: nobody gets a slot any more.
     """
 
-    __slots__ = ("_rare", "_share", "digest", "expires", "hot_sources", "is_revoked", "token")
+    __slots__ = ("_full_at", "_share", "digest", "expires", "hot_sources", "is_revoked", "token")
 
     def __init__(self, token: Token, share: int = SHARE) -> None:
         self.token = token
         self.digest = bytes.fromhex(token.digest)
         self.expires = token.expires_at is not None
         self.is_revoked = False
-        self._rare = RateLimit(RARE_RATE, RARE_BURST / RARE_RATE)
+        self._full_at = 0.0
         self._share = asyncio.Semaphore(share)
         self.hot_sources: dict[str, Source] = {}
 
@@ -108,13 +88,16 @@ class Principal:
         if not self.token.may(verb, name):
             raise AccessDenied(f"this token may not {verb} {'tags' if name is None else repr(name)}")
 
-    def admit_rare(self) -> None:
-        """Count a request for a node or worker, whose numbers are scarce. Each process limits every token."""
-        if wait := self._rare.wait(monotonic()):
+    def admit_rare(self, now: float) -> None:
+        """Count a request for a node or worker, whose numbers are scarce. Each process limits every token.
+
+        By the generic cell rate algorithm: its whole state is the time when the allowance will be full again.
+        """
+        if (wait := self._full_at - now - RARE_BURST * RARE_SECONDS) > 0:
             raise TooManyRequests(
                 f"this token has used its rate of node and worker numbers; retry in {wait:.1f} seconds", wait
             )
-        self._rare.use(monotonic())
+        self._full_at = max(self._full_at, now) + RARE_SECONDS
 
     @asynccontextmanager
     async def connection_slot(self, end: float) -> AsyncIterator[None]:
@@ -262,8 +245,12 @@ class TokenCache:
             said = f"{type(error).__name__}: {error}"
             self._note(error if isinstance(error, AllocatorError) else DatabaseUnavailable(said))
             return
-        before = self._principals
-        self._take(tokens)
+        before, self._principals = self._principals, {}
+        for token in tokens:
+            fresh = Principal(token, self._share)
+            known = before.get(fresh.digest)
+            # An unchanged token keeps its principal, which knows how much of its rate is used.
+            self._principals[fresh.digest] = known if known and known.token == token else fresh
         for digest in before.keys() - self._principals.keys():
             before[digest].is_revoked = True
             self._ended[digest] = before[digest].token.number
@@ -281,15 +268,6 @@ class TokenCache:
             kept = "the last ones stay valid" if self.loaded else "requests with a token are refused"
             log.log(logging.WARNING if passes else logging.ERROR, "cannot read the tokens; %s: %s", kept, failure)
         self.failure = failure
-
-    def _take(self, tokens: list[Token]) -> None:
-        principals = {}
-        for token in tokens:
-            fresh = Principal(token, self._share)
-            known = self._principals.get(fresh.digest)
-            # An unchanged token keeps its principal, which knows how much of its rate is used.
-            principals[fresh.digest] = known if known and known.token == token else fresh
-        self._principals = principals
 
 
 def is_bearer(scheme: bytes) -> bool:

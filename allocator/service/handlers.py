@@ -89,14 +89,14 @@ class IdHandlers:
     async def node(self, request: Request) -> Response:
         """Register a meteor node."""
         principal = principal_in(request)
-        principal.admit_rare()
+        principal.admit_rare(time.monotonic())
         async with principal.connection_slot(self.ids.deadline()):
             return json_response({"node": str(await self.ids.run(self.ids.backend.register_node))})
 
     async def lease_worker(self, request: Request, form: schemas.LeaseWanted) -> Response:
         """Lease a snowflake worker."""
         check_format(form.layout, form.epoch)
-        principal_in(request).admit_rare()
+        principal_in(request).admit_rare(time.monotonic())
         return await self._lease(request, form, None)
 
     async def renew_worker(self, request: Request, form: schemas.Renewal) -> Response:
@@ -124,7 +124,7 @@ class IdHandlers:
         Count your own time from before the request: the number must not be used for longer than `seconds` after that.
         """
         length, principal = length_of(form.seconds), principal_in(request)
-        principal.admit_rare()
+        principal.admit_rare(time.monotonic())
         claim = NumberClaim(space, form.bits, length, form.now, token_hex(16), form.host, form.process)
         async with principal.connection_slot(self.ids.deadline()):
             lease = await self.ids.run(self.ids.backend.lease_number, claim)

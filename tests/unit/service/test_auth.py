@@ -199,7 +199,7 @@ def test_what_there_is_little_of_is_given_slowly_to_any_token():
     given = 0
     with pytest.raises(TooManyRequests):
         for given in range(100):
-            principal.admit_rare()
+            principal.admit_rare(1000.0)
 
     assert RARE_BURST <= given <= RARE_BURST + 1
 

@@ -2,46 +2,50 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.service.auth import RateLimit
+from allocator.errors import TooManyRequests
+from allocator.rules.token import Token
+from allocator.service.auth import RARE_BURST, RARE_SECONDS, Principal
 
-BURST = 20.0
+TOKEN = Token(1, "x", "00", ("draw",), ("*",), datetime.fromtimestamp(0, UTC))
 
 
-def served(requests: list[float], rate: float) -> int:
+def served(requests: list[float]) -> int:
     """How many of them are admitted."""
-    limit, admitted = RateLimit(rate, BURST), 0
+    principal, admitted = Principal(TOKEN), 0
     for now in requests:
-        if limit.wait(now) == 0:
-            limit.use(now)
-            admitted += 1
+        try:
+            principal.admit_rare(now)
+        except TooManyRequests:
+            continue
+        admitted += 1
     return admitted
 
 
-def test_a_burst_is_admitted_at_once():
-    assert served([100.0] * 50, 1) == BURST + 1
+def test_a_burst_is_admitted_at_once_and_an_unused_rate_is_not_saved_beyond_it():
+    assert served([100.0] * 50) == RARE_BURST + 1
+    assert served([0.0, *[1000.0] * 50]) == RARE_BURST + 2
 
 
 def test_the_pause_is_exactly_what_is_needed():
-    limit = RateLimit(1 / 15, BURST)
-    limit.use(100.0)
-    limit.use(100.0)
+    principal = Principal(TOKEN)
+    for _ in range(RARE_BURST + 1):
+        principal.admit_rare(100.0)
+    with pytest.raises(TooManyRequests) as refused:
+        principal.admit_rare(100.25)
 
-    assert limit.wait(100.0) == pytest.approx(10.0)
-    assert limit.wait(109.999) == pytest.approx(0.001)
-    assert limit.wait(110.001) == 0
-
-
-def test_an_unused_rate_is_not_saved_beyond_the_burst():
-    assert served([0.0, *[1000.0] * 50], 1) == BURST + 2
+    assert refused.value.seconds == pytest.approx(RARE_SECONDS - 0.25)
+    principal.admit_rare(100.25 + refused.value.seconds)
 
 
-@given(st.lists(st.floats(0, 60), max_size=300), st.sampled_from([1, 3.0, 10, 1000]))
-def test_over_any_time_no_more_than_the_rate_and_the_burst_come_through(requests, rate):
+@given(st.lists(st.floats(0, 60), max_size=300))
+def test_over_any_time_no_more_than_the_rate_and_the_burst_come_through(requests):
     requests.sort()
     if requests:
-        time = requests[-1] - requests[0]
-        assert served(requests, rate) <= rate * (time + BURST) + 1 + 1e-6
+        passed = requests[-1] - requests[0]
+        assert served(requests) <= passed / RARE_SECONDS + RARE_BURST + 1 + 1e-6
