@@ -10,7 +10,6 @@
 `dialect.py`        what differs between databases; each folder answers it
 `store.py`          one database as the others use it: segments, tags; on `registry.py` (nodes, leases, failovers)
 `connection.py`     engines and connections of our own, and how a verb runs on one
-`driver_connection.py`  the same for claims and tickets, without SQLAlchemy's execution layer
 `driver_errors.py`  from a driver's error to one of ours
 `checks.py`         what the doctor asks; more in the `doctor_checks.py` of each folder
 `caller.py`         a transaction of the application: numbers without gaps
