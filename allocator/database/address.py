@@ -13,7 +13,7 @@ from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from allocator.database.dialect import Dialect
-from allocator.database.sqlite.fork_gate import GATE
+from allocator.database.sqlite import fork_gate
 from allocator.errors import InvalidDatabase
 
 BACKENDS = ("sqlite", "postgresql", "mysql", "mariadb", "postgres")
@@ -22,7 +22,7 @@ BACKENDS = ("sqlite", "postgresql", "mysql", "mariadb", "postgres")
 @cache
 def dialect_of(backend: str) -> Dialect:
     """The dialect of one of `BACKENDS`. Imports it, with SQLAlchemy's part: few processes need more than one."""
-    with GATE.statement():  # see `imported`
+    with fork_gate.lock:  # see `imported`
         if backend == "sqlite":
             from allocator.database.sqlite.dialect import SQLite
 
@@ -105,7 +105,7 @@ def of_engine(engine: Engine) -> Address:
     check_usable(engine.url, dialect)
     check_file(engine.url, dialect)
     # Same creator and events as the user's pool, but none of its connections and nothing of its capacity.
-    return Address(dialect, engine.url, shown(engine.url), engine.pool.recreate())
+    return Address(dialect, absolute(engine.url, dialect), shown(engine.url), engine.pool.recreate())
 
 
 def of_url(given: str | URL) -> Address:
@@ -132,10 +132,14 @@ def of_url(given: str | URL) -> Address:
     check_driver(url, dialect)
     if dialect.needs_name and not url.database and dialect.may_name.isdisjoint(url.query):
         raise InvalidDatabase(f"{shown(url)} names no database; a URL ends in /name")
-    where = shown(url)
+    return Address(dialect, absolute(url, dialect), shown(url))
+
+
+def absolute(url: URL, dialect: Dialect) -> URL:
+    """With the whole path of a file: a daemon changes its folder later."""
     if dialect.embedded and url.database and is_file(url.database):
-        url = url.set(database=str(Path(url.database).absolute()))  # a daemon changes its folder later
-    return Address(dialect, url, where)
+        return url.set(database=str(Path(url.database).absolute()))
+    return url
 
 
 def check_file(url: URL, dialect: Dialect) -> None:
@@ -210,7 +214,7 @@ def imported(url: URL) -> type[SQLDialect]:
 
     Forks wait for this: a child would inherit modules that are half imported.
     """
-    with GATE.statement():
+    with fork_gate.lock:
         if url.get_backend_name() != "sqlite":
             import encodings.idna  # noqa: F401  # for the name of a host
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -17,7 +17,7 @@ from time import monotonic, sleep
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, ExceptionContext, Pool, create_engine, event
-from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from allocator.database.address import Address, address_of
@@ -42,9 +42,6 @@ LEFT_OPEN = (
 GUARD_RESTARTS = "ALLOCATOR_GUARD_RESTARTS"
 """If 1, each start of a server counts as a failover: for operators who restore without `allocator db mark-restored`."""
 
-UNFINISHED = "unfinished"
-"""In `info` of a connection: True from the check-out until its statements have ended."""
-
 UNFORESEEN = (TypeError, ValueError, LookupError, AttributeError, AssertionError, ImportError, OSError, RuntimeError)
 """What a driver raises for an argument that it does not take, or a hook of the user that fails."""
 
@@ -66,8 +63,7 @@ class Runner:
         self._closed = False
         self._is_in_memory = self.address.is_in_memory
         self._was_forked = False
-        self._path = os.path.realpath(file) if (file := self.address.file) else ""
-        """The file that `dialect.alone` locks. An engine may open another one than its URL says: see `_run_once`."""
+        self._file = self.address.file
         self.may_create = True
         """Whether SQLite may make a missing file, which would be empty: not for a shard, nor for one that was there."""
 
@@ -79,7 +75,7 @@ class Runner:
 
         A lost connection may hide a commit, and the verb is run again: `allocator.database.verbs` says why each may be.
         """
-        # A signal handler that raises in the pool's own code would leave its lock taken, or a connection lost.
+        # A signal handler that raises inside of a statement, or of the pool's own code, would leave it half done.
         here = partial(self._run, verb, *args, **kwargs)
         return beside(here) if takes_signals() else here()
 
@@ -109,41 +105,19 @@ class Runner:
         self, end: float, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         dialect = self.dialect
-        with dialect.alone(self._path, end), self._checked_out() as connection:
-            # An engine may open a file though its URL names none.
-            if self._was_forked and self._is_in_memory and not connection.info["path"]:
-                raise NotCopyable(
-                    "a database in memory cannot be used after a fork, since the parent has it: make another Allocator "
-                    "in the child, or use a file, as in sqlite:///ids.db"
-                )
-            if spoken := dialect.before(connection):
-                result = verb(connection, spoken, *args, **kwargs)
-                check_committed(connection, spoken)
-                self.may_create = False
-                return result
-            self._path = connection.info["path"]
-            connection.invalidate()
-        return self._run_once(end, verb, *args, **kwargs)
-
-    @contextmanager
-    def _checked_out(self) -> Iterator[Connection]:
-        """Check out a connection; throw it away unless the block ends, or the database answers with an error.
-
-        Anything else, such as the exception of a signal handler, may have left a statement under way: the next one
-        would fail, or read its answer. A database in memory would end with its connection, and waits for no answer.
-        """
-        with self._connect() as connection:
-            info = connection.info
-            info[UNFINISHED] = not self._is_in_memory
+        with dialect.alone(self._file, end), self._connect() as connection:
             try:
-                yield connection
+                spoken = dialect.before(connection)
+                result = verb(connection, spoken, *args, **kwargs)
             except BaseException as error:
-                if is_answer(error):
-                    info[UNFINISHED] = False
-                elif info.get(UNFINISHED):
+                # A MemoryError, or an exception sent to this thread, may have left a statement under way, whose answer
+                # the next one would read. A database in memory waits for none, and would end with its connection.
+                if not (is_answer(error) or self._is_in_memory):
                     connection.invalidate(error)
                 raise as_raised(error)  # noqa: B904  the error itself, unless SQLAlchemy has wrapped it
-            info[UNFINISHED] = False
+            check_committed(connection, spoken)
+            self.may_create = False
+            return result
 
     def _connect(self) -> Connection:
         try:
@@ -157,8 +131,8 @@ class Runner:
         """Whether a server refused to identify itself, and a statement that asks for less was found."""
         if not isinstance(error, DBAPIError) or not error.orig or not self.dialect.is_refusal(error.orig):
             return False
-        with suppress(SQLAlchemyError), self._checked_out() as connection:
-            return self.dialect.find_identity(connection)
+        with suppress(SQLAlchemyError):
+            return self._run_once(monotonic() + self.timeout, find_identity)
         return False
 
     def _check_there(self) -> bool:
@@ -166,11 +140,16 @@ class Runner:
         catch_up()
         if self._closed:
             raise AllocatorClosed
-        if self.is_missing():
-            if not self.may_create:
-                raise DatabaseUnavailable(f"there is no file {self.address.file}: it was moved or deleted; put it back")
-            return True
-        return False
+        if self._was_forked and self._is_in_memory:
+            raise NotCopyable(
+                "a database in memory cannot be used after a fork, since the parent has it: make another Allocator in "
+                "the child, or use a file, as in sqlite:///ids.db"
+            )
+        if self._file is None or not self.is_missing():
+            return False
+        if not self.may_create:
+            raise DatabaseUnavailable(f"there is no file {self._file}: it was moved or deleted; put it back")
+        return True
 
     def _tell_made(self) -> None:
         if not self.is_missing():
@@ -178,12 +157,12 @@ class Runner:
                 log.warning(
                     "made a new SQLite database at %s: its ids begin at 1; if there was one before, stop and put it "
                     "back",
-                    os.path.realpath(str(self.address.file)),
+                    os.path.realpath(str(self._file)),
                 )
 
     def is_missing(self) -> bool:
         try:
-            return self.address.file is not None and not Path(self.address.file).exists()
+            return self._file is not None and not Path(self._file).exists()
         except OSError:
             return False  # the folder may not be entered, as the driver says better
 
@@ -199,6 +178,11 @@ class Runner:
             abandoned.append(given)
             self.address = replace(self.address, pool=given.recreate())
         self.engine = engine_of(self.address, self.timeout)  # a thread of the parent may hold a lock of the old pools
+
+
+def find_identity(connection: Connection, dialect: Dialect) -> bool:
+    """See `Dialect.find_identity`."""
+    return dialect.find_identity(connection)
 
 
 def guards_restarts() -> bool:
@@ -233,6 +217,7 @@ def engine_of(address: Address, timeout: float) -> Engine:
             "max_overflow": 0,
             "pool_timeout": timeout,
             "pool_use_lifo": True,
+            "pool_recycle": dialect.recycle,
         }
     try:
         engine = create_engine(
@@ -251,20 +236,14 @@ def engine_of(address: Address, timeout: float) -> Engine:
 
 
 def listen(engine: Engine, address: Address, timeout: float) -> None:
-    dialect, opened = address.dialect, address.file if address.pool is None else None
+    dialect, file = address.dialect, address.file
 
     # Runs before SQLAlchemy inspects the session, so that it sees the settings that stay, ANSI_QUOTES for one.
     @event.listens_for(engine, "connect", insert=True)
     def prepare(connection: Any, record: Any) -> None:
-        if opened:
-            record.info["path"] = os.path.realpath(opened)
+        record.info["path"], record.info["is_given"] = os.path.realpath(file) if file else "", address.pool is not None
         record.info["guards_restarts"] = guards_restarts()
         dialect.on_connect(connection, record.info, timeout)
-
-    @event.listens_for(engine, "checkout")
-    def check(connection: Any, record: Any, proxied: object) -> None:
-        if record.info.get(UNFINISHED):  # what invalidates the connection was interrupted too
-            raise DisconnectionError
 
     @event.listens_for(engine, "handle_error")
     def leave(context: ExceptionContext) -> None:

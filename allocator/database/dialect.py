@@ -58,6 +58,8 @@ class Dialect:
     """The extra of this package that installs the driver; empty where Python brings it."""
     pool_size: ClassVar[int] = 4
     """Connections of a process. Twenty-five processes fit into the 100 that PostgreSQL has by default."""
+    recycle: ClassVar[int] = -1
+    """Seconds after which a connection is replaced when it is next used; -1 for never."""
     embedded: ClassVar[bool] = False
     """The database is this library's own file, so it makes its schema by itself."""
     columns_have_types: ClassVar[bool] = True
@@ -110,16 +112,16 @@ class Dialect:
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         """Prepare a new connection of the driver; `info` stays with it. A round trip here is one per connection.
 
-        info: `run` is an SQL expression for the server run; `warnings` collects those of the verb that runs.
+        info: `run` is an SQL expression for the server run; `warnings` collects those of the verb that runs. `path` is
+        the file that the URL names, without symbolic links; `is_given` says that the user's engine has opened it.
         """
 
-    def alone(self, path: str, end: float) -> AbstractContextManager[object]:
+    def alone(self, file: str | None, end: float) -> AbstractContextManager[object]:
         """Keep other processes out of the file while a verb runs, where the locks of the database can be lost."""
         return nullcontext()
 
-    def before(self, connection: Connection) -> Dialect | None:
-        """Called before a verb: the dialect of this connection, this one or `imitation`; None where the connection
-        leads to the database no more."""
+    def before(self, connection: Connection) -> Dialect:
+        """Called before a verb: the dialect of this connection, this one or `imitation`."""
         return self
 
     def leaves_open(self, driver_connection: Any) -> bool:

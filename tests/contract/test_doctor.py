@@ -22,6 +22,7 @@ from support.servers.throwaway import free_port
 from allocator import Allocator, AsyncAllocator, MeteorSettings
 from allocator.database.schema.tables import REVISIONS
 from allocator.database.sqlite import doctor_checks as of_files
+from allocator.database.sqlite import file as sqlite_file
 from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, Severity, examine
 from allocator.errors import InvalidDatabase, InvalidSetting
 from allocator.schemes.formats.bit_layout import Layout
@@ -223,9 +224,10 @@ def test_a_file_on_a_network_file_system(file, monkeypatch, tmp_path_factory):
     assert f"{file} is on a network file system (nfs4)" in found.found
 
 
-def test_a_file_with_two_names(file):
+def test_a_file_with_two_names(file, monkeypatch):
     patient = Patient(f"sqlite:///{file}")
     os.link(file, file.with_name("other.db"))
+    monkeypatch.setattr(sqlite_file, "checked", set())  # as another process
     found = patient.found()
 
     assert {name: one.severity for name, one in found.items()} == {"refused": OUTAGE}

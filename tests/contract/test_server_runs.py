@@ -25,7 +25,7 @@ from allocator import Allocator
 from allocator.database.connection import GUARD_RESTARTS
 from allocator.database.postgresql.dialect import PostgreSQL
 from allocator.database.sqlite import file as sqlite_file
-from allocator.database.sqlite.fork_gate import GATE
+from allocator.database.sqlite import fork_gate
 from allocator.database.store import Database
 from allocator.database.verbs import claims, failover_row, node_and_snowflake_rows, segments, servers
 from allocator.errors import (
@@ -281,15 +281,15 @@ def test_processes_that_see_the_move_at_one_moment_skip_nodes_once(fresh, monkey
     """Else those of a second failover, who leave them out once, could meet those of the first, who did so twice."""
     monkeypatch.setattr("allocator.database.registry.skipped", lambda at: Skipped(300, 0))
     with closing(Database(fresh)) as one, closing(Database(fresh)) as another:
-        first, others, move = one.register_node(), [another], failover_row.move
+        first, others, run = one.register_node(), [another], one.run
         execute(fresh, MOVED)
 
-        def meanwhile(*said) -> None:
-            while others:
+        def meanwhile(verb, *said) -> object:
+            while verb is failover_row.move and others:
                 others.pop().failover()
-            move(*said)
+            return run(verb, *said)
 
-        monkeypatch.setattr(failover_row, "move", meanwhile)
+        monkeypatch.setattr(one, "run", meanwhile)
 
         assert [one.register_node(), another.register_node()] == [first + 301, first + 302]
 
@@ -954,7 +954,7 @@ def test_what_is_no_segment_is_drawn_from_the_file_that_is_there_now(fresh, file
 def test_a_file_that_was_deleted_is_not_written_any_more(fresh, file, tag):
     with other(fresh) as ids:
         ids.next_id(tag)
-        with GATE.statement():  # no claim in advance meets the copy of the file: what that gives is not promised
+        with fork_gate.lock:  # no claim in advance meets the copy of the file: what that gives is not promised
             file.rename(f"{file}.away")
         for call in (lambda: ids.reserve(tag, 10), lambda: ids.ticket("first")):
             with pytest.raises(DatabaseUnavailable, match="there is no file .* it was moved or deleted; put it back"):

@@ -6,12 +6,14 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
-from time import time_ns
+from time import time, time_ns
+from types import SimpleNamespace
 from typing import Any
 
 import pymysql
 import pytest
 from sqlalchemy import Connection, create_engine, event, make_url
+from sqlalchemy.pool import base as pool_base
 from support.distinct import distinct
 from support.servers.administrator import administrator, execute
 from support.servers.available import own
@@ -265,6 +267,22 @@ def test_a_server_that_is_not_durable_is_another_one_after_each_start(servers, k
         assert not here.same, flushes
         assert here.run.startswith(f"{before.run}-")
         assert run_at(server.url, before.run).same, flushes
+
+
+@pytest.mark.parametrize("kind", OF_KIND)
+def test_a_process_that_runs_learns_within_a_minute_that_its_server_is_not_durable(servers, kind, monkeypatch):
+    """Else a crash of the server, which its sessions would survive by their retry, would forget what they claim."""
+    server = servers(kind)
+
+    def known() -> str:
+        return database.run(lambda connection, _: connection.exec_driver_sql("SELECT @allocator_run").scalar())
+
+    with closing(Database(server.url)) as database:
+        before = known()
+        with server.set("innodb_flush_log_at_trx_commit = 2"):
+            assert known() == before
+            monkeypatch.setattr(pool_base, "time", SimpleNamespace(time=lambda: time() + 61))
+            assert known().startswith(f"{before}-")
 
 
 def run_at(url: str, was: str) -> Here:

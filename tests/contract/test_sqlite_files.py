@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import ExitStack, closing, nullcontext, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ from allocator.database import connection as runner
 from allocator.database.sqlite import dialect as sqlite
 from allocator.database.sqlite import file as files
 from allocator.database.store import Database
-from allocator.errors import DatabaseRefused, DatabaseUnavailable
+from allocator.errors import DatabaseRefused, DatabaseUnavailable, InvalidDatabase
 from allocator.fleet import bootstrap
 from allocator.integrations.sqlalchemy import KeyDefault
 
@@ -94,7 +94,7 @@ def test_a_process_that_reads_its_file_in_the_middle_of_a_claim_is_not_overtaken
     assert distinct(drawn) == 6
 
 
-def test_control_without_the_lock_of_the_folder_two_processes_claim_one_id(file, monkeypatch):
+def test_control_without_the_lock_two_processes_claim_one_id(file, monkeypatch):
     monkeypatch.setattr(files, "fcntl", None)
     with pytest.raises(Duplicate):
         distinct(drawn_while_another_claims(file, "control"))
@@ -146,7 +146,8 @@ def test_what_another_program_undoes_after_the_commit_is_not_served(file, monkey
     assert [distinct(found) for found in drawn.values()] == [2, 2]
 
 
-def test_a_file_with_two_names_is_refused_by_each_of_them(file):
+def test_a_file_with_two_names_is_refused_by_each_of_them(file, monkeypatch):
+    monkeypatch.setattr(files, "checked", set())
     other = file.with_name("other.db")
     os.link(file, other)
     for path in (file, other):
@@ -160,6 +161,7 @@ def test_a_file_with_two_names_is_refused_by_each_of_them(file):
 
 def test_a_file_that_is_mounted_alone_is_refused(file, monkeypatch, tmp_path):
     mounts = tmp_path / "mounts"
+    monkeypatch.setattr(files, "checked", set())
     monkeypatch.setattr(files, "MOUNTS", mounts)
     mounts.write_text(f"/dev/vda / ext4 rw 0 0\n/dev/vda {file} ext4 rw 0 0\n")
     with Allocator(f"sqlite:///{file}") as ids, pytest.raises(DatabaseRefused, match="mount its folder instead"):
@@ -169,7 +171,16 @@ def test_a_file_that_is_mounted_alone_is_refused(file, monkeypatch, tmp_path):
         assert ids.next_id("order") == 1
 
 
-def test_a_transaction_of_others_is_waited_for_without_the_lock_of_the_folder(file, monkeypatch):
+def is_locked(file: Path) -> bool:
+    with Path(f"{file}-lock").open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def test_a_transaction_of_others_is_waited_for_without_the_lock(file, monkeypatch):
     patient = {"timeout": 60, "check_same_thread": False}
     fresh = file.with_name("fresh.db")
     for path, given in (
@@ -181,68 +192,27 @@ def test_a_transaction_of_others_is_waited_for_without_the_lock_of_the_folder(fi
         other.execute("BEGIN IMMEDIATE")
         held = []
 
-        def pause(seconds, other=other, held=held):
-            held.append(set(files.held))
+        def pause(seconds, other=other, held=held, path=path):
+            held.append(is_locked(path))
             other.rollback()
 
         monkeypatch.setattr(runner, "sleep", pause)
         with Allocator(given, timeout=30) as ids:
             ids.reserve("order", 1)
         other.close()
-        assert held == [set()]
+        assert held == [False]
 
 
-def test_a_handler_that_interrupts_the_wait_for_the_lock_has_no_lock(file, monkeypatch):
-    database, held = Database(f"sqlite:///{file}"), []
-    database.ping()
-    folder = os.open(file.parent, os.O_RDONLY)
-    fcntl.flock(folder, fcntl.LOCK_EX)
-
-    def interrupted(seconds):
-        held.append(files.is_alone(str(file)))
-        os.close(folder)
-
-    monkeypatch.setattr(files, "sleep", interrupted)
-    database.ping()
-    assert held == [False]
-
-
-def test_a_timeout_error_of_a_handler_is_raised_and_means_no_file_system_without_locks(file, monkeypatch):
-    database = Database(f"sqlite:///{file}")
-    for module, name in ((files.fcntl, "flock"), (files.os, "open")):
-
-        def alarm(*_):
-            raise TimeoutError("alarm")
-
-        with monkeypatch.context() as patched, pytest.raises(TimeoutError, match="alarm"):
-            patched.setattr(module, name, alarm)
-            try:
-                database.ping()
-            finally:
-                patched.undo()
-
-
-@pytest.mark.parametrize("in_transaction", [True, False])
-def test_an_interrupted_statement_keeps_no_lock_while_its_error_is_kept(file, in_transaction):
-    def interrupted(connection, dialect):
-        with dialect.transaction(connection) if in_transaction else nullcontext():
-            cursor = connection.connection.cursor()
-            cursor.execute("UPDATE allocator_shard SET fleet = fleet RETURNING id")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt) as kept:
-        Database(f"sqlite:///{file}").run(interrupted)
-    with closing(sqlite3.connect(file, timeout=0)) as other, other:
-        other.execute("UPDATE allocator_shard SET fleet = fleet")
-    assert kept.value.__traceback__
-
-
-def test_an_engine_whose_url_names_no_file_is_locked_by_the_file_that_it_opens(file):
-    engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(file, check_same_thread=False))
-    database = Database(engine)
-    assert database.run(lambda *_: files.is_alone(str(file)))
-    database.close()
-    assert not files.is_alone(str(file))
+def test_an_engine_that_opens_another_file_than_its_url_says_is_refused(file, tmp_path):
+    """The lock would be beside the file of the URL."""
+    places = (f"sqlite:///{tmp_path}/other.db", file), ("sqlite://", file), (f"sqlite:///{file}", ":memory:")
+    engines = (
+        create_engine(url, creator=lambda opened=opened: sqlite3.connect(opened, check_same_thread=False))
+        for url, opened in places
+    )
+    for place in (*engines, f"sqlite:///file:{file}?uri=true"):
+        with closing(Database(place)) as database, pytest.raises(InvalidDatabase, match="is opened instead; give the"):
+            database.ping()
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has autocommit since Python 3.12")
@@ -258,18 +228,25 @@ def test_an_engine_may_have_any_autocommit(file, autocommit):
     engine.dispose()
 
 
-def test_a_folder_that_may_not_be_listed_is_used_without_a_lock_and_a_missing_one_is_named(file, monkeypatch):
-    with Allocator(f"sqlite:///{file}") as ids:
-        with monkeypatch.context() as patched:
+def test_a_file_that_cannot_be_locked_is_refused(file, monkeypatch):
+    """As on NFS without its daemon for locks: SQLite's own may be dropped."""
 
-            def refused(*_):
-                raise PermissionError
+    def refused(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-            patched.setattr(files.os, "open", refused)
-            assert ids.reserve("order", 1)[0] == 1
-        shutil.rmtree(file.parent)
+    with closing(Database(f"sqlite:///{file}")) as database:
+        for module, name, said in (
+            (files.fcntl, "flock", "cannot be locked: No locks available; put it on a file system that has flock"),
+            (files.os, "open", "cannot be opened: No locks available; check"),
+        ):
+            with monkeypatch.context() as patched:
+                patched.setattr(module, name, refused)
+                with pytest.raises((DatabaseRefused, DatabaseUnavailable), match=said):
+                    database.ping()
+        database.ping()
+        file.parent.rename(file.parent.with_name("away"))
         with pytest.raises(DatabaseUnavailable, match="there is no file .*: it was moved or deleted; put it back"):
-            ids.reserve("order", 1)
+            database.ping()
 
 
 def test_a_file_that_is_made_is_told_once(tmp_path, monkeypatch, caplog):

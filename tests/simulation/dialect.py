@@ -236,7 +236,7 @@ class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, ShardVerbs):
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
 
-    def alone(self, path: str, end: float) -> AbstractContextManager[None]:
+    def alone(self, file: str | None, end: float) -> AbstractContextManager[None]:
         return nullcontext()
 
     def before(self, connection: Connection) -> Dialect:

@@ -61,6 +61,7 @@ class MySQL(Dialect):
     needs_name = rolls_back_by_itself = True
     may_name = frozenset({"database", "db", "read_default_file", "read_default_group"})
     transactional_ddl = False
+    recycle = 60  # the run of a session says whether the server was durable when it began
     raised, returning = "LAST_INSERT_ID(max_value + :span)", ""
     clock = CLOCK
 

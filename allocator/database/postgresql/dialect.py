@@ -45,9 +45,6 @@ MIN_CONNECT_SECONDS = 2
 CANCEL_SECONDS = 1.0
 """On top of the timeout of the call: a cancel needs a new connection, which a frozen server does not answer either."""
 
-ACTIVE = 1
-"""libpq's status of a connection whose statement is under way."""
-
 REQUIRES = 160000
 """The first version of libpq with `require_auth`."""
 
@@ -240,12 +237,7 @@ def waiting_at_most(seconds: float, connection: Any, wait: Callable[..., Any]) -
     """
 
     def waiting(generator: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return wait(ending(connection, seconds, generator), *args, **kwargs)
-        except BaseException:  # as of a signal handler
-            if connection.pgconn.transaction_status == ACTIVE:
-                give_up(connection)
-            raise
+        return wait(ending(connection, seconds, generator), *args, **kwargs)
 
     return waiting
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,8 @@ from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import NOWHERE, Dialect
 from allocator.database.schema.tables import CLAIMED
-from allocator.database.sqlite.file import alone, check_name, is_alone, is_perhaps, path_of, run_of_file
-from allocator.database.sqlite.fork_gate import GATE
+from allocator.database.sqlite import fork_gate
+from allocator.database.sqlite.file import alone, check_name, is_perhaps, path_of, run_of_file
 from allocator.database.verbs.claims import only_row, returned
 from allocator.errors import DatabaseUnavailable, InvalidDatabase
 
@@ -89,12 +89,7 @@ class SQLite(Dialect):
         return SQLiteNumbers(self)
 
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
-        args = {"timeout": BUSY_SECONDS, "check_same_thread": False}
-        if driver != self.default_driver:
-            return args
-        from allocator.database.sqlite.closing import Closing
-
-        return {**args, "factory": Closing}
+        return {"timeout": BUSY_SECONDS, "check_same_thread": False}
 
     def on_given(self, connection: Any) -> None:
         super().on_given(connection)
@@ -111,24 +106,21 @@ class SQLite(Dialect):
         connection.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS:.0f}").close()
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
-        info["path"] = path = info.get("path") or path_of(connection)
-        if not is_alone(path):
-            return  # nothing has read the file yet, and `before` refuses this connection
+        path = info["path"]
+        if (info["is_given"] or not path) and (opened := path_of(connection)) != path:
+            connection.close()
+            raise InvalidDatabase(
+                f"the URL of this database names {path or 'no file'}, and {opened or 'memory'} is opened instead; "
+                "give the path of the file in a URL, as in sqlite:////srv/ids.db"
+            )
         # A commit must survive a power cut. That needs FULL in WAL mode, and EXTRA with a rollback journal.
         connection.execute("PRAGMA synchronous = EXTRA").close()
         if path:
             check_name(path)
             info["run"] = f"'{run_of_file(path)}'"
 
-    @contextmanager
-    def alone(self, path: str, end: float) -> Iterator[None]:
-        # The gate comes last, so that waiting for another process delays neither forks nor other files.
-        with alone(path, end), GATE.statement():
-            yield
-
-    def before(self, connection: Connection) -> Dialect | None:
-        # An engine may have opened another file than its URL says.
-        return self if is_alone(connection.info["path"]) else None
+    def alone(self, file: str | None, end: float) -> AbstractContextManager[object]:
+        return alone(os.path.realpath(file), end) if file else fork_gate.lock
 
     def leaves_open(self, driver_connection: Any) -> bool:
         return driver_connection.in_transaction is True

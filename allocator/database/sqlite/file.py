@@ -2,14 +2,14 @@
 
 SQLite's own locks are POSIX locks, which belong to the process: the process loses them all when it closes any other
 open of the file, as `shutil.copy` and a checksum do. Two processes then write at once, and claim the same ids. A lock
-by flock() belongs to one open of the folder, which nothing else closes.
+by flock() belongs to one open of another file beside it, which nothing else closes. It is never deleted: who has
+deleted one would not keep out who holds it.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from struct import unpack_from
@@ -18,8 +18,8 @@ from typing import Any
 
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from allocator.database.sqlite import fork_gate
 from allocator.errors import DatabaseRefused, DatabaseUnavailable
-from allocator.runtime.forks import in_child
 from allocator.runtime.mounts import MOUNTS, mounts_of
 
 try:
@@ -43,10 +43,11 @@ PAUSE = 0.002
 DEVICE_BITS = 20
 """The number of a device is shorter: 12 bits of its major number and 8 of its minor one, unless there are over 256."""
 
-folders: set[int] = set()
-"""The folders that are open for a lock."""
-held: set[tuple[int, str]] = set()
-"""Threads and the folders that they have locked. What interrupts a thread in its verb runs under the same lock."""
+LOCK = "-lock"
+"""Follows the name of the file."""
+
+checked: set[str] = set()
+"""The files that `check_name` has looked at in this process."""
 
 
 def path_of(connection: Any) -> str:
@@ -87,7 +88,12 @@ def is_perhaps(was: str, run: str) -> bool:
 
 
 def check_name(path: str) -> None:
-    """Refuse a file with two names: SQLite names journal and log after the one in use, and misses those of others."""
+    """Refuse a file with two names: SQLite names journal and log after the one in use, and misses those of others.
+
+    Once a process.
+    """
+    if path in checked:
+        return
     links = os.stat(path).st_nlink  # noqa: PTH116
     if links > 1:
         raise DatabaseRefused(
@@ -101,79 +107,63 @@ def check_name(path: str) -> None:
                 f"{path} is mounted as a single file, so its journal is not beside the file that others open: ids "
                 "would repeat; mount its folder instead"
             )
+    checked.add(path)
 
 
 @contextmanager
 def alone(path: str, end: float) -> Iterator[None]:
-    """Keep all other threads and processes of the allocator out of the file's folder."""
-    if is_alone(path):
-        yield
-        return
-    key = key_of(path)
-    with opened(key[1]) as folder:
-        try:
-            if folder is not None:
-                lock(folder, end)
-            held.add(key)
-            yield
-        finally:
-            held.discard(key)
+    """Keep forks, and all other threads and processes of the allocator, out of the file; forks go on while this waits.
 
-
-def is_alone(path: str) -> bool:
-    return not path or key_of(path) in held
-
-
-def key_of(path: str) -> tuple[int, str]:
-    return threading.get_ident(), os.path.dirname(path)  # noqa: PTH120
+    `path` is absolute and without symbolic links: all processes must lock one file.
+    """
+    while True:
+        with fork_gate.lock, opened(f"{path}{LOCK}") as file:
+            if is_ours(file, path):
+                yield
+                return
+        if monotonic() + PAUSE > end:
+            raise PoolTimeout
+        sleep(PAUSE)
 
 
 @contextmanager
 def opened(path: str) -> Iterator[int | None]:
-    """Open a folder for a lock; None where it may be used but not listed. SQLite says which one is missing."""
-    folder = None
+    """Open the file for the lock; None where there can be none."""
+    file = file_of(path) if fcntl else None
     try:
-        try:
-            folder = os.open(path, os.O_RDONLY) if fcntl else None
-        except (FileNotFoundError, PermissionError):
-            pass
-        except OSError as error:
-            if error.errno is None:  # raised by a signal handler, as TimeoutError often is
-                raise
-            raise DatabaseUnavailable(f"{path} cannot be locked: {error.strerror}") from error
-        if folder is not None:
-            folders.add(folder)
-        yield folder
+        yield file
     finally:
-        if folder in folders:
-            try:
-                fcntl.flock(folder, fcntl.LOCK_UN)  # a child that was forked meanwhile has it open too
-            finally:
-                folders.discard(folder)
-                os.close(folder)
+        if file is not None:
+            with suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)  # a child that C code forked meanwhile has it open too
+            os.close(file)
 
 
-def lock(folder: int, end: float) -> None:
-    while True:
+def file_of(path: str) -> int | None:
+    refused = OSError()
+    for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):  # to read another user's is enough, but on NFS
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if monotonic() + PAUSE > end:
-                raise PoolTimeout from None
+            return os.open(path, flags, 0o666)
         except OSError as error:
-            if error.errno is None:  # raised by a signal handler, as TimeoutError often is
-                raise
-            return  # the file system locks no folders
-        else:
-            return
-        sleep(PAUSE)
+            refused = error
+    if isinstance(refused, FileNotFoundError):
+        return None  # it cannot be made, nor then a journal: SQLite says why
+    kind = DatabaseRefused if isinstance(refused, PermissionError) else DatabaseUnavailable
+    raise kind(
+        f"{path} cannot be opened: {refused.strerror}; check that its folder exists, and that this user may write both"
+    )
 
 
-def drop() -> None:
-    """In a forked child: the parent's locks must end with the parent."""
-    held.clear()
-    while folders:
-        os.close(folders.pop())
-
-
-in_child(drop)
+def is_ours(file: int | None, path: str) -> bool:
+    """Whether the lock is taken now, or there is none to take."""
+    if file is None:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise DatabaseRefused(
+            f"{path} cannot be locked: {error.strerror}; put it on a file system that has flock(), as local ones have"
+        ) from error
+    return True

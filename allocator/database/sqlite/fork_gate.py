@@ -9,43 +9,32 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from allocator.runtime.forks import in_child
 
 PATIENCE = 2.0
-"""The longest that a fork or a statement waits, in seconds: a statement may hang, as on a network file system."""
+"""The longest that a fork waits, in seconds: a statement may hang, as on a network file system."""
+
+lock = threading.RLock()
+"""Held by each statement. Re-entrant, since a statement may fork."""
 
 
-class Gate:
-    """A lock that statements and forks of one process share."""
-
-    def __init__(self) -> None:
-        self.renew()
-
-    def renew(self) -> None:
-        """In a forked child, which has none of the parent's threads."""
-        self._lock = threading.RLock()  # re-entrant: statements are nested, and a signal handler may fork
-
-    def enter(self) -> None:
-        self._lock.acquire(timeout=PATIENCE)
-
-    def leave(self) -> None:
-        with suppress(RuntimeError):  # it was not entered in time, or a signal handler raised before
-            self._lock.release()
-
-    @contextmanager
-    def statement(self) -> Iterator[None]:
-        """Block forks, and statements of other threads."""
-        try:
-            self.enter()
-            yield
-        finally:
-            self.leave()
+def close() -> None:
+    lock.acquire(timeout=PATIENCE)
 
 
-GATE = Gate()
-in_child(GATE.renew)
+def leave() -> None:
+    with suppress(RuntimeError):  # it was not taken in time
+        lock.release()
+
+
+def renew() -> None:
+    """In a forked child, which has none of the parent's threads."""
+    global lock
+    lock = threading.RLock()
+
+
+in_child(renew)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=GATE.enter, after_in_parent=GATE.leave)
+    os.register_at_fork(before=close, after_in_parent=leave)

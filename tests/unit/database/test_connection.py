@@ -71,20 +71,6 @@ def test_what_sqlalchemy_wraps_reaches_the_caller_too(runner):
     assert runner.run(plain) is not used
 
 
-def test_a_connection_that_could_not_be_ended_is_not_given_out(runner, monkeypatch):
-    """A second signal comes while the first one is handled."""
-    used = runner.run(plain)
-
-    def again(*_: object) -> None:
-        raise TooLate
-
-    with monkeypatch.context() as broken, pytest.raises(TooLate):
-        broken.setattr(Connection, "invalidate", again)
-        runner.run(plain, MemoryError())
-
-    assert runner.run(plain) is not used
-
-
 def test_a_database_in_memory_is_not_ended():
     runner = Runner("sqlite://")
 
