@@ -13,10 +13,10 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException
 from time import monotonic
 from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import allocator.errors
 from allocator.errors import (
@@ -173,23 +173,28 @@ class Server:
         if kept and kept.is_usable():
             with suppress(ConnectionError, ssl.SSLError):
                 return kept.exchange(timeout, *request)
-        self.kept.connection = fresh = self._connection()
+        self.kept.connection = fresh = Connection(self._parts, self._tls)
         return fresh.exchange(timeout, *request)
-
-    def _connection(self) -> Connection:
-        parts = self._parts
-        if parts.scheme == "unix":
-            return UnixConnection(parts.path)
-        host = parts.hostname or ""
-        if self._tls:
-            return SecureConnection(host, parts.port or 443, context=self._tls)
-        return Connection(host, parts.port or 80)
 
 
 class Connection(HTTPConnection):
     """A connection that is kept for the next request, until an exchange on it fails."""
 
-    used_at = 0.0
+    def __init__(self, parts: SplitResult, tls: ssl.SSLContext | None) -> None:
+        self.default_port = 443 if tls else 80
+        super().__init__(parts.hostname or "localhost", parts.port or self.default_port)
+        self._path, self._tls = parts.path if parts.scheme == "unix" else "", tls
+        self._used_at = 0.0
+
+    def connect(self) -> None:
+        if self._path:
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.settimeout(self.timeout)
+            self.sock.connect(self._path)
+            return
+        super().connect()
+        if self._tls:
+            self.sock = self._tls.wrap_socket(self.sock, server_hostname=self.host)
 
     def exchange(self, timeout: float, *request: Any) -> tuple[int, bytes, str]:
         try:
@@ -204,12 +209,12 @@ class Connection(HTTPConnection):
         except BaseException:
             self.close()
             raise
-        self.used_at = monotonic()
+        self._used_at = monotonic()
         return answer.status, content, answer.getheader("Retry-After", "")
 
     def is_usable(self) -> bool:
         """Whether nothing came since the last answer: neither the end, nor an answer that nobody asked for."""
-        if not self.sock or monotonic() - self.used_at >= MAX_IDLE:
+        if not self.sock or monotonic() - self._used_at >= MAX_IDLE:
             return False
         try:
             self.sock.settimeout(0)
@@ -223,21 +228,6 @@ class Connection(HTTPConnection):
     def __del__(self) -> None:
         """Close the socket when its thread ends or its server is replaced."""
         self.close()
-
-
-class SecureConnection(Connection, HTTPSConnection):
-    pass
-
-
-class UnixConnection(Connection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost")
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
 
 
 def convert(server: str, read: Callable[[Any], T], value: Any) -> T:
