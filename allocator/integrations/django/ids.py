@@ -185,6 +185,8 @@ def fit(ids: Any, tag: str, column: Column) -> None:
         return
     try:
         found = ids.tags.get(tag)
+    except AccessDenied:
+        return  # the token may only draw
     except UnknownTag:
         if not ids._terms.create_missing:
             raise

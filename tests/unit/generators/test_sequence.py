@@ -15,7 +15,16 @@ from support.memory.database import MemorySource, sequence
 from support.processes.patience import until
 
 from allocator import Allocator
-from allocator.errors import DatabaseRefused, DatabaseUnavailable, ReentrantCall, SchemaOutOfDate, UnknownTag
+from allocator.errors import (
+    DatabaseRefused,
+    DatabaseUnavailable,
+    Exhausted,
+    InvalidCount,
+    InvalidSetting,
+    ReentrantCall,
+    SchemaOutOfDate,
+    UnknownTag,
+)
 from allocator.testing import MemoryAllocator
 
 
@@ -73,6 +82,21 @@ def test_a_name_that_failed_is_not_asked_for_again_before_its_retry(monkeypatch:
                 with pytest.raises(type(failure)):
                     getattr(ids, call)(*([1] if call == "reserve" else []))
             assert source.attempts == 1, (failure, calls)
+
+
+def test_a_block_that_is_too_large_stops_no_smaller_one_and_no_id():
+    for failure in (
+        InvalidCount("at most 5"),
+        Exhausted("5 left"),
+        InvalidSetting("size must be at most 9"),
+    ):
+        source = MemorySource()
+        source.failure = failure
+        ids = sequence(source)
+        with pytest.raises(type(failure)):
+            ids.reserve(10)
+        source.failure = None
+        assert [ids.next_id(), len(ids.reserve(1))] == [1, 1]
 
 
 def test_a_child_renews_what_is_held_and_close_ends_it(tmp_path):
