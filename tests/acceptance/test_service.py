@@ -227,6 +227,30 @@ def test_a_service_that_starts_without_its_database_gets_ready_when_it_is_there(
             assert refused.json["detail"].startswith("no token exists; create one with: allocator tokens")
 
 
+def test_a_token_made_while_the_database_hangs_is_503_within_the_timeout_and_then_works(new_database, tag):
+    """Its client tries again after a 503, and never after a 401."""
+    database = Database(new_database("postgres"))
+    database.upgrade_schema()
+    tokens = Tokens(lambda: database)
+    tokens.create("old", verbs=("draw",), tags=("*",))
+    with (
+        closing(database),
+        Wire(database.address.url) as wire,
+        Served(wire.url, options=("--timeout", "1"), is_open=False) as service,
+    ):
+        wire.freeze()
+        made, _ = tokens.create("new", verbs=("draw",), tags=(tag,))
+        began = time.monotonic()
+        refused = service.post(f"/v1/tags/{tag}/ids", token=made)
+        seconds = time.monotonic() - began
+        wire.thaw()
+
+        assert (refused.status, refused.json["error"]) == (503, "DatabaseUnavailable")
+        assert refused.headers["Retry-After"] == "1"
+        assert seconds < 3, seconds
+        assert until(lambda: service.post(f"/v1/tags/{tag}/ids", token=made).status == 200)
+
+
 REFUSED = {
     "--url postgresql+psycopg://u:s3cret@127.0.0.1:1/x --certificate c --key nowhere.pem": "there is no file",
     "--port 99999": "99999",
