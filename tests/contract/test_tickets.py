@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import make_url
 from support.distinct import distinct
 from support.faults.ill_databases import changed
@@ -20,6 +21,7 @@ from support.servers.databases import with_schema
 from support.servers.fleets import MYSQLS, claim_tickets, growing, in_each_way, on_one_of_each, once
 
 from allocator import Allocator
+from allocator.cli import main
 from allocator.database.store import Database
 from allocator.database.verbs import segments, tickets
 from allocator.errors import (
@@ -127,17 +129,20 @@ def test_control_of_two_processes_that_draw_otherwise_each_ticket_comes_twice(fa
 @once
 @on_mysql
 def test_tickets_are_claimed_from_the_first_one_on_or_never(face, shards):
+    def upgraded(url: str, *more: str) -> tuple[int, str]:
+        done = CliRunner().invoke(main, ["db", "upgrade", "--tickets", "claim", "--url", url, *more])
+        return done.exit_code, done.output
+
     one, two = shards(2)
     assert face(one).ticket("job") == 1
-    with pytest.raises(
-        DatabaseRefused, match=r"has drawn tickets with REPLACE, up to 1, .* tags create TYPE --start-aft"
-    ):
-        claim_tickets(one)
+    code, said = upgraded(one)
+    assert code == 1
+    assert "has drawn tickets with REPLACE, up to 1, and claims would draw them again" in said
     assert face(one).ticket("job") == 2
-    claim_tickets(two)
-    assert face(two).ticket("job") == 1
-    claim_tickets(two)  # again
-    assert face(two).ticket("job") == 2
+    for drawn in (1, 2):
+        assert upgraded(two)[0] == 0
+        assert face(two).ticket("job") == drawn
+    assert upgraded(two, "--sql")[0] == 2
 
 
 @on_mysql
