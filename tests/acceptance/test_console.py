@@ -140,6 +140,7 @@ def test_without_a_token_configured_it_is_open_to_this_machine_by_its_own_names(
     ):
         refused = open_service.get("/", **headers)
         assert (refused.status, "WWW-Authenticate" in refused.headers) == (401, False), headers
+        assert "ask it by the name localhost" in refused.body.decode(), headers
 
 
 # -- what a browser is told

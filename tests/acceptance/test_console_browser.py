@@ -126,15 +126,14 @@ def test_a_form_of_a_foreign_page_draws_nothing(visits, place):
     """The browser sends the token that it keeps; only pages of the console take it so."""
     visit = visits()
     visit.go("/")
-    sent = []
-    visit.page.on("request", sent.append)
     visit.page.goto("about:blank")
     visit.page.set_content(
         f"<form method=post action='{place.service.address}/v1/tags/invoice/ids'><button>Win</button></form>"
     )
-    visit.page.get_by_role("button").click()
+    with visit.page.expect_request("**/ids") as sent:
+        visit.page.get_by_role("button").click()
     visit.page.get_by_text('"status": 401').wait_for()
     visit.trouble.clear()  # of the 401
 
-    assert sent[-1].all_headers()["authorization"].startswith("Basic ")
+    assert sent.value.all_headers()["authorization"].startswith("Basic ")
     assert place.service.get("/v1/tags/invoice", token=place.admin).json["max_value"] == "0"

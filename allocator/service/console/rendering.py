@@ -99,16 +99,15 @@ class Pages:
 
     def _refuse(self, request: Request, error: AllocatorError) -> Response:
         problem = self._error_reporter.response(error, request.scope)
-        status, headers = problem.status_code, dict(problem.headers)
-        values = {"detail": detail_of(error), "status": status, "request_name": headers["x-request-id"]}
-        refresh = REFRESH if status == 503 else 0
-        text = self._render(request, "refused", {"token": None, "refresh": refresh} | values)
-        for name in ("content-length", "www-authenticate"):
-            headers.pop(name, None)
+        others = ("content-length", "www-authenticate")
+        headers = {name: value for name, value in problem.headers.items() if name not in others}
         is_asked = isinstance(error, Unauthorized) and not self._token_cache.is_open
         if is_asked and is_private(request.scope, headers_of(request)):
             headers["www-authenticate"] = CHALLENGE
-        return HTMLResponse(text, status, headers | HEADERS)
+        values = {"detail": detail_of(error), "is_asked": is_asked, "request_name": headers["x-request-id"]}
+        refresh = REFRESH if problem.status_code == 503 else 0
+        text = self._render(request, "refused", {"token": None, "refresh": refresh} | values)
+        return HTMLResponse(text, problem.status_code, headers | HEADERS)
 
 
 def asset_url(name: str) -> str:
