@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.routing import Route
 
 import allocator
 from allocator.backend import fleet_of
@@ -74,7 +73,7 @@ def application(settings: ServeSettings) -> HotPath:
         openapi_url=None,
         redirect_slashes=False,  # a client may send a redirected POST twice
         routes=[
-            *(console.routes() if console else [Route("/", monitoring.to_description)]),
+            *(console.routes() if console else []),
             *monitoring.routes(dispatch, updater, metrics),
             *(of_leaf(handlers, dispatch) if LEAF in settings.compat else []),
             *(of_tinyid(handlers, dispatch, token_cache) if TINYID in settings.compat else []),

@@ -101,11 +101,11 @@ class Dispatch:
 
         async def run(request: Request) -> Response:
             try:
-                response = await answer(request)
+                response, name = await answer(request), request_name(headers_of(request))
             except AllocatorError as error:
                 problem = self._error_reporter.response(error, request.scope)
-                response = refusal(error, request) or problem
-            response.headers["x-request-id"] = request_name(headers_of(request))
+                response, name = refusal(error, request) or problem, problem.headers["x-request-id"]
+            response.headers["x-request-id"] = name
             return response
 
         return run

@@ -195,10 +195,7 @@ class ErrorReporter:
             "caller": caller.address,
             "token": caller.token,
         }
-        log.log(level_of(status), LINE, status, method, about["path"], request, caller, told, extra=about)
+        level = logging.WARNING if status >= 500 else logging.INFO
+        log.log(level, LINE, status, method, about["path"], request, caller, told, extra=about)
         headers = NO_STORE | headers_of(error) | {"content-type": CONTENT_TYPE, "x-request-id": request}
         return Response(body_of(error, request), status, headers)
-
-
-def level_of(status: int) -> int:
-    return logging.WARNING if status >= 500 else logging.INFO

@@ -7,7 +7,7 @@ from math import inf
 from time import monotonic
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from allocator.rules.token import READ
@@ -49,8 +49,3 @@ def routes(dispatch: Dispatch, updater: MetricsUpdater, metrics: Metrics) -> lis
         Route("/metrics", guarded(metrics_text)),
         Route("/openapi.json", guarded(described)),
     ]
-
-
-async def to_description(request: Request) -> Response:
-    """Answer / without a console."""
-    return RedirectResponse("/openapi.json")
