@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine, select
@@ -169,6 +170,17 @@ def test_a_file_that_is_mounted_alone_is_refused(file, monkeypatch, tmp_path):
     mounts.write_text(f"/dev/vda / ext4 rw 0 0\n/dev/vda {file.parent} ext4 rw 0 0\n")
     with Allocator(f"sqlite:///{file}") as ids:
         assert ids.next_id("order") == 1
+
+
+def test_names_and_mounts_are_looked_at_once_a_process(file, monkeypatch):
+    reads: list[str] = []
+    monkeypatch.setattr(files, "checked", set())
+    monkeypatch.setattr(files, "MOUNTS", SimpleNamespace(read_text=lambda: reads.append("read") or ""))
+    for _ in range(2):
+        with Allocator(f"sqlite:///{file}") as ids:
+            ids.reserve("order", 1), ids.reserve("order", 1)
+
+    assert reads == ["read"]
 
 
 def is_locked(file: Path) -> bool:
