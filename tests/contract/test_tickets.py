@@ -133,16 +133,20 @@ def test_tickets_are_claimed_from_the_first_one_on_or_never(face, shards):
         done = CliRunner().invoke(main, ["db", "upgrade", "--tickets", "claim", "--url", url, *more])
         return done.exit_code, done.output
 
-    one, two = shards(2)
+    one, two, three = shards(3)
     assert face(one).ticket("job") == 1
     code, said = upgraded(one)
     assert code == 1
     assert "has drawn tickets with REPLACE, up to 1, and claims would draw them again" in said
+    assert "allocator tags create TYPE --start-after 1" in said
     assert face(one).ticket("job") == 2
     for drawn in (1, 2):
         assert upgraded(two)[0] == 0
         assert face(two).ticket("job") == drawn
     assert upgraded(two, "--sql")[0] == 2
+    execute(with_schema(three), "UPDATE allocator_failover SET server_run = 'elsewhere'")
+    face(three).next_id("order")  # notes a failover, which may have forgotten tickets
+    assert upgraded(three)[0] == 1
 
 
 @on_mysql

@@ -8,11 +8,11 @@ from dataclasses import asdict, replace
 from secrets import token_hex
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, exists, insert, inspect, literal_column, select, update
+from sqlalchemy import ColumnElement, Connection, exists, func, insert, inspect, literal_column, select, update
 
 from allocator.database.dialect import NOWHERE, Dialect
 from allocator.database.driver_errors import FORBIDDEN, meaning
-from allocator.database.schema.tables import failover, node, segment, shard, worker
+from allocator.database.schema.tables import failover, node, segment, shard, ticket, worker
 from allocator.database.verbs import failover_row, segments, tickets
 from allocator.errors import DatabaseRefused, ShardMisconfigured
 from allocator.rules.failover import Failover
@@ -107,11 +107,12 @@ def claim_tickets(connection: Connection, dialect: Dialect, where: str) -> None:
         dialect.lock_shard(connection)  # draws under way end first
         if fetch_sure(connection, dialect).tickets == CLAIM:
             return
-        if tickets.has_any(connection, dialect):
+        last = connection.scalar(select(func.max(ticket.c.id)))  # also of a row that a failover has left
+        if last is not None:
             raise DatabaseRefused(
-                f"{where} has drawn tickets with REPLACE, up to {tickets.fetch_last(connection, dialect)}, and claims "
-                "would draw them again; --tickets claim is for a database before its first ticket. A type can "
-                "continue as a tag: allocator tags create TYPE --start-after N"
+                f"{where} has drawn tickets with REPLACE, up to {last}, and claims would draw them again; "
+                "--tickets claim is for a database before its first ticket. A type can continue as a tag: "
+                f"allocator tags create TYPE --start-after {last}"
             )
         connection.execute(update(shard).values(tickets=CLAIM))
 
