@@ -49,6 +49,8 @@ class Latest(Generic[T]):
         self._background, self._call, self._seconds = background, read, seconds
         self._task: asyncio.Task[None] | None = None
         self._due = 0.0
+        self._is_overdue = False
+        """Nobody asked when the read under way was due: its value, or its error, is from before that."""
         self.value: T | None = None
         self._read_at = -inf
         self.error: AllocatorError | None = None
@@ -60,10 +62,12 @@ class Latest(Generic[T]):
         return monotonic() - self._read_at
 
     async def ask(self) -> None:
-        """Read again if it is time to. Waits for a first result, or in place of an old one; not while reads fail."""
-        if self._task is None and monotonic() >= self._due:
+        """Read again if it is time to. Waits for a first result, or in place of an old one; while reads fail, only if
+        nobody asked for a time."""
+        if self._task is None and (late := monotonic() - self._due) >= 0:
+            self._is_overdue = late > 2 * self._seconds
             self._task = asyncio.create_task(self._read())
-        if self._task is not None and self.error is None and self.age > 2 * self._seconds:
+        if self._task is not None and (self._is_overdue or (self.error is None and self.age > 2 * self._seconds)):
             await asyncio.wait([self._task], timeout=MAX_WAIT)
 
     async def _read(self) -> None:

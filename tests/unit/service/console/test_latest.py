@@ -73,6 +73,27 @@ def test_what_was_read_last_stays_while_it_fails(source):
     run(source.read, test)
 
 
+def test_an_old_error_is_not_shown(source):
+    async def test(latest: Latest[str]) -> None:
+        source.answer = DatabaseUnavailable("away")
+        await latest.ask()
+        assert latest.error
+        source.now, source.answer = source.now + 4, "back"
+        await latest.ask()
+        assert latest.error, "a page waits while reads fail"
+        while latest.reads == 1:
+            await asyncio.sleep(0)
+        source.now, source.answer = source.now + 4, DatabaseUnavailable("away")
+        await latest.ask()
+        while latest.reads == 2:
+            await asyncio.sleep(0)
+        source.now, source.answer = source.now + 100, "back"
+        await latest.ask()
+        assert (latest.value, latest.error) == ("back", None)
+
+    run(source.read, test)
+
+
 def test_a_page_does_not_wait_for_ever(monkeypatch):
     async def test(latest: Latest[None]) -> None:
         await latest.ask()
