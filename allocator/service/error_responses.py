@@ -185,7 +185,10 @@ class ErrorReporter:
         request, caller = request_name(dict(scope["headers"])), caller_of(scope)
         status, name, method = status_of(error), name_of(error), scope["method"]
         self.count(status, name)
-        told = error.reason if isinstance(error, Unauthorized) and error.reason else error
+        told = error.reason if isinstance(error, Unauthorized) and error.reason else str(error)
+        is_told_ahead = isinstance(error, ClientIsAhead)
+        if is_told_ahead:  # the text is for the client's process; this one is not stopped, and cannot check the claim
+            told = f"the client says: {told}"
         about = {
             "request": request,
             "method": method,
@@ -195,7 +198,7 @@ class ErrorReporter:
             "caller": caller.address,
             "token": caller.token,
         }
-        level = logging.WARNING if status >= 500 else logging.INFO
+        level = logging.WARNING if status >= 500 or is_told_ahead else logging.INFO
         log.log(level, LINE, status, method, about["path"], request, caller, told, extra=about)
         headers = NO_STORE | headers_of(error) | {"content-type": CONTENT_TYPE, "x-request-id": request}
         return Response(body_of(error, request), status, headers)

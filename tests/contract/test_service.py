@@ -103,6 +103,11 @@ def test_a_segment_is_refused_below_what_its_client_has_seen(embedded, tag):
 
     assert refused.status == 409
     assert refused.json["error"] == "MaxValueWentBack"
+    name = refused.headers["X-Request-Id"]
+    assert until(lambda: [line for line in embedded.lines() if line.get("request") == name])
+    (line,) = (line for line in embedded.lines() if line.get("request") == name)
+    assert (line["level"], line["status"]) == ("WARNING", 409)
+    assert "the client says: " in line["message"], "this process has not seen them"
     assert embedded.post(f"{path}&seen=1.1.10").json["start"] == "11"
     assert embedded.post(f"/v1/tags/{tag}/ids").status == 200
 
