@@ -137,8 +137,9 @@ class MemoryBackend:
             return [rows[name] for name in sorted(rows) if name > after][:most]
 
     def create_tag(self, tag: Tag, *, has_start: bool) -> bool:
+        row = replace(tag, skipped=tag.max_value)
         with self._table() as rows:
-            return rows.setdefault(tag.name, tag) is tag
+            return rows.setdefault(tag.name, row) is row
 
     def change_tag(self, name: str, changes: Mapping[str, int]) -> bool:
         """Change a row that `Tags` has validated; False if it is missing."""
@@ -146,16 +147,21 @@ class MemoryBackend:
             if name not in rows:
                 return False
             fields: dict[str, Any] = {FIELDS.get(column, column): value for column, value in changes.items()}
-            fields["max_value"] = max(rows[name].max_value, fields.get("max_value", 0))
-            rows[name] = replace(rows[name], **fields)
+            rows[name] = replace(raised(rows[name], fields.pop("max_value", 0)), **fields)
             return True
 
     def repair_segment(self, tag: Tag, above: int | None) -> None:
         with self._table() as rows:
-            rows[tag.name] = replace(tag, max_value=repaired(tag, above, plain(tag.server_run, "memory")))
+            rows[tag.name] = raised(tag, repaired(tag, above, plain(tag.server_run, "memory")))
 
     def fetch_shard(self) -> None:
         """None: memory is no shard of a fleet."""
 
     def read_column(self, table: str, column: str) -> tuple[object, str, int]:
         raise NoColumn(f"a MemoryAllocator has no tables, so it cannot read the column {table}.{column}")
+
+
+def raised(tag: Tag, to: int) -> Tag:
+    """The tag, where it is not above already; the ids that no claim gave are skipped, as in a database."""
+    value = max(tag.max_value, to)
+    return replace(tag, max_value=value, skipped=tag.skipped + value - tag.max_value)
