@@ -217,9 +217,10 @@ def test_a_fork_in_the_middle_of_a_statement_leaves_no_file_locked(fresh_file, t
 class Open(nullcontext):
     """No lock."""
 
-    def acquire(self, timeout: float) -> None: ...
+    def _is_owned(self) -> bool:
+        return False
 
-    def release(self) -> None: ...
+    def _at_fork_reinit(self) -> None: ...
 
 
 def test_control_where_forks_do_not_wait_the_child_gets_nothing(fresh_file, tag, monkeypatch):
@@ -250,24 +251,14 @@ class Slow:
             importing.set()
             goes_on.wait(30)
 
-class Asked:
-    lock = threading.RLock()
-    release, __enter__, __exit__ = lock.release, lock.__enter__, lock.__exit__
-
-    def acquire(self, timeout):
-        if importing.is_set():
-            goes_on.set()
-        return self.lock.acquire(timeout=timeout)
-
 sys.meta_path.insert(0, Slow())
-fork_gate.lock = Asked()
+os.register_at_fork(before=goes_on.set)  # runs before the hook that waits, which was registered earlier
 first = threading.Thread(target=Allocator, args=[URL])
 first.start()
 importing.wait(30)
 if os.fork() == 0:
     Allocator(URL).close()
     os._exit(0)
-goes_on.set()
 first.join()
 sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 """

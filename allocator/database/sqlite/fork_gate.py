@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import suppress
+from functools import partial
 
 from allocator.runtime.forks import in_child
+from allocator.runtime.thread_pool import is_held_here
 
 PATIENCE = 2.0
 """The longest that a fork waits, in seconds: a statement may hang, as on a network file system."""
@@ -19,20 +20,18 @@ PATIENCE = 2.0
 lock = threading.RLock()
 """Held by each statement. Re-entrant, since a statement may fork."""
 
-
-def close() -> None:
-    lock.acquire(timeout=PATIENCE)
-
-
-def leave() -> None:
-    with suppress(RuntimeError):  # it was not taken in time
-        lock.release()
+# Functions in C: before the first step of one in Python a signal handler may raise, and the lock would stay taken.
+close = partial(lock.acquire, timeout=PATIENCE)
+leave = lock.release
+"""Raises a `RuntimeError`, which Python prints and ignores, where the lock was not taken in time."""
 
 
 def renew() -> None:
     """In a forked child, which has none of the parent's threads."""
-    global lock
-    lock = threading.RLock()
+    if is_held_here(lock):
+        lock.release()  # what `close` took; a statement that forks keeps its own
+    else:
+        lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
 in_child(renew)

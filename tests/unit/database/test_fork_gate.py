@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,6 +16,7 @@ import pytest
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from allocator.database.sqlite import dialect, fork_gate
+from allocator.runtime.thread_pool import is_held_here
 
 
 def begun(act: Callable[[], None]) -> threading.Thread:
@@ -39,16 +43,19 @@ class Statement:
 
 
 @pytest.fixture(autouse=True)
-def gate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fork_gate, "PATIENCE", 5.0)
-    monkeypatch.setattr(fork_gate, "lock", threading.RLock())
+def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    def wait_at_most(seconds: float) -> None:
+        monkeypatch.setitem(fork_gate.close.keywords, "timeout", seconds)
+
+    wait_at_most(5.0)
+    return wait_at_most
 
 
 def test_a_fork_waits_for_what_is_under_way() -> None:
     statement = Statement()
     statement.is_under_way.wait(5)
     forked = threading.Event()
-    fork = begun(lambda: (fork_gate.close(), forked.set(), None)[2])
+    fork = begun(lambda: (fork_gate.close(), forked.set(), fork_gate.leave())[2])
 
     assert not forked.wait(0.02)
     statement.end()
@@ -66,12 +73,13 @@ def test_what_comes_next_waits_for_the_fork() -> None:
     statement.end()
 
 
-def test_a_fork_does_not_wait_for_ever_and_opens_nothing_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fork_gate, "PATIENCE", 0.01)
+def test_a_fork_does_not_wait_for_ever_and_opens_nothing_then(patience: Callable[[float], None]) -> None:
+    patience(0.01)
     statement = Statement()
     statement.is_under_way.wait(5)
     fork_gate.close()
-    fork_gate.leave()
+    with pytest.raises(RuntimeError):  # Python prints and ignores it
+        fork_gate.leave()
     other = Statement()
 
     assert not other.is_under_way.wait(0.02)
@@ -87,13 +95,57 @@ def test_a_statement_may_fork() -> None:
     other.end()
 
 
-def test_in_the_child_nothing_is_under_way() -> None:
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # as `leave` says
+def test_in_the_child_nothing_is_under_way(patience: Callable[[float], None]) -> None:
+    patience(0.01)
     statement = Statement()
     statement.is_under_way.wait(5)
-    fork_gate.renew()
-    fork_gate.close()
-    fork_gate.leave()
+    if (child := os.fork()) == 0:  # without the lock, which the thread of the statement holds
+        os._exit(not fork_gate.lock.acquire(timeout=0.01))
     statement.end()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_statement_that_forks_goes_on_in_the_child() -> None:
+    with fork_gate.lock:
+        if (child := os.fork()) == 0:
+            fork_gate.lock.release()
+            os._exit(is_held_here(fork_gate.lock))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+INTERRUPTED = """
+import os, signal
+from ctypes import CDLL
+from functools import partial
+
+from allocator.runtime import forks
+
+class Interrupt(Exception): ...
+
+def interrupt(*_): raise Interrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+alarm = partial(CDLL(None)["raise"], signal.SIGALRM)  # checks no signals itself: the next step in Python does
+os.register_at_fork(after_in_parent=alarm)
+
+from allocator.database.sqlite import fork_gate
+
+for _ in range(3):
+    try:
+        if os.fork() == 0:
+            os._exit(0)
+    except Interrupt:
+        pass
+    os.wait()
+print(forks.os.getpid() == forks.process, fork_gate.lock._is_owned())
+"""
+
+
+def test_a_handler_that_raises_in_the_middle_of_a_fork_leaves_nothing_locked() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False, timeout=60)
+
+    assert done.stdout == "True False\n", done.stderr
 
 
 def test_who_waits_for_the_file_of_another_process_does_not_hold_the_gate(tmp_path: Path) -> None:
