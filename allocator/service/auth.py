@@ -73,7 +73,7 @@ class Principal:
     hot_sources: maps the path of an allowed hot route to its source of ids. is_revoked: nobody gets a slot any more.
     """
 
-    __slots__ = ("_full_at", "_share", "digest", "expires", "hot_sources", "is_revoked", "token")
+    __slots__ = ("_full_at", "_share", "_turn", "digest", "expires", "hot_sources", "is_revoked", "token")
 
     def __init__(self, token: Token, share: int = SHARE) -> None:
         self.token = token
@@ -82,6 +82,7 @@ class Principal:
         self.is_revoked = False
         self._full_at = 0.0
         self._share = asyncio.Semaphore(share)
+        self._turn = asyncio.Lock()
         self.hot_sources: dict[str, Source] = {}
 
     def check(self, verb: str, name: str | None) -> None:
@@ -98,6 +99,15 @@ class Principal:
                 f"this token has used its rate of node and worker numbers; retry in {wait:.1f} seconds", wait
             )
         self._full_at = max(self._full_at, now) + RARE_SECONDS
+
+    async def take_turn(self) -> None:
+        """Wait until this token's requests before have begun and, since the last one, others were answered.
+
+        For a request that takes longer than an id. Without it one token with a thousand connections has a thousand
+        answers between two of another's.
+        """
+        async with self._turn:
+            await asyncio.sleep(0)
 
     @asynccontextmanager
     async def connection_slot(self, end: float) -> AsyncIterator[None]:

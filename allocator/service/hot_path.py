@@ -27,6 +27,9 @@ Pairs = list[tuple[bytes, bytes]]
 
 COUNTS = {b"": 1} | {b"count=%d" % count: count for count in range(1, MAX_COUNT + 1)}
 
+QUICK = 100
+"""Ids of an answer that takes not much longer than a single one."""
+
 FIXED = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 TAG_IDS = "/v1/tags/{tag}/ids"
 ROUTES = {"segment": TAG_IDS, METEOR: "/v1/meteor", SNOWFLAKE: "/v1/snowflake", OBJECTID: "/v1/objectids"}
@@ -73,6 +76,8 @@ class HotPath:
             route, seconds = hot_route(scope["path"]), perf_counter() - began
             return self._metrics.answered(route, scope["method"], refusal.status_code, seconds)
         if drawn is None:
+            if principal := self._token_cache.find_in_memory(headers):
+                await principal.take_turn()
             return await self._by_framework(scope, receive, send, began)
         body, scheme = drawn
         length, name = b"%d" % len(body), request_name(headers).encode()
@@ -112,6 +117,8 @@ class HotPath:
         source = principal.hot_sources.get(scope["path"])
         if source is None:
             return None
+        if count > QUICK:
+            await principal.take_turn()
         return (single(source) if count == 1 else None) or await source.answer(count), source.scheme
 
 
