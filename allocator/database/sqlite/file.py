@@ -47,7 +47,7 @@ LOCK = "-lock"
 """Follows the name of the file."""
 
 checked: set[str] = set()
-"""The files that `check_name` has looked at in this process."""
+"""The files whose mounts `check_name` has looked at in this process."""
 
 
 def path_of(connection: Any) -> str:
@@ -90,16 +90,16 @@ def is_perhaps(was: str, run: str) -> bool:
 def check_name(path: str) -> None:
     """Refuse a file with two names: SQLite names journal and log after the one in use, and misses those of others.
 
-    Once a process.
+    Mounts are looked at once a process; names each time, since a link may be made at any time.
     """
-    if path in checked:
-        return
     links = os.stat(path).st_nlink  # noqa: PTH116
     if links > 1:
         raise DatabaseRefused(
             f"{path} has {links} hard links, and SQLite finds the journal of one name alone: ids would repeat; remove "
             f"the others, which this lists: find / -xdev -samefile {path}"
         )
+    if path in checked:
+        return
     with suppress(OSError):  # there is no /proc but on Linux
         mounts = mounts_of(MOUNTS.read_text())
         if any(one.folder == path for one in mounts):
