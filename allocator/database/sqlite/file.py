@@ -117,10 +117,15 @@ def alone(path: str, end: float) -> Iterator[None]:
     `path` is absolute and without symbolic links: all processes must lock one file.
     """
     while True:
-        with fork_gate.lock, opened(f"{path}{LOCK}") as file:
-            if is_ours(file, path):
-                yield
-                return
+        if not fork_gate.lock.acquire(timeout=max(0.0, end - monotonic())):  # a statement may hang
+            raise PoolTimeout
+        try:
+            with opened(f"{path}{LOCK}") as file:
+                if is_ours(file, path):
+                    yield
+                    return
+        finally:
+            fork_gate.lock.release()
         if monotonic() + PAUSE > end:
             raise PoolTimeout
         sleep(PAUSE)
