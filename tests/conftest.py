@@ -32,8 +32,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 """Images often set it. Each process that a test starts would then compile SQLAlchemy, which takes a second."""
 
-for _name in [name for name in os.environ if name.startswith("ALLOCATOR_") and not name.startswith("ALLOCATOR_TEST_")]:
-    del os.environ[_name]
+for _name in [name for name in os.environ if name.startswith("ALLOCATOR_")]:
+    if not _name.startswith(("ALLOCATOR_TEST_", "ALLOCATOR_MUTANT")):
+        del os.environ[_name]
 """The database or the service of whoever runs the tests: they would draw ids from it."""
 
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])

@@ -15,7 +15,6 @@ from support.servers.throwaway import free_port
 
 from allocator import Allocator
 from allocator.database.store import Database
-from allocator.database.verbs import segments
 from allocator.errors import (
     DatabaseUnavailable,
     FleetGrowing,
@@ -139,13 +138,13 @@ def test_a_fleet_that_grows_while_it_is_said_where_a_tag_begins_is_noticed(face,
     ids = face(urls[0])
     grown = []
 
-    def grow_first(connection, dialect, *given):
+    def grow_first(database, *given, **more):
         if not grown:
             grown.append(grow(urls[:1], urls[1]))
-        return original(connection, dialect, *given)
+        return original(database, *given, **more)
 
-    original = segments.create
-    monkeypatch.setattr(segments, "create", grow_first)
+    original = Database.create_tag
+    monkeypatch.setattr(Database, "create_tag", grow_first)
     with pytest.raises(FleetGrowing, match="do the same again"):
         ids.tags.create("order", start_after=5000)
     with pytest.raises(TagExists):
