@@ -100,14 +100,14 @@ class Principal:
             )
         self._full_at = max(self._full_at, now) + RARE_SECONDS
 
-    async def take_turn(self) -> None:
-        """Wait until this token's requests before have begun and, since the last one, others were answered.
+    async def take_turn(self, pause: float = 0.0) -> None:
+        """Wait until this token's requests before have begun and, for so many seconds since, others were answered.
 
         For a request that takes longer than an id. Without it one token with a thousand connections has a thousand
         answers between two of another's.
         """
         async with self._turn:
-            await asyncio.sleep(0)
+            await asyncio.sleep(pause)
 
     @asynccontextmanager
     async def connection_slot(self, end: float) -> AsyncIterator[None]:

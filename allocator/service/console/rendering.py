@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 import allocator
 from allocator.errors import AllocatorError
-from allocator.service.auth import TokenCache
+from allocator.service.auth import Principal, TokenCache
 from allocator.service.console import figures
 from allocator.service.console.access import CHALLENGE, is_operator, is_private
 from allocator.service.dispatch import Endpoint, headers_of
@@ -24,8 +22,6 @@ from allocator.service.error_responses import NO_STORE, ErrorReporter, Unauthori
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-
-    from allocator.rules.token import Token
 
 Values = Callable[[], dict[str, Any]]
 
@@ -50,7 +46,7 @@ REFRESH = 5
 MAX_KEPT = 64
 """Rendered pages that are kept until the next sample."""
 PAUSE = 0.001
-"""Seconds between two pages of one token, in which ids are given, and threads of claims get the interpreter."""
+"""Seconds before each page of one token, in which ids are given, and threads of claims get the interpreter."""
 
 
 class Pages:
@@ -64,23 +60,22 @@ class Pages:
         # Compile now, so that no request waits for it.
         self._templates = {name: jinja.get_template(name) for name in jinja.list_templates()}
         self._kept: dict[Any, str] = {}
-        self._turns: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def forget(self) -> None:
         """Render all pages anew."""
         self._kept.clear()
 
-    async def show(self, request: Request, token: Token, page: str, version: Any, values: Values) -> Response:
+    async def show(self, request: Request, principal: Principal, page: str, version: Any, values: Values) -> Response:
         """Answer with a page. It is rendered with `values` if this token was shown no page of this version yet."""
+        token = principal.token
         key = (request.scope["path"], token.number, version)
-        async with self._turns[token.number]:
-            text = self._kept.get(key)
-            if text is None:
-                if len(self._kept) >= MAX_KEPT:
-                    self.forget()
-                about = {"token": token, "is_operator": is_operator(token), "refresh": REFRESH}
-                text = self._kept[key] = self._render(request, page, about | values())
-            await asyncio.sleep(PAUSE)
+        await principal.take_turn(PAUSE)
+        text = self._kept.get(key)
+        if text is None:
+            if len(self._kept) >= MAX_KEPT:
+                self.forget()
+            about = {"token": token, "is_operator": is_operator(token), "refresh": REFRESH}
+            text = self._kept[key] = self._render(request, page, about | values())
         return HTMLResponse(text, headers=HEADERS)
 
     def _render(self, request: Request, page: str, values: dict[str, Any]) -> str:

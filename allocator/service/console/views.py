@@ -147,7 +147,7 @@ class Console:
         await self._tags.ask()
         refusal = self._tags.error and detail_of(self._tags.error).partition(";")[0]
         common = {"history": self._history, "tags": self._tags, "refusal": refusal}
-        return await self._pages.show(request, principal.token, page, self._tags.reads, lambda: common | values())
+        return await self._pages.show(request, principal, page, self._tags.reads, lambda: common | values())
 
     async def fleet(self, request: Request) -> Response:
         return await self._of_operator(request, "fleet", self._fleet, now=time.time(), state_of=state_of)
@@ -156,12 +156,12 @@ class Console:
         return await self._of_operator(request, "doctor", self._findings)
 
     async def _of_operator(self, request: Request, page: str, latest: Latest[Any], **values: Any) -> Response:
-        token = (await self._principal(request)).token
-        if not is_operator(token):
+        principal = await self._principal(request)
+        if not is_operator(principal.token):
             raise AccessDenied("this page needs a token that may read and administer all tags")
         await latest.ask()
         values |= {"latest": latest, "refresh": 1 if latest.value is None else REFRESH}
-        return await self._pages.show(request, token, page, latest.reads, lambda: values)
+        return await self._pages.show(request, principal, page, latest.reads, lambda: values)
 
 
 def totals_of(handlers: IdHandlers) -> dict[str, int]:

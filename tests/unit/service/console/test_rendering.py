@@ -10,6 +10,7 @@ from typing import Any
 from starlette.requests import Request
 
 from allocator.rules.token import VERBS, Token
+from allocator.service.auth import Principal
 from allocator.service.console import rendering
 from allocator.service.console.rendering import Pages
 
@@ -27,9 +28,13 @@ def test_a_page_is_rendered_once_for_each_token_until_the_next_sample_and_in_its
         rendered.append(1)
         return {"latest": SimpleNamespace(value=None, error=None)}
 
+    def principal(number: int) -> Principal:
+        return Principal(Token(number, f"token-{number}", "", VERBS, ("*",), datetime.now(UTC)))
+
     async def show(number: int, version: int = 1) -> bytes:
-        token = Token(number, f"token-{number}", "", VERBS, ("*",), datetime.now(UTC))
-        return bytes((await pages.show(request, token, "doctor", version, values)).body)
+        return bytes((await pages.show(request, principals[number], "doctor", version, values)).body)
+
+    principals = {number: principal(number) for number in (1, 2)}
 
     async def run() -> None:
         assert len(set(await asyncio.gather(*(show(1) for _ in range(24))))) == 1
