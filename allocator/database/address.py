@@ -22,7 +22,7 @@ BACKENDS = ("sqlite", "postgresql", "mysql", "mariadb", "postgres")
 @cache
 def dialect_of(backend: str) -> Dialect:
     """The dialect of one of `BACKENDS`. Imports it, with SQLAlchemy's part: few processes need more than one."""
-    with fork_gate.lock:  # see `imported`
+    with fork_gate.closed():  # see `imported`
         if backend == "sqlite":
             from allocator.database.sqlite.dialect import SQLite
 
@@ -214,7 +214,7 @@ def imported(url: URL) -> type[SQLDialect]:
 
     Forks wait for this: a child would inherit modules that are half imported.
     """
-    with fork_gate.lock:
+    with fork_gate.closed():
         if url.get_backend_name() != "sqlite":
             import encodings.idna  # noqa: F401  # for the name of a host
 

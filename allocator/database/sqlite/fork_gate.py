@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from allocator.runtime.forks import in_child
@@ -24,6 +26,17 @@ lock = threading.RLock()
 close = partial(lock.acquire, timeout=PATIENCE)
 leave = lock.release
 """Raises a `RuntimeError`, which Python prints and ignores, where the lock was not taken in time."""
+
+
+@contextmanager
+def closed() -> Iterator[None]:
+    """Keep forks out of what is no statement. Go on where a statement hangs, as a fork does."""
+    try:
+        close()
+        yield
+    finally:
+        with suppress(RuntimeError):  # it was not taken in time
+            leave()
 
 
 def renew() -> None:

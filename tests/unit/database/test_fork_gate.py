@@ -13,8 +13,10 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from sqlalchemy import make_url
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from allocator.database import address
 from allocator.database.sqlite import dialect, fork_gate
 from allocator.runtime.thread_pool import is_held_here
 
@@ -82,6 +84,20 @@ def test_a_fork_does_not_wait_for_ever_and_opens_nothing_then(patience: Callable
         fork_gate.leave()
     other = Statement()
 
+    assert not other.is_under_way.wait(0.02)
+    statement.end(), other.end()
+
+
+def test_the_import_of_a_driver_does_not_wait_for_ever(
+    patience: Callable[[float], None],
+) -> None:
+    patience(0.01)
+    statement = Statement()
+    statement.is_under_way.wait(5)
+    assert address.imported(make_url("sqlite://")).name == "sqlite"
+    other = Statement()
+
+    assert statement.thread.is_alive(), "the import waited for the end of the statement"
     assert not other.is_under_way.wait(0.02)
     statement.end(), other.end()
 
