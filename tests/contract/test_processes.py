@@ -219,8 +219,9 @@ def test_ctrl_c_ends_a_waiting_call(tmp_path: Path):
     code = (
         "import signal, threading, sys; sys.path.insert(0, sys.argv[1])\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored in the background\n"
-        "from support.memory.database import MemorySource, sequence\n"
-        "source = MemorySource(); source.gate.clear(); ids = sequence(source, timeout=60)\n"
+        "from allocator import Allocator\n"
+        "from support.memory.database import Source\n"
+        "source = Source(); source.gate.clear(); ids = Allocator(source, timeout=60).sequence('order')\n"
         "threading.Thread(target=lambda: (source.asked.wait(), print('waiting', flush=True)), daemon=True).start()\n"
         "try: ids.next_id()\n"
         "except KeyboardInterrupt: source.gate.set(); print(ids.next_id())\n"

@@ -19,7 +19,7 @@ from sqlalchemy import create_engine, event, text
 from support.distinct import distinct, none_twice
 from support.faults.call_steps import Steps, acting
 from support.faults.interrupted_calls import Interrupted, every_step
-from support.memory.database import MemorySource, sequence
+from support.memory.database import Source
 from support.processes.patience import until
 from support.servers.locks import SEEN_EACH, waits
 
@@ -77,7 +77,7 @@ def test_control_without_the_refusal_a_handler_waits_for_itself(monkeypatch):
 def test_a_destructor_that_draws_is_refused_and_does_not_wait_for_itself(monkeypatch):
     """The garbage collector may run it anywhere, also while the lock is held."""
     said: list[object] = []
-    ids = sequence(MemorySource(), timeout=60.0)  # a collection may take long
+    ids = Allocator(Source(), timeout=60.0).sequence("order")  # a collection may take long
 
     class Thing:
         def __del__(self) -> None:

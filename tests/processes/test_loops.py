@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from support.distinct import distinct
-from support.memory.database import MemorySource, sequence
+from support.memory.database import Source
 
 from allocator import Allocator, AsyncAllocator
 from allocator.aio import AsyncSequence
@@ -19,7 +19,7 @@ SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 """All of it is above the databases."""
 
 
-async def cancelling(source: MemorySource, ids: AsyncSequence, victims: range, at: int) -> tuple[list[int], int, bool]:
+async def cancelling(source: Source, ids: AsyncSequence, victims: range, at: int) -> tuple[list[int], int, bool]:
     """Some of the waiters are cancelled after so many turns of the loop, while the claim that all wait for comes in.
     Returns what the others drew, how many were cancelled, and whether all had ended before."""
     tasks = [asyncio.ensure_future(ids.next_ids(3)) for _ in range(WAITERS)]
@@ -40,12 +40,13 @@ async def cancelling(source: MemorySource, ids: AsyncSequence, victims: range, a
 def test_waiters_cancelled_at_any_step_take_nothing_from_the_others(victims):
     at = cancelled = 0
     while True:
-        source = MemorySource(step=4, max_step=4)
+        source = Source()
         source.gate.clear()
-        ids = AsyncSequence(sequence(source))
+        shared = Allocator(source, step=4, max_step=4)
+        ids = AsyncAllocator(shared).sequence("order")
         drawn, gone, late = asyncio.run(cancelling(source, ids, victims, at))
         drawn += asyncio.run(ids.next_ids(10))
-        ids._supply._background.close(5)
+        shared.close()
         cancelled += gone
 
         assert distinct(drawn) == 3 * (WAITERS - gone) + 10

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from allocator import Allocator
 from allocator.errors import ReentrantCall
-from allocator.sync import Sequence
 from support.faults.call_steps import Steps, acting
-from support.memory.database import MemorySource, sequence
+from support.memory.database import Source
 
 DRAWN, AFTER = 14, 30
 """Over a segment of ten ids, so that there are claims in advance and without; and on, as if nothing had happened."""
@@ -16,8 +16,8 @@ DRAWN, AFTER = 14, 30
 
 @dataclass
 class Interrupted:
-    source: MemorySource
-    ids: Sequence
+    source: Source
+    owner: Allocator
     before: list[int] = field(default_factory=list)
     """What the call that was interrupted had drawn."""
     inside: list[int] = field(default_factory=list)
@@ -25,14 +25,17 @@ class Interrupted:
     refused: bool = False
     at: str = ""
 
+    def __post_init__(self) -> None:
+        self.ids = self.owner.sequence("order")
+
     @property
     def all(self) -> list[int]:
         return self.before + self.inside + self.after
 
 
 def one(act: Callable[[Interrupted], object], at: int, raising: bool, timeout: float) -> tuple[Interrupted, Steps]:
-    source = MemorySource(step=10, max_step=10)
-    found = Interrupted(source, sequence(source, timeout=timeout))
+    source = Source()
+    found = Interrupted(source, Allocator(source, step=10, max_step=10, timeout=timeout))
 
     def acted() -> None:
         try:
@@ -63,5 +66,5 @@ def every_step(
             found.after.extend(found.ids.next_id() for _ in range(AFTER))
             yield found
         finally:
-            found.ids._background.close(0)
+            found.owner.close()
         at += stride

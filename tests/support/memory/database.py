@@ -3,46 +3,38 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable
 
-from allocator.generators.supply import Terms
-from allocator.runtime.thread_pool import Background
+from allocator.errors import AllocatorError
 from allocator.schemes.shared.residues import Seen
-from allocator.schemes.tag import Tag
-from allocator.sync import Sequence, Sequences
 from allocator.testing.memory_backend import MemoryBackend
 
 
-class MemorySource(MemoryBackend):
-    """Counts its claims, and holds them up at a gate. `failure` is of claims alone."""
+class Source(MemoryBackend):
+    """Notes its claims, holds them up at a gate, and fails when it is told to."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.template = settings
         self.claims: list[range] = []
-        self.attempts = 0
-        self.gate = threading.Event()
+        self.seen: list[object] = []
+        self.failing: dict[str, AllocatorError] = {}
+        self.gate, self.asked = threading.Event(), threading.Event()
         self.gate.set()
-        self.asked = threading.Event()
-
-    def check(self) -> None:
-        """Tags are opened also while claims fail."""
-
-    def open_segment(self, template: Tag, create: bool) -> Tag:
-        return super().open_segment(replace(template, **self.template), create)
+        self.answered: Callable[[], object] = lambda: None
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
-        self.attempts += 1
+        self.seen.append(seen)
         self.asked.set()
         assert self.gate.wait(10)
-        with self._lock:
-            if self.failure is not None:
-                raise self.failure
-            self.claims.append(super().claim_segment(name, size, seen, exact=exact))
-            return self.claims[-1]
+        self.answered()
+        if name in self.failing:
+            raise self.failing[name]
+        self.claims.append(super().claim_segment(name, size, seen, exact=exact))
+        return self.claims[-1]
 
+    def abandon(self) -> None:
+        """A child may go on with it, as with a database."""
 
-def sequence(source: MemorySource, tag: str = "order", create: bool = True, timeout: float = 5.0) -> Sequence:
-    template = Tag(tag)
-    return Sequence(template, source, Background(), Terms(create, 60.0, timeout), Sequences(partial(sequence, source)))
+    def register_node(self) -> int:
+        self.answered()
+        return super().register_node()
