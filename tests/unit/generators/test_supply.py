@@ -494,12 +494,13 @@ sys.path.insert(0, sys.argv[1])
 from allocator import Allocator
 from support.memory.database import Source
 ids = Allocator(Source(), step=1, max_step=1)
+order, other = map(ids.sequence, ["order", "other"])
 def handler(*_):
-    ids.next_id("other")
+    other.next_id()
     signal.setitimer(signal.ITIMER_REAL, 0.001)
 signal.signal(signal.SIGALRM, handler)
 signal.setitimer(signal.ITIMER_REAL, 0.001)
-last = max(ids.next_id("order") for _ in range(1500))
+last = max(order.next_id() for _ in range(1500))
 signal.signal(signal.SIGALRM, signal.SIG_IGN)
 print(last)
 """
