@@ -18,9 +18,13 @@ where the wall clock is before the begin of the lease. So neither a client's clo
 up to one length gives a number to two. A longer step forward of the database's clock can, if the wall clock of the
 holder is behind or that of the claimant ahead as well.
 
-After a failover the newest leases may be forgotten. Those in the rows are renewed as before; nobody takes or adds a
-number until three lengths after the move was seen: one until a forgotten holder has stopped, half of one by which the
-wall clock of a holder may be ahead of the database's, and the rest for two servers whose clocks differ.
+After a failover the newest leases and renewals may be forgotten. A holder whose number is still its own in the rows
+renews at once, while its lease has not ended by its own two clocks: nobody has taken the number before that, not even
+in what was forgotten. Nobody takes or adds a number until three lengths after the move was seen, and at least three of
+the usual length: one until a forgotten holder has stopped, half of one by which the wall clock of a holder may be ahead
+of the database's, and the rest for two servers whose clocks differ, or an old server that still answers.
+
+The first lease of a space fixes its length and format for ever, so that the rows say how long to wait.
 """
 
 from __future__ import annotations
@@ -39,8 +43,16 @@ BITS = 10
 """The default width: that of most snowflakes."""
 MAX_BITS = 31
 """Numbers are stored in a signed 32-bit column."""
+SECONDS = 60.0
+"""The usual length of a lease."""
 MIN_SECONDS = 1.0
 """`TICK_MS`: a number is not leased again within one second, so a shorter lease frees none sooner."""
+MAX_SECONDS = 600.0
+"""A failover stops new leases for three lengths, and who leases all numbers of a space blocks it for two."""
+SNOWFLAKE = "@snowflake"
+"""The space of our own snowflakes. No space of a user's is spelled so."""
+SNOWFLAKE_SECONDS = 20.0
+"""The usual length there: a new process has no snowflake for three of it after a failover."""
 RENEWALS = 3
 """Renewals in the length of a lease: two may fail before it ends."""
 RETRIES = 12
@@ -53,7 +65,10 @@ AFTER_MOVE = 3
 
 @dataclass(frozen=True, slots=True)
 class NumberClaim:
-    """A request for any number of a space. `wall_ms` is the claimant's wall clock, read before the request."""
+    """A request for any number of a space. `wall_ms` is the claimant's wall clock, read before the request.
+
+    format: what else all holders must have in common: layout and epoch of a snowflake.
+    """
 
     space: str
     bits: int
@@ -62,6 +77,13 @@ class NumberClaim:
     holder: str
     host: str = ""
     process: int = 0
+    format: str = ""
+
+    @property
+    def wait_ms(self) -> int:
+        """How long nobody takes a number after a failover."""
+        usual = SNOWFLAKE_SECONDS if self.space == SNOWFLAKE else SECONDS
+        return AFTER_MOVE * max(self.length_ms, round(1000 * usual))
 
     def checked(self) -> NumberClaim:
         check_tag(self.space)
@@ -83,6 +105,7 @@ class NumberRow:
     used_until_ms: int
     host: str
     process: int
+    format: str = ""
 
     @property
     def who(self) -> str:
@@ -100,7 +123,7 @@ class NumberLease(NamedTuple):
 
 def length_of(seconds: object) -> int:
     """The length of a lease in milliseconds."""
-    return round(1000 * check_seconds("seconds", seconds, MIN_SECONDS))
+    return round(1000 * check_seconds("seconds", seconds, MIN_SECONDS, MAX_SECONDS))
 
 
 def lost(lease: NumberLease) -> LeaseLost:
@@ -139,13 +162,14 @@ def choose(rows: Collection[NumberRow], claim: NumberClaim, at_ms: int, spread: 
     """The number to take: its row, or the number itself if it has none.
 
     spread: how many of the smallest free numbers to choose from; `pick` is a random number. The first attempt takes the
-        smallest, later ones spread, so that many processes which start together do not meet again and again.
+        smallest, later ones spread, so that many processes which start together do not meet again and again. A space
+        begins with its smallest number, so that two processes with different settings cannot both begin it.
 
     Raises `InvalidSetting` where the space is held with other settings, and `NodeIdsExhausted`.
     """
     check_alike(rows, claim, at_ms)
     by_number = {row.number: row for row in rows}
-    free = list(islice(free_numbers(by_number, claim, at_ms), spread))
+    free = list(islice(free_numbers(by_number, claim, at_ms), spread if rows else 1))
     if not free:
         raise exhausted(rows, claim, at_ms)
     number = free[pick % len(free)]
@@ -153,15 +177,24 @@ def choose(rows: Collection[NumberRow], claim: NumberClaim, at_ms: int, spread: 
 
 
 def check_alike(rows: Iterable[NumberRow], claim: NumberClaim, at_ms: int) -> None:
-    """Raise `InvalidSetting` where a number of the space is held with other settings."""
+    """Raise `InvalidSetting` where the space has other settings: another width while held, anything else for ever."""
     for row in rows:
-        if (row.bits, row.length_ms) != (claim.bits, claim.length_ms) and not is_over(row, at_ms):
+        if (row.length_ms, row.format) != (claim.length_ms, claim.format):
             raise InvalidSetting(
-                f"space {claim.space!r} is leased with bits={row.bits} and seconds={row.length_ms / 1000:g}, by "
-                f"{row.who}, but this process asks for bits={claim.bits} and seconds={claim.length_ms / 1000:g}; all "
-                "processes of a space must use the same: stop all others first, or name another space, for ids of "
-                "another column"
+                f"space {claim.space!r} has {settings_of(row)}, but this process asks for {settings_of(claim)}; all "
+                f"processes of a space must use the same. To change them, stop all for {claim.wait_ms // 1000} s, make "
+                "sure that no id of the old format is in use, and delete the rows of the space from allocator_lease"
             )
+        if row.bits != claim.bits and not is_over(row, at_ms):
+            raise InvalidSetting(
+                f"space {claim.space!r} is leased with bits={row.bits}, by {row.who}, but this process asks for "
+                f"bits={claim.bits}; all processes of a space must use the same: stop all others first, or name "
+                "another space, for ids of another column"
+            )
+
+
+def settings_of(one: NumberRow | NumberClaim) -> str:
+    return f"leases of {one.length_ms / 1000:g} s" + f" and the format {one.format}" * bool(one.format)
 
 
 def check_clock(claim: NumberClaim, at_ms: int) -> None:
@@ -179,7 +212,7 @@ def is_near(wall_ms: int, length_ms: int, at_ms: int) -> bool:
 
 def check_moved(moved_at_ms: int, claim: NumberClaim, at_ms: int) -> None:
     """Raise `DatabaseUnavailable` while holders that a failover forgot may still use their numbers."""
-    left = moved_at_ms + AFTER_MOVE * claim.length_ms - min(claim.wall_ms - TICK_MS, at_ms)
+    left = moved_at_ms + claim.wait_ms - min(claim.wall_ms - TICK_MS, at_ms)
     if moved_at_ms and left >= 0:
         raise DatabaseUnavailable(
             f"the database moved to another server, which may have forgotten who holds numbers of space "
@@ -211,12 +244,17 @@ def leased(row: NumberRow | int, claim: NumberClaim, at_ms: int) -> NumberRow:
     """The row after it was taken."""
     number, used = (row, 0) if isinstance(row, int) else (row.number, row.used_until_ms)
     until, used = at_ms + claim.length_ms, max(used, claim.wall_ms + claim.length_ms)
-    return NumberRow(number, claim.bits, claim.length_ms, claim.holder, 0, until, used, claim.host, claim.process)
+    return NumberRow(
+        number, claim.bits, claim.length_ms, claim.holder, 0, until, used, claim.host, claim.process, claim.format
+    )
 
 
 def renewed(row: NumberRow, lease: NumberLease, wall_ms: int, at_ms: int) -> NumberRow | None:
-    """The row after a renewal; None where the lease is lost: taken, ended, or the wall clock is too far ahead."""
-    if (row.holder, row.length_ms) != (lease.holder, lease.length_ms) or at_ms >= row.until_ms:
+    """The row after a renewal; None where the lease is lost: taken, or the wall clock is too far ahead.
+
+    Whether it has ended is for the holder to say, by `Tenure`: a failover may have forgotten the renewals before.
+    """
+    if (row.holder, row.length_ms) != (lease.holder, lease.length_ms):
         return None
     if not is_near(wall_ms, row.length_ms, at_ms):
         return None

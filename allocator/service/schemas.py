@@ -24,13 +24,13 @@ from allocator.schemes.formats.known_formats import FORMATS
 from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, MAX_STEP, check_tag, check_whole
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import SNOWFLAKE
-from allocator.schemes.worker_number_lease import BITS, MAX_BITS, MIN_SECONDS
+from allocator.schemes.worker_number_lease import BITS, MAX_BITS, MAX_SECONDS, MIN_SECONDS
 from allocator.service.served_ids import MAX_COUNT, MAX_PAGE, SEGMENT
 
 PAGE = 100
 WORKERS = (SNOWFLAKE.limit("datacenter") + 1) * (SNOWFLAKE.limit("worker") + 1)
 MAX_LEASE = 600_000
-"""Milliseconds of the longest lease. It limits how long a client that leases all workers can block others."""
+"""Milliseconds of the longest lease."""
 
 
 def digits(value: object, info: ValidationInfo) -> int:
@@ -136,7 +136,7 @@ class Renewal(LeaseWanted):
 class NumberTimes(Body):
     seconds: float = Field(
         ge=MIN_SECONDS,
-        le=MAX_LEASE / 1000,
+        le=MAX_SECONDS,
         description="Seconds of the lease, the same in a space.",
         examples=[60],
     )

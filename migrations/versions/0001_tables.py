@@ -137,6 +137,7 @@ def upgrade() -> None:
         text("holder", 32),
         *counts("renewals", "until_ms", "used_until_ms"),
         *process(),
+        text("format", 64),
     )
 
 

@@ -103,7 +103,7 @@ def test_the_verbs_of_a_client_are_those_of_a_database(guarded, service):
         assert [lease.number for lease in leases] == [0, 1]
         with pytest.raises(NodeIdsExhausted):
             backend.lease_number(NumberClaim("verbs", 1, 60_000, now_ms(), ""))
-        with pytest.raises(InvalidSetting, match="space 'verbs' is leased with bits=1 and seconds=60, by h"):
+        with pytest.raises(InvalidSetting, match="space 'verbs' is leased with bits=1, by h"):
             backend.lease_number(NumberClaim("verbs", 2, 60_000, now_ms(), ""))
         backend.renew_number(leases[0], now_ms())
         backend.release_number(leases[0], now_ms())

@@ -242,7 +242,7 @@ class World:
 
     def run(self) -> World:
         events = self._events
-        with patch.object(rule, "exhausted", without_words):
+        with patch.object(rule, "exhausted", without_words), patch.object(rule, "SECONDS", LENGTH / 1000):
             while events:
                 self.now, _, act, argument = heappop(events)
                 act(argument)

@@ -222,6 +222,7 @@ lease = Stored(
     *counts("renewals", "until_ms", "used_until_ms"),
     Column("host", String(255), nullable=False),
     Column("process", BigInteger, nullable=False),
+    Column("format", String(64), nullable=False),
 )
 
 BESIDE = (number, number_void, lease)

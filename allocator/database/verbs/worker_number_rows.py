@@ -66,11 +66,10 @@ def take(
 
 
 def renew(connection: Connection, dialect: Dialect, held: NumberLease, wall_ms: int) -> bool:
-    """Extend a lease; False if it is lost."""
+    """Extend a lease; False if another process has it, or the wall clock is too far ahead."""
     ours = (
         lease.c.holder == held.holder,
         lease.c.length_ms == held.length_ms,  # else the others would take it before this holder stops
-        lease.c.until_ms > clock(dialect),
         # The wait after a failover allows for a wall clock that is ahead by half a length, and no more.
         clock(dialect) >= wall_ms - held.length_ms // 2,
         text(dialect.lasting(connection)),
@@ -109,6 +108,7 @@ def columns_of(claim: NumberClaim, dialect: Dialect) -> dict[str, ColumnElement[
         "used_until_ms": claim.wall_ms + claim.length_ms,
         "host": claim.host[:255],
         "process": claim.process,
+        "format": claim.format,
     }
     return {name: typed(name, value) for name, value in given.items()} | {"until_ms": clock(dialect) + claim.length_ms}
 

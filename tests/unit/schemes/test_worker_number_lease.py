@@ -9,6 +9,7 @@ import pytest
 from allocator.errors import DatabaseUnavailable, InvalidSetting, InvalidTag, LeaseLost, NodeIdsExhausted
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.worker_number_lease import (
+    SNOWFLAKE,
     Clocks,
     NumberClaim,
     NumberLease,
@@ -49,6 +50,11 @@ def test_the_smallest_number_that_nobody_holds_comes_first():
 def test_later_attempts_spread_over_the_free_numbers():
     assert {chosen(HELD, spread=2, pick=pick) for pick in range(8)} == {1, 2}
     assert {chosen(HELD, spread=64, pick=pick) for pick in range(8)} == {1, 2, 3}
+
+
+def test_a_space_begins_with_one_number_whatever_the_attempt():
+    """Two processes that begin it with different settings would each take another."""
+    assert {chosen(spread=64, pick=pick) for pick in range(8)} == {0}
 
 
 FULL = [replace(HELD, number=one) for one in (1, 2, 3)]
@@ -119,16 +125,28 @@ def test_a_clock_that_is_behind_is_named():
 # -- settings and clocks
 
 
-def test_a_space_that_is_held_with_other_settings_is_refused(subtests):
-    for other in [{"bits": 3}, {"length_ms": L + 1}]:
-        with subtests.test(other=other):
-            with pytest.raises(InvalidSetting, match=r"space 'billing' is leased with bits=2 and seconds=10, by there"):
-                check_alike([HELD], replace(CLAIM, **other), AT)
+def test_a_space_that_is_held_with_another_width_is_refused():
+    other = replace(CLAIM, bits=3)
+    with pytest.raises(InvalidSetting, match=r"space 'billing' is leased with bits=2, by there .* asks for bits=3"):
+        check_alike([HELD], other, AT)
+    with pytest.raises(InvalidSetting, match="bits=2, by a client that named no host, but"):
+        check_alike([replace(HELD, host="", process=0)], other, AT)
 
-            with pytest.raises(InvalidSetting, match="seconds=10, by a client that named no host, but"):
-                check_alike([replace(HELD, host="", process=0)], replace(CLAIM, **other), AT)
+    check_alike([replace(HELD, holder="")], other, AT)
 
-            check_alike([replace(HELD, holder="")], replace(CLAIM, **other), AT)
+
+def test_a_space_keeps_the_length_and_format_of_its_first_lease_for_ever(subtests):
+    """The rows say how long a failover stops leases; and ids of two formats repeat each other."""
+    kept = replace(HELD, format="1/41/5/5/12 0", holder="")
+    like = replace(CLAIM, format=kept.format)
+    check_alike([kept], like, AT + 99 * L)
+    for other, said in [
+        ({"length_ms": L + 1000}, "leases of 10 s and the format 1/41/5/5/12 0, but this .* asks for leases of 11 s"),
+        ({"format": "1/41/10/12 0"}, "but this process asks for leases of 10 s and the format 1/41/10/12 0; all"),
+        ({"format": ""}, "but this process asks for leases of 10 s; all .* from allocator_lease$"),
+    ]:
+        with subtests.test(other=other), pytest.raises(InvalidSetting, match=said):
+            check_alike([kept], replace(like, **other), AT + 99 * L)
 
 
 def test_settings_that_are_none_are_refused(subtests):
@@ -147,7 +165,7 @@ def test_settings_that_are_none_are_refused(subtests):
 
 
 def test_a_length_that_is_none_is_refused(subtests):
-    for seconds in [0.5, 86_401, float("nan"), "60", True, None]:
+    for seconds in [0.5, 601, float("nan"), "60", True, None]:
         with subtests.test(seconds=seconds):
             with pytest.raises(InvalidSetting, match="seconds must be"):
                 length_of(seconds)
@@ -161,18 +179,30 @@ def test_a_clock_more_than_half_a_length_ahead_is_refused():
         check_clock(CLAIM, AT - L // 2 - 1)
 
 
-def test_after_a_failover_nobody_takes_a_number_for_three_lengths(subtests):
-    for at, wall in [(3 * L, 9 * L), (9 * L, 3 * L + 1000), (0, 0)]:
+LONG = 90_000
+WAITS = [
+    (replace(CLAIM, length_ms=LONG), 3 * LONG),
+    (CLAIM, 180_000),
+    (replace(CLAIM, space=SNOWFLAKE), 60_000),
+    (replace(CLAIM, space=SNOWFLAKE, length_ms=LONG), 3 * LONG),
+]
+"""Three lengths, and at least three of the usual one: a failover may have forgotten all rows."""
+
+
+@pytest.mark.parametrize(("claim", "wait"), WAITS)
+def test_after_a_failover_nobody_takes_a_number_for_three_lengths(claim, wait, subtests):
+    for at, wall in [(wait, 9 * wait), (9 * wait, wait + 1000), (0, 0)]:
         with (
             subtests.test(at=at),
             pytest.raises(DatabaseUnavailable, match="numbers are leased again in [0-9]+ s, and renewed meanwhile"),
         ):
-            check_moved(AT, replace(CLAIM, wall_ms=AT + wall), AT + at)
+            check_moved(AT, replace(claim, wall_ms=AT + wall), AT + at)
 
 
-def test_then_they_do():
-    check_moved(AT, replace(CLAIM, wall_ms=AT + 3 * L + 1001), AT + 3 * L + 1)
-    check_moved(0, CLAIM, AT)
+@pytest.mark.parametrize(("claim", "wait"), WAITS)
+def test_then_they_do(claim, wait):
+    check_moved(AT, replace(claim, wall_ms=AT + wait + 1001), AT + wait + 1)
+    check_moved(0, claim, AT)
 
 
 # -- the statements
@@ -199,11 +229,14 @@ def test_a_renewal_under_a_clock_set_back_lowers_nothing():
     assert after.used_until_ms == HELD.used_until_ms
 
 
+def test_who_is_in_the_rows_renews_though_a_failover_forgot_the_renewals_before():
+    assert renewed(HELD, LEASE, AT + 9 * L, AT + 9 * L) is not None
+
+
 def test_a_lease_that_is_lost_is_not_renewed():
     for row, wall, at in [
         (replace(HELD, holder="another"), AT, AT),
         (replace(HELD, holder=""), AT, AT),
-        (HELD, AT, AT + L),
         (HELD, AT + L // 2 + 1, AT),
         (replace(HELD, length_ms=L - 1), AT, AT),
     ]:
