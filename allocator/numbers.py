@@ -124,7 +124,8 @@ class Numbers:
         last = rows.raise_to(caller, row, n)
         if last > n:
             raise InvalidArgument(
-                f"{place(**row)} is at {last} already; lowered to {n}, it would issue {n + 1} to {last} again"
+                f"{place(**row)} is at {last} already; lowered to {n}, it would issue {n + 1} to {last} again; "
+                "numbers that no row has are accounted for by void()"
             )
         return self.rule.number(n, row["scope"], row["period"], day)
 

@@ -119,7 +119,7 @@ class Allocator(Uncopyable):
             return self.sequence(tag)._next()
 
     def next_ids(self, tag: str, count: int) -> list[int]:
-        """The next 1 to 10000 ids of `tag`, increasing, within one `timeout`."""
+        """The next 0 to 10000 ids of `tag`, increasing, within one `timeout`."""
         return self.sequence(tag).next_ids(count)
 
     def reserve(self, tag: str, count: int) -> range:

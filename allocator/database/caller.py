@@ -155,11 +155,24 @@ def connection_of(given: Any) -> Connection:
         )
     if hasattr(given, "get_bind") and hasattr(given, "connection"):
         found: Connection = given.connection()
+        if engines_of(given) - {found.engine}:
+            raise InvalidDatabase(
+                "this session has several databases, each with a transaction and counters of its own; name the one of "
+                "the row: numbers.next(session.connection(bind_arguments={'mapper': Bill})); assign takes its Engine"
+            )
         return found
     raise InvalidDatabase(
         "numbers are drawn in your own transaction: give the Session or Connection of SQLAlchemy that has it, or "
         f"django.db.connection, got {type(given).__name__}"
     )
+
+
+def engines_of(session: Any) -> set[Engine]:
+    """The engines among which a session chooses by the class: its own binds, and those of Flask-SQLAlchemy."""
+    session = session.registry() if hasattr(session, "registry") else session  # of a scoped_session
+    binds = getattr(session, "binds", None) or getattr(session, "_Session__binds", {})
+    engines = getattr(getattr(session, "_db", None), "engines", {})
+    return {one.engine for one in (*binds.values(), *engines.values())}
 
 
 def is_one_call_for_all_rows(context: Any) -> bool:

@@ -116,7 +116,7 @@ MEANINGS: Meanings = {
             only="row-level security",
         ),
         Meaning(
-            "{where}: the user lacks a right: {words}; grant it",
+            "{where}: the user lacks a right: {words}; grant it, or print all GRANTs that are needed: allocator doctor",
             "42501 1142 1143 1227 1370",
             r"permission denied|not permitted to log in",
         ),
@@ -207,6 +207,7 @@ NUMBER_BUSY = (
     "another transaction has drawn numbers of {place} and has not ended; waited {waited:.3g} seconds; roll back "
     "and run the whole transaction again"
 )
+CUT_OFF = "the server ended the wait for a number of {place}: {words}; roll back and run the whole transaction again"
 FILE_BUSY = (
     "another transaction is writing to {where}, and SQLite has one writer at a time: no number of {place} after "
     "{waited:.3g} seconds; roll back and run the whole transaction again, begun with BEGIN IMMEDIATE if it reads first"
@@ -236,6 +237,7 @@ DRAWN: Meanings = {
     MaxValueWentBack: (Meaning(TAKEN, "23505 1062 SQLITE_CONSTRAINT_UNIQUE"),),
     NumberBusy: (
         Meaning(NUMBER_BUSY, "55P03 1205"),
+        Meaning(CUT_OFF, "57014 1317 1969 3024"),  # as by statement_timeout
         Meaning(FILE_BUSY, f"{FILE_BUSY_CODES} {FILE_LOCKED_CODES}"),
     ),
     NumberConflict: (

@@ -198,7 +198,8 @@ def log_claim(name: str, ids: range, began: float) -> None:
 
 def tell(name: str, crossing: Crossing, first: int) -> None:
     log.warning(
-        "%s: the database moved to another server (a promoted standby, say), or was restored; skipped %s ids that "
+        "%s: the database moved to another server (a promoted standby, or a MariaDB in "
+        "a new container without a fixed hostname), or was restored; skipped %s ids that "
         "may already be in use, next id %s; the server was %s and is %s",
         named(name),
         f"{crossing.skip:,}",

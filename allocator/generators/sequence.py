@@ -62,7 +62,7 @@ class Sequence(Supply):
         )
 
     def next_ids(self, count: int) -> list[int]:
-        """The next 1 to 10000 ids, increasing, within one `timeout`.
+        """The next 0 to 10000 ids, increasing, within one `timeout`.
 
         Raises the errors of `Allocator.next_id`, and `InvalidCount`.
 

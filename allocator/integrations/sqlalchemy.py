@@ -155,6 +155,8 @@ def primary_key(
     When the class is mapped, raises `InvalidTag` if the name of the table cannot be a tag, and `InvalidSetting` if the
     database generates ids for the column too.
     """
+    if isinstance(ids, type) or not hasattr(ids, "sequence"):
+        raise InvalidSetting("primary_key takes an allocator; write: primary_key(Allocator('sqlite:///ids.db'))")
     kind = BigInteger() if public is None else PublicId(public)
     default = TableDefault(ids, public) if tag is None else KeyDefault(ids, tag, public)
     return mapped_column(kind, primary_key=True, autoincrement=False, insert_default=default.of_row, **options)

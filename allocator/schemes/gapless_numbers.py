@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 from uuid import UUID
 
 from allocator.errors import Exhausted, InvalidArgument, InvalidId, InvalidSetting, InvalidTag
-from allocator.schemes.shared.argument_checks import MAX_ID, TAG, check_tag, check_whole, quoted
+from allocator.schemes.shared.argument_checks import MAX_ID, TAG, check_tag, check_whole, integer, quoted
 
 Reset = Literal["never", "year", "month", "day"]
 
@@ -269,8 +269,8 @@ class NumberRule:
         """Convert a scope to text; an int or a UUID is accepted too. Raises `InvalidTag`."""
         if type(scope) is str and TAG.fullmatch(scope):
             return scope
-        if isinstance(scope, UUID) or type(scope) is int:
-            scope = str(scope)
+        if isinstance(scope, UUID) or type(integer(scope)) is int:
+            scope = str(integer(scope))
         if scope == "" and isinstance(scope, str) and "scope" not in self.format.fields:
             return ""
         try:

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, date, datetime
 from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -202,7 +203,35 @@ def test_sessions_of_every_kind(shop):
         assert plain.next(connection).n == 3
 
 
+class Choosing(Session):
+    """As that of Flask-SQLAlchemy, which knows the engines of an application by their keys."""
+
+    def __init__(self, *engines: Engine) -> None:
+        super().__init__(engines[0])
+        self._db = SimpleNamespace(engines=dict(enumerate(engines)))
+
+
 # -- what is refused
+
+
+@ON_SQLITE
+def test_a_session_of_several_databases_names_the_one_of_the_row(shop, tmp_path):
+    """Its connection without a class may be that of another database than the row's."""
+    with shop_at(with_schema(f"sqlite:///{tmp_path}/other.db")) as other:
+        for session in (
+            Session(shop, binds={Row: other}),
+            scoped_session(sessionmaker(shop, binds={Row: other})),
+            Choosing(shop, other),
+        ):
+            with pytest.raises(InvalidDatabase, match="this session has several databases"):
+                plain.next(session)
+            bind = {"bind": other} if isinstance(session, Choosing) else {"mapper": Row}
+            assert plain.next(session.connection(bind_arguments=bind)).n == 1
+            session.rollback()
+            session.close()
+        for session in (Session(shop, binds={Row: shop}), Choosing(shop)):
+            assert plain.next(session).n == 1
+            session.close()
 
 
 def test_outside_of_a_transaction_it_is_refused(shop):
@@ -575,6 +604,17 @@ def test_a_session_waits_as_long_as_it_was_told(kind, shop):
                 second.rollback()
             first.rollback()
             assert add(second, scope) == drawn
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"], indirect=True)
+def test_a_wait_that_the_server_ends_is_one_to_run_again(kind, shop):
+    limit = "SET LOCAL statement_timeout = '20ms'" if kind == "postgres" else "SET max_statement_time = 0.02"
+    with shop.connect() as first, shop.connect() as second:
+        add(first, "a")
+        second.exec_driver_sql(limit)
+        with pytest.raises(NumberBusy, match="the server ended the wait for a number of 'case' of scope 'a'"):
+            plain.next(second, "a")
+        second.rollback()
 
 
 @pytest.mark.parametrize("kind", ["mariadb"], indirect=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from sqlalchemy import Connection, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.pool import base as pool_base
 from support.distinct import distinct
 from support.servers.administrator import administrator, execute
@@ -371,6 +371,38 @@ def test_a_transaction_of_ours_is_not_what_the_role_is_set_to(fresh, setting):
                 return tuple(connection.exec_driver_sql(f"SHOW {name}").scalar_one() for name in shown)
 
         assert database.run(seen) == ("read committed", "off")
+
+
+@contextmanager
+def every_engine(statement: str) -> Iterator[None]:
+    """A listener of the application on the class Engine, which prepares the connections of all engines."""
+
+    def prepare(connection: Any, record: object) -> None:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(statement)
+
+    event.listen(Engine, "connect", prepare)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "connect", prepare)
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
+def test_a_listener_on_the_class_of_engines_leaves_no_transaction_open(fresh, kind):
+    statement = "SET timezone TO 'Europe/Berlin'" if kind == "postgres" else "SET time_zone = '+01:00'"
+    with administrator(fresh) as reader, every_engine(statement):
+        check(fresh, reader)
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_database_of_bytes_is_read_as_texts(fresh):
+    name = f"{make_url(fresh).database}_ascii"
+    execute(fresh, f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+    with Allocator(make_url(fresh).set(database=name)) as ids:
+        ids.create_tables()
+        assert ids.next_id("order") == 1
+    execute(fresh, f"DROP DATABASE {name}")
 
 
 # -- the proof, whatever a session was made to be

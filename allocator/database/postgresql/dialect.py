@@ -102,7 +102,10 @@ class PostgreSQL(Dialect):
         return Counter(one.name, following, one.seqmax, f"{one.hold} MAXVALUE {{n}}", is_below=True)
 
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
-        return {"connect_timeout": max(MIN_CONNECT_SECONDS, ceil(min(timeout, MAX_CONNECT_SECONDS)))}
+        seconds = max(MIN_CONNECT_SECONDS, ceil(min(timeout, MAX_CONNECT_SECONDS)))
+        # A listener of the class Engine comes before SQLAlchemy's autocommit, and would begin a transaction.
+        autocommit = {"autocommit": True} if driver == self.default_driver else {}
+        return {"connect_timeout": seconds, "client_encoding": "utf8", **autocommit}
 
     def cautious_args(self, url: URL) -> dict[str, Any]:
         """Arguments with which a server on the network gets no password in clear, whatever it asks for.

@@ -33,7 +33,7 @@ from sqlalchemy.types import NULLTYPE
 
 from allocator.errors import InvalidArgument, InvalidSetting
 from allocator.schemes.gapless_numbers import Number
-from allocator.schemes.shared.argument_checks import quoted
+from allocator.schemes.shared.argument_checks import integer, quoted
 from allocator.schemes.waiting_numbers import Key
 
 
@@ -108,7 +108,7 @@ class WaitingColumns:
 
 def scope_in(column: Column[Any], scope: object) -> object:
     """A caller's scope as its column holds it: one of a path or a form is text. Raises `InvalidArgument`."""
-    field, text = column.info.get("field"), str(scope)
+    field, text = column.info.get("field"), str(integer(scope))
     try:
         if field is not None:
             return field.get_prep_value(scope)

@@ -31,6 +31,8 @@ def test_what_it_means_and_what_to_do():
     for name, code, kind, words in [
         ("postgresql", "55P03", NumberBusy, "another transaction has drawn numbers of 'invoice'"),
         ("mysql", "1205", NumberBusy, "waited 2 seconds; roll back and run the whole transaction again"),
+        ("postgresql", "57014", NumberBusy, "the server ended the wait for a number of 'invoice'"),
+        ("mysql", "1969", NumberBusy, "roll back and run the whole transaction again"),
         ("sqlite", "SQLITE_BUSY", NumberBusy, "SQLite has one writer at a time"),
         ("sqlite", "SQLITE_LOCKED_SHAREDCACHE", NumberBusy, "BEGIN IMMEDIATE"),
         ("postgresql", "40P01", NumberConflict, "draw numbers last, and those of several scopes in one order"),

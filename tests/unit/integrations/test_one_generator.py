@@ -123,3 +123,10 @@ def test_the_generators_of_other_columns_are_left_alone(ids):
 
     assert table.c.id.autoincrement == "auto"
     assert generators(migration(table, "postgresql")) == ["SERIAL"]
+
+
+@pytest.mark.parametrize("given", ["sqlite:///ids.db", Allocator])
+def test_what_is_no_allocator_is_told_how_to_make_one(given):
+    with pytest.raises(InvalidSetting, match="primary_key takes an allocator") as refused:
+        primary_key(given)
+    assert eval(str(refused.value).partition("write: ")[2]).column.primary_key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
+from enum import Enum
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -259,7 +260,10 @@ def test_a_text_says_scope_and_period_or_they_are_given():
 def test_scopes():
     made = rule()
 
-    assert [made.check_scope(scope) for scope in ("", "tenant-7", 7)] == ["", "tenant-7", "7"]
+    class Journal(int, Enum):
+        SALES = 8
+
+    assert [made.check_scope(scope) for scope in ("", "tenant-7", 7, Journal.SALES)] == ["", "tenant-7", "7", "8"]
     assert made.check_scope(UUID(int=1)) == "00000000-0000-0000-0000-000000000001"
     for wrong in (None, True, -1, "a b", "é", "x" * 65, b"a"):
         with pytest.raises(InvalidTag, match=r"the scope of 'invoice' is empty, or 1 to 64 of "):
