@@ -1,7 +1,7 @@
 """The wire format between the service and its clients: JSON and text. Ids are strings, because JavaScript rounds them.
 
     a segment      {"tag": "order", "start": "1", "stop": "1001", "step": "1"}
-    a tag          {"tag": "order", "max_value": "1000", "step": 1000, "max_step": 1000000, "limit": "9223…",
+    a tag          {"tag": "order", "max_value": "1000", "step": 10, "max_step": 1000000, "limit": "9223…",
                     "failover_gap": "auto"}, or "refuse", or a number
     seen           1.1.1000,2.3.4001       offset, step and greatest id of each shard
     a lease        {"worker": 7, "holder": "…", "since": 1700000000000, "until": 1700000060000}

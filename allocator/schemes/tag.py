@@ -20,7 +20,7 @@ from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag
 from allocator.schemes.shared.residues import ALL, Residue, Seen, is_outgrown, mark
 from allocator.schemes.ticket import RESERVED
 
-DEFAULT_STEP = 1_000
+DEFAULT_STEP = 10
 DEFAULT_MAX_STEP = 1_000_000
 
 FailoverGap = int | Literal["auto", "refuse"]

@@ -217,7 +217,7 @@ class NumberLease(Answer):
 class Tag(Answer):
     tag: str = Field(examples=["order"])
     max_value: Digits = Field(examples=["1000"])
-    step: Natural = Field(examples=[1000])
+    step: Natural = Field(examples=[10])
     max_step: Natural = Field(examples=[1_000_000])
     limit: Digits = Field(examples=["9223372036854775807"])
     failover_gap: str = Field(pattern="^([0-9]{1,19}|auto|refuse)$", examples=["auto"])

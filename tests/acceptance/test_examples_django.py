@@ -78,9 +78,9 @@ def test_the_command_line_has_the_database_of_the_settings(kind, new_database, t
     here = environment(tmp_path, new_database(kind), "said") | {"ALLOCATOR_DATABASE_URL_FILE": "/no/such/file"}
     listed, drawn = run(MIGRATED + COMMANDED, here).splitlines()
 
-    assert listed.startswith('[{"tag": "shop_order", "max_value": "1000"')
-    assert drawn == '{"tag": "shop_order", "ids": ["1001"]}'
-    assert managed("allocator tags list --json", here).startswith('[{"tag": "shop_order", "max_value": "1001"')
+    assert listed.startswith('[{"tag": "shop_order", "max_value": "10"')
+    assert drawn == '{"tag": "shop_order", "ids": ["11"]}'
+    assert managed("allocator tags list --json", here).startswith('[{"tag": "shop_order", "max_value": "11"')
 
 
 def test_a_command_that_it_runs_learns_nothing_of_the_settings(tmp_path):

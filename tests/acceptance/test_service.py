@@ -374,7 +374,7 @@ def test_it_serves_https(tmp_path, monkeypatch):
         assert service.post("/v1/tags/order/ids").ids == ["1"]
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         with Allocator(service.address) as ids:
-            assert ids.reserve("order", 2) == range(1001, 1003)
+            assert ids.reserve("order", 2) == range(11, 13)
         assert service.stop() == 0
         assert "exceeded" not in service.log()  # urllib3 says no goodbye over TLS, for which the end does not wait
 

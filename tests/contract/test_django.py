@@ -54,7 +54,7 @@ def test_migrations_and_fixtures(story):
         "column": "BigIntegerField",
         "counters": [],
     }
-    assert story["fixtures"] == {"loaded": [10_000_000, 10_000_001], "next": 10_000_002, "claimed": 10_001_000}
+    assert story["fixtures"] == {"loaded": [10_000_000, 10_000_001], "next": 10_000_002, "claimed": 10_000_010}
 
 
 def test_objects_are_saved_by_the_statements_of_keys_that_are_given_by_hand(story):
