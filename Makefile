@@ -38,7 +38,7 @@ run: $(READY)  ## draw ids from SQLite, then start the service
 	@$(BIN)/allocator serve --open --port $(PORT) --log-format text --url sqlite:///allocator.db
 
 test: $(READY)  ## the quick tests, on every available database, with a retry of what failed
-	PYTHONPATH=tests $(BIN)/python -m tools.second_look --numprocesses $(WORKERS) --dist loadfile --quick --durations=40 $(TESTS)
+	PYTHONPATH=tests $(BIN)/python -m tools.retry --numprocesses $(WORKERS) --dist loadfile --quick --durations=40 $(TESTS)
 
 nightly: $(NIGHT)  ## what no change waits for, in parts: PART="mutants failover", or those that have not passed yet
 	PYTHONPATH=tests $(BIN)/python -m tools.nightly $(PART)
@@ -84,7 +84,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .venv-matrix reports dist site
+	rm -rf $(VENV) .venv-matrix .nox reports dist site
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

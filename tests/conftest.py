@@ -20,7 +20,7 @@ from support.servers.administrator import execute
 from support.servers.available import KINDS, SERVERS
 from support.servers.databases import databases, one_of_each, with_schema
 from support.service.served import Served
-from tools.failures import says_twice
+from support.verdict import add_option, judge
 
 from allocator import Allocator
 from allocator.database.schema.tables import metadata
@@ -48,11 +48,13 @@ numbers = itertools.count(1)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="what each change proves; the rest is for `make nightly`")
+    add_option(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "statements: of SQL, proven on all four databases by each change")
     config.addinivalue_line("markers", "nightly: left out by --quick")
+    judge(config)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -285,14 +287,6 @@ def empty_tables(url: str) -> None:
     if make_url(url).get_backend_name() == "postgresql":
         statements.append(RESTARTED)
     execute(url, *statements)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(call: pytest.CallInfo[Any]) -> Iterator[None]:
-    """A report says whether an id came twice, for `second_look`, whatever else stands in its traceback."""
-    report = yield
-    report.twice = call.excinfo is not None and says_twice(call.excinfo.value)
-    return report
 
 
 @pytest.fixture(autouse=True)

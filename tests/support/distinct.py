@@ -9,7 +9,7 @@ SHOWN = 5
 
 
 class Duplicate(AssertionError):
-    """A value came twice. A test that raises it is never retried: see `tools.second_look`."""
+    """A value came twice. A test that raises it is never retried: see `tools.retry`."""
 
 
 def distinct(values: Iterable[Hashable]) -> int:

@@ -1,8 +1,8 @@
 """What no change waits for, in parts of at most 40 minutes: `make nightly`, or `make nightly PART="mutants failover"`.
 
-Each part is a command. Its output goes to `reports/nightly/PART.log`, its outcome to `reports/nightly.json`. Without
-names, the parts run that have not passed on this commit: the same command resumes a run that was ended.
-`--list` prints the parts and how each ended.
+Each part is a command; a test that it skips fails it. Its output goes to `reports/nightly/PART.log`, its outcome to
+`.ci/nightly.json`, which is committed: it says when each part was last run, on which commit. Without names, the parts
+run that have not passed on this commit: the same command resumes a run that was ended. `--list` prints how each ended.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from support.servers import fetched
 from support.servers.available import KINDS
 from tqdm import tqdm
 
-from tools.matrix import ABSENT, COMBINATIONS
-
 MINUTES = 40
 """After which a part is ended, and has failed."""
-OUTCOMES = Path("reports") / "nightly.json"
+OUTCOMES = Path(".ci") / "nightly.json"
 LOGS = Path("reports") / "nightly"
 
-PYTEST = (sys.executable, "-m", "pytest", "--capture=no", "--verbose")
-FULL = (sys.executable, "-m", "tools.second_look", "--numprocesses", "4", "--dist", "loadfile", "--durations=40")
-"""Without --quick: every database with every face, rare settings, the browser, containers, the wheel."""
+PYTEST = (sys.executable, "-m", "pytest", "--no-skips", "--capture=no", "--verbose")
+FULL = (sys.executable, "-m", "tools.retry", "--no-skips", "--numprocesses", "4", "--dist", "loadfile")
+"""Without --quick: every database with every face, rare settings, the browser, the wheel."""
+NOX = (sys.executable, "-m", "nox", "--session")
+MATRIX = ("3.11-oldest", "3.11-2.0", "3.11", "3.12", "3.13", "3.14")
 SOAKS = {
     "processes": ("kills", "interrupts", "prefork", "restarts", "starts", "threads", "clock"),
     "workers": ("worker_run",),
@@ -41,18 +41,10 @@ SOAKS = {
     "waiting": ("waiting_numbers",),
     "service": ("service", "rolling_restart", "shards"),
 }
+OTHERS = ("unit", "simulation", "processes", "migrations", "acceptance", "mutants", "chaos")
 PARTS: dict[str, tuple[str, ...]] = {
     "contract": (*FULL, "tests/contract"),
-    "others": (
-        *FULL,
-        "tests/unit",
-        "tests/simulation",
-        "tests/processes",
-        "tests/migrations",
-        "tests/acceptance",
-        "tests/mutants",
-        "tests/chaos",
-    ),
+    "others": (*FULL, *(f"tests/{folder}" for folder in OTHERS)),
     "simulate": (sys.executable, "-m", "simulation", "--seeds", "20000"),
     "mutants": (sys.executable, "-m", "mutants"),
     **{f"chaos-{kind}": (*PYTEST, "tests/chaos", "--seconds", "600", "--only", kind) for kind in ("sqlite", *KINDS)},
@@ -62,14 +54,14 @@ PARTS: dict[str, tuple[str, ...]] = {
         f"soak-{name}": (*PYTEST, *(f"tests/endurance/test_{each}.py" for each in files))
         for name, files in SOAKS.items()
     },
-    **{f"postgres-{version}": (sys.executable, "-m", "tools.postgres", version) for version in fetched.POSTGRES},
-    **{f"matrix-{name}": (sys.executable, "-m", "tools.matrix", name) for name in COMBINATIONS},
+    **{name: (*NOX, name) for name in (f"postgres-{version}" for version in fetched.POSTGRES)},
+    **{name: (*NOX, name) for name in (f"matrix-{each}" for each in MATRIX)},
 }
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a part ended: `passed`, `FAILED`, `absent` where a Python is not here, or that it was too long."""
+    """How a part ended: `passed`, `FAILED`, or that it was too long."""
 
     ended: str
     seconds: float
@@ -85,7 +77,8 @@ def todo(outcomes: Mapping[str, Outcome], commit: str) -> list[str]:
 
 
 def commit_here() -> str:
-    return "" if git("status", "--porcelain", "--untracked-files=no") else git("rev-parse", "HEAD")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":!{OUTCOMES}")
+    return "" if changed else git("rev-parse", "HEAD")
 
 
 def read() -> dict[str, Outcome]:
@@ -107,7 +100,7 @@ def run(name: str) -> Outcome:
             code = None
         finally:
             end(child)
-    ended = {0: "passed", ABSENT: "absent", None: f"longer than {MINUTES} minutes"}.get(code, "FAILED")
+    ended = {0: "passed", None: f"longer than {MINUTES} minutes"}.get(code, "FAILED")
     return Outcome(ended, round(time.monotonic() - began), commit, datetime.now(UTC).isoformat(" ", "seconds"))
 
 
