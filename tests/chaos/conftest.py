@@ -20,7 +20,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "long: for make chaos alone, since servers of its own are killed")
     given = config.getoption("--seed")
     config.stash[SEED] = random.SystemRandom().getrandbits(32) if given is None else given
 
@@ -31,11 +30,10 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     only = set(filter(None, config.getoption("--only").split(",")))
-    quick = config.getoption("--seconds") <= QUICK
 
     def wanted(item: pytest.Item) -> bool:
         kind = item.callspec.params.get("kind") if hasattr(item, "callspec") else None
-        return (not only or kind in only) and not (quick and item.get_closest_marker("long"))
+        return not only or kind in only
 
     config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
     items[:] = filter(wanted, items)

@@ -9,17 +9,15 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
-from support.distinct import distinct, none_twice
+from support.distinct import distinct
 from support.faults.tcp_proxy import Wire
 from support.processes.children import in_child
 from support.processes.patience import until
-from support.processes.workers import Workers
 
 from allocator import Allocator
 from allocator.database.store import Database
@@ -165,18 +163,6 @@ def draw(url: str, tag: str, results) -> None:
         results.put(drawn)
 
 
-def test_workers_killed_at_random_never_give_an_id_twice(url, tag, tmp_path):
-    """The quick form of `make soak`."""
-    with Workers(url, tag, tmp_path, step=50, ids_each=20_000) as workers:
-        workers.kill_at_random(kills=6, pause=0.15, seed=7)
-        workers.wait(60)
-    report = workers.report()
-
-    none_twice(report.duplicates)
-    assert report.ids > 5_000
-    assert report.killed >= 3
-
-
 def test_claims_of_one_moment_have_no_id_in_common(url, tag):
     """And what was claimed is what the rows say, on eight connections that claim three tags in turns of their own."""
     names = [f"{tag}.{number}" for number in range(3)]
@@ -196,15 +182,6 @@ def test_claims_of_one_moment_have_no_id_in_common(url, tag):
     distinct([(name, one) for name, ids in claimed for one in ids])
     with Allocator(url) as ids:
         assert {name: ids.tags.get(name).max_value for name in names} == dict.fromkeys(names, 8 * 12 * 2)
-
-
-def test_a_worker_that_is_killed_holds_up_nobody(url, tag, tmp_path):
-    """Killed in the middle of a claim as often as not: the next claim of another process goes on."""
-    with Workers(url, tag, tmp_path, step=1, ids_each=100_000, count=2) as workers, Allocator(url) as ids:
-        for _ in range(3):
-            time.sleep(0.2)
-            workers.kill_one()
-            ids.reserve(tag, 1)
 
 
 def test_a_process_ends_by_itself_without_close(url, tag, tmp_path: Path):

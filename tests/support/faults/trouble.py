@@ -37,16 +37,15 @@ class Place(Protocol):
 
 
 class ServerPlace:
-    """A server; `start` returns when it answers. prepare: called with its URL whenever it has been started."""
+    """A server; `start` returns when it answers."""
 
-    def __init__(self, server: Killable, prepare: Callable[[str], None] = lambda url: None) -> None:
-        self.server, self.prepare = server, prepare
+    def __init__(self, server: Killable) -> None:
+        self.server = server
         self.kill, self.shut_down, self.freeze, self.thaw = server.kill, server.shut_down, server.freeze, server.thaw
 
     def start(self) -> None:
         self.server.start()
         wait_until_it_answers(self.server.url)
-        self.prepare(self.server.url)
 
 
 def wait_until_it_answers(url: str) -> None:
