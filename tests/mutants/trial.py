@@ -15,6 +15,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 from time import monotonic
 
+import pytest
+from support.verdict import FINAL
+
 from mutants.catalogue import ROOT, Mutant
 from mutants.witness import BROKEN, COPY, FAILURE, UNUSABLE
 
@@ -123,7 +126,7 @@ def judged(code: int | None, said: str, failure: Mapping[str, str]) -> tuple[str
         return (SURVIVED, "", last) if " passed" in last else (UNTRIED, "", last)
     if code == BROKEN:
         return BAD, "", next((line for line in said.splitlines() if UNUSABLE in line), last)
-    if code != 1 or not failure:
+    if code not in (pytest.ExitCode.TESTS_FAILED, FINAL) or not failure:
         return BAD, "", last
     why = f"{failure['error']}: {' '.join(failure['words'].split())}"
     if failure["when"] != "call" or failure["error"] in TRIVIAL:

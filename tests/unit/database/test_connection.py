@@ -2,18 +2,54 @@
 
 from __future__ import annotations
 
+import ast
+import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
-from sqlalchemy import Connection, event
-from sqlalchemy.exc import StatementError
+from sqlalchemy import Connection, MetaData, event
+from sqlalchemy.exc import DBAPIError, OperationalError, StatementError
 from sqlalchemy.pool import QueuePool
 
+import allocator
+from allocator import Allocator
 from allocator.database import connection as module
+from allocator.database import verbs
+from allocator.database.address import dialect_of
 from allocator.database.connection import Runner
-from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaOutOfDate
+from allocator.database.django.transaction import DjangoCaller
+from allocator.database.driver_errors import (
+    FILE_BUSY_CODES,
+    FILE_LOCKED_CODES,
+    MISPLACED,
+    is_contended,
+    translate,
+    translate_drawn,
+    upgrade_of,
+)
+from allocator.database.mysql.dialect import MySQL
+from allocator.database.postgresql.dialect import PostgreSQL
+from allocator.database.schema.tables import Stored, metadata
+from allocator.database.verbs import tickets
+from allocator.database.verbs.gapless_number_rows import number_dialect, translated
+from allocator.errors import (
+    AllocatorError,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    Exhausted,
+    InvalidDatabase,
+    NumberBusy,
+    NumberConflict,
+    SchemaOutOfDate,
+)
+from allocator.rules.fleet_consistency import Shard
 from allocator.runtime.thread_pool import takes_signals
+from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.ticket import ShardNumbering
 
 
 class TooLate(Exception):
@@ -112,3 +148,343 @@ def test_a_verb_runs_where_no_signal_handler_can_interrupt_the_pool(runner):
     """One that raised inside of the pool's lock would leave it taken, and one a little later lose a connection."""
     assert takes_signals()
     assert not runner.run(lambda *_: takes_signals())
+
+
+# -- what becomes of errors that no server of the tests gives: of clusters, TLS, poolers, networks
+
+
+NOT_PREPARED = (1047, "WSREP has not yet prepared node for application use")
+NOT_PRIMARY = (1180, "Error while appending streaming replication fragment")
+READ_ONLY = (1290, "The MySQL server is running with the --super-read-only option")
+HOOK = (3100, "Error on observer while running replication hook 'before_commit'.")
+ROLLED_BACK = (3101, "Plugin instructed the server to rollback the current transaction.")
+
+
+def error(*told: object) -> DBAPIError:
+    return DBAPIError("UPDATE", {}, Exception(*told))
+
+
+def test_a_member_that_was_left_alone_is_unavailable_and_its_connections_are_left():
+    for told in [NOT_PREPARED, NOT_PRIMARY, READ_ONLY, HOOK]:
+        found = translate(error(*told), MySQL(), "here", 0.0)
+
+        assert type(found) is DatabaseUnavailable, told
+        assert str(told[0]) in MISPLACED, told
+        assert not is_contended(error(*told), MySQL()), told
+
+
+def test_a_standby_of_postgresql_is_left_and_a_server_that_hides_its_wal_is_not():
+    for code, words, is_left in [
+        ("25006", "cannot execute UPDATE in a read-only transaction", True),
+        ("55000", "recovery is in progress", True),
+        ("55000", "Wiederherstellung läuft", True),
+        ("55000", "wal_level must be set to 'logical'", False),  # of Aurora, on each connection
+    ]:
+        told = Exception(words)
+        told.sqlstate = code  # type: ignore[attr-defined]
+
+        assert (PostgreSQL().code(told) in MISPLACED) is is_left, (code, words)
+        kind = DatabaseUnavailable if is_left else DatabaseRefused
+        assert type(translate(DBAPIError("SELECT", {}, told), PostgreSQL(), "here", 0.0)) is kind, (code, words)
+
+
+def test_what_comes_again_with_each_try_is_no_outage():
+    for code in ["55000", "0A000", "42501", "42883", "42704"]:
+        told = Exception("wal_level")
+        told.sqlstate = code  # type: ignore[attr-defined]
+
+        assert type(translate(DBAPIError("SELECT", {}, told), PostgreSQL(), "here", 0.0)) is DatabaseRefused, code
+
+
+def test_what_certification_rolled_back_is_run_again():
+    assert is_contended(error(*ROLLED_BACK), MySQL())
+    assert is_contended(error(1213, "Deadlock found when trying to get lock"), MySQL())
+
+
+def test_what_an_engine_does_not_have_is_refused_and_not_tried_for_ever():
+    told = (1235, "function LOCK IN SHARE MODE has only noop implementation in tidb now")
+
+    assert type(translate(error(*told), MySQL(), "here", 0.0)) is DatabaseRefused
+
+
+def test_what_comes_without_a_code_is_told_by_its_words():
+    """From libpq and PyMySQL, which refuse or lose a connection."""
+    for words, kind, sentence in [
+        ('FATAL:  no pg_hba.conf entry for host "::1", user "u", no encryption', DatabaseRefused, "refuses the login"),
+        ('FATAL:  "trust" authentication failed', DatabaseRefused, "refuses the login"),
+        ("FATAL:  no such database: ids", DatabaseRefused, "there is no such database"),
+        ("FATAL:  unsupported startup parameter: options", DatabaseRefused, "is a pooler that refuses an argument"),
+        ('root certificate file "/x" does not exist', DatabaseRefused, "do not agree on TLS"),
+        ("SSL error: certificate verify failed", DatabaseRefused, "do not agree on TLS"),
+        ("SSL SYSCALL error: EOF detected", DatabaseUnavailable, "is not available"),
+        ("SSL connection has been closed unexpectedly", DatabaseUnavailable, "is not available"),
+        ("server closed the connection unexpectedly", DatabaseUnavailable, "is not available"),
+        ("FATAL:  the database system is starting up", DatabaseUnavailable, "is not available"),
+        ("FATAL:  sorry, too many clients already", DatabaseUnavailable, "has no connection left"),
+        ("expected authentication request from server, but received H", DatabaseRefused, "does not speak the protocol"),
+        ("failed to resolve host 'x': [Errno -3] Temporary failure", DatabaseUnavailable, "no address is known"),
+        (
+            "Several attempts failed:\n- host: 'a': refused\n- host: 'b': gone",
+            DatabaseUnavailable,
+            "'a': refused - host",
+        ),
+    ]:
+        found = translate(error(words), PostgreSQL(), "here", 0.0)
+
+        assert (type(found), sentence in str(found)) == (kind, True), (words, found)
+
+
+def test_what_only_the_words_of_a_code_tell():
+    verified = "Can't connect to MySQL server on 'h' ([SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed)"
+    for told, kind, sentence in [
+        ((2003, verified), DatabaseRefused, "do not agree on TLS"),
+        (
+            (2003, "Can't connect to MySQL server on 'h' ([Errno 111] Connection refused)"),
+            DatabaseUnavailable,
+            "is not",
+        ),
+        ((2026, "SSL connection error: SSL is required but the server doesn't support it"), DatabaseRefused, "on TLS"),
+        ((2026, "SSL connection error: unexpected eof while reading"), DatabaseUnavailable, "is not available"),
+        ((1129, "Host 'h' is blocked because of many connection errors"), DatabaseRefused, "refuses: "),
+        ((1130, "Host 'h' is not allowed to connect to this MySQL server"), DatabaseRefused, "refuses: "),
+        ((3032, "The server is currently in offline mode"), DatabaseUnavailable, "is not available"),
+        ((1969, "Query execution was interrupted (max_statement_time exceeded)"), DatabaseUnavailable, "ended the"),
+        ((1030, "Got error 28 'No space left on device' from storage engine"), DatabaseUnavailable, "no space left"),
+        ((1146, "Table 'allocator_shop.bills' doesn't exist"), DatabaseRefused, "lacks what is not the allocator's"),
+        ((1146, "Table 'shop.allocator_segment' doesn't exist"), SchemaOutOfDate, "run: allocator db upgrade"),
+        ((3, "Error writing file './x' (errno: 28)"), DatabaseUnavailable, "has no space left"),
+    ]:
+        found = translate(error(*told), MySQL(), "here", 0.0)
+
+        assert (type(found), sentence in str(found)) == (kind, True), (told, found)
+
+
+def test_a_counter_that_cannot_be_read_is_at_its_end_or_locked():
+    connection = MagicMock()
+    connection.execute.side_effect = error(1467, "Failed to read auto-increment value from storage engine")
+    connection.exec_driver_sql.return_value.scalar.side_effect = [MAX_ID, 5]
+
+    shard = Shard("main", "key", "", 1, ShardNumbering(), 1, ())
+
+    with pytest.raises(Exhausted, match="last ticket"):
+        tickets.draw(connection, MySQL(), "job", shard)
+    with pytest.raises(DBAPIError) as locked:
+        tickets.draw(connection, MySQL(), "job", shard)
+    assert type(translate(locked.value, MySQL(), "here", 0.0)) is DatabaseUnavailable
+
+
+def test_the_command_that_makes_the_tables_takes_no_driver_for_asyncio():
+    known = {"sqlite": "aiosqlite", "postgresql": "psycopg_async asyncpg", "mysql": "asyncmy aiomysql"}
+    for name, drivers in known.items():
+        for driver in drivers.split():
+            assert (
+                upgrade_of(f"{name}+{driver}://host/shop?ssl=require")
+                == f"allocator db upgrade --url {name}://host/shop"
+            )
+    assert upgrade_of("mysql+pymysql://host/shop") == "allocator db upgrade --url mysql+pymysql://host/shop"
+
+
+def test_each_name_of_a_lock_that_sqlite_has_is_known():
+    """Python names the codes it knows of, so that a newer one would show here."""
+    known = {name for name in vars(sqlite3) if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))}
+
+    assert known <= {*FILE_BUSY_CODES.split(), *FILE_LOCKED_CODES.split(), "SQLITE_BUSY_SNAPSHOT"}
+
+
+# -- each verb that is run on a connection of our own is in the table of what a retry may repeat, and why
+
+
+PACKAGE = Path(allocator.__file__).parent
+RUN = {"run", "on_tables", "_run", "attempt"}
+"""What runs a verb, or passes it on."""
+
+
+def listed(table: str) -> Counter[str]:
+    """The names of verbs in the table: its indented lines, after the reason."""
+    lines = [line.split() for line in table.splitlines() if line.startswith("    ")]
+    return Counter(name for words in lines for name in words if "." in name)
+
+
+def verbs_run(path: Path) -> Iterator[str]:
+    """The verbs that a module has run: functions on a connection, by the names of their modules and their own."""
+    tree = ast.parse(path.read_text())
+    modules = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("allocator.")
+        for alias in node.names
+    }
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and takes_connection(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name) and called(node.func) in RUN:
+            for given in node.args:
+                yield from verbs_in(given, modules, own, path.stem)
+
+
+def takes_connection(function: ast.FunctionDef) -> bool:
+    return [one.arg for one in function.args.args][:1] == ["connection"]
+
+
+def called(function: ast.Attribute | ast.Name) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else function.id
+
+
+def verbs_in(given: ast.expr, modules: dict[str, str], own: set[str], here: str) -> Iterator[str]:
+    if isinstance(given, ast.IfExp):
+        yield from verbs_in(given.body, modules, own, here)
+        yield from verbs_in(given.orelse, modules, own, here)
+    elif isinstance(given, ast.Lambda) and isinstance(given.body, ast.Call):
+        yield from verbs_in(given.body.func, modules, own, here)
+    elif isinstance(given, ast.Attribute) and isinstance(given.value, ast.Name):
+        module = modules.get(given.value.id, "")
+        if module.startswith("allocator.database."):
+            yield f"{module.rpartition('.')[2]}.{given.attr}"
+    elif isinstance(given, ast.Name) and given.id in own:
+        yield f"{here}.{given.id}"
+    elif isinstance(given, ast.Name) and modules.get(given.id, "").startswith("allocator.database."):
+        yield ".".join(modules[given.id].split(".")[-2:])
+
+
+def test_each_verb_that_is_run_is_listed_once_with_what_a_retry_does():
+    known = listed(verbs.__doc__ or "")
+    run = {name for path in sorted(PACKAGE.rglob("*.py")) for name in verbs_run(path)}
+
+    assert {"segments.create", "token_rows.add", "shard_row.fetch", "inspection.current"} <= run
+    assert sorted(run) == sorted(known.elements())
+
+
+def test_control_a_verb_that_nobody_thought_of_is_found(tmp_path):
+    module = tmp_path / "module.py"
+    module.write_text(
+        "from allocator.database.verbs import segments as rows\n"
+        "def ours(connection, dialect): ...\n"
+        "def go(database):\n"
+        "    database.run(ours)\n"
+        "    database.run(rows.first if database else rows.second, 1)\n"
+        "    database.run(lambda connection, _: rows.third(connection))\n"
+    )
+
+    assert sorted(verbs_run(module)) == ["module.ours", "segments.first", "segments.second", "segments.third"]
+
+
+# -- what a driver's error means for a number that was drawn in a caller's transaction
+
+
+class Failed(Exception):
+    """As of the drivers: MySQL's has its number first, the others a code of their own."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(
+            int(code) if code.isdecimal() and len(code) == 4 else "words of the driver on allocator_number"
+        )
+        self.sqlstate = self.sqlite_errorname = code
+
+
+def test_what_it_means_and_what_to_do():
+    for name, code, kind, words in [
+        ("postgresql", "55P03", NumberBusy, "another transaction has drawn numbers of 'invoice'"),
+        ("mysql", "1205", NumberBusy, "waited 2 seconds; roll back and run the whole transaction again"),
+        ("postgresql", "57014", NumberBusy, "the server ended the wait for a number of 'invoice'"),
+        ("mysql", "1969", NumberBusy, "roll back and run the whole transaction again"),
+        ("sqlite", "SQLITE_BUSY", NumberBusy, "SQLite has one writer at a time"),
+        ("sqlite", "SQLITE_LOCKED_SHAREDCACHE", NumberBusy, "BEGIN IMMEDIATE"),
+        ("postgresql", "40P01", NumberConflict, "draw numbers last, and those of several scopes in one order"),
+        ("mysql", "1213", NumberConflict, "deadlock while drawing a number of 'invoice'"),
+        ("mysql", "1206", NumberConflict, "rolled back this whole transaction"),
+        ("postgresql", "40001", NumberConflict, "or use READ COMMITTED, which waits instead"),
+        ("mysql", "1020", NumberConflict, "since this one began"),
+        ("mysql", "3101", NumberConflict, "run the whole transaction again"),
+        ("mysql", "1180", NumberConflict, "run the whole transaction again"),
+        ("sqlite", "SQLITE_BUSY_SNAPSHOT", NumberConflict, "since this one began"),
+        ("postgresql", "25P02", InvalidDatabase, "this transaction has failed before"),
+        ("postgresql", "25006", DatabaseRefused, "is a replica, or the transaction is read-only"),
+        ("mysql", "1290", DatabaseRefused, "use the primary"),
+        ("mysql", "1792", DatabaseRefused, "use the primary"),
+        ("sqlite", "SQLITE_READONLY", DatabaseRefused, "use the primary"),
+        ("mysql", "1690", Exhausted, "fewer numbers of 'invoice' are left"),
+        ("sqlite", "SQLITE_CONSTRAINT_CHECK", Exhausted, "fewer numbers of 'invoice' are left"),
+        ("postgresql", "42P01", SchemaOutOfDate, "run: python manage.py migrate, with"),
+        ("mysql", "2013", DatabaseUnavailable, "here is not available"),
+    ]:
+        error = OperationalError("INSERT", {}, Failed(code))
+        found = translate_drawn(error, dialect_of(name), "here", "'invoice'", 2.0)
+
+        assert type(found) is kind, (name, code)
+        assert words in str(found), (name, code)
+
+
+# -- numbers drawn in a transaction that the server has rolled back, or in none
+
+
+def test_a_timeout_whose_extent_the_server_does_not_tell_counts_as_one_of_the_transaction():
+    def fail(statement: str, parameters: object) -> None:
+        raise OperationalError(statement, parameters, Exception("lost"))
+
+    numbers = number_dialect(dialect_of("mysql"), is_mariadb=False)
+
+    assert numbers.rolls_back_at_timeout(SimpleNamespace(fetch=fail))
+
+
+class Alarm(Exception):
+    """Of a signal handler."""
+
+
+def test_an_exception_of_the_callers_leaves_nothing_but_the_rollback_where_nobody_could_look():
+    """The server may have rolled back at that moment: the number would be committed, and given again."""
+
+    def alarm(*_: object) -> None:
+        raise Alarm
+
+    def time_out() -> None:
+        raise OperationalError("", None, Exception(1205, "Lock wait timeout exceeded"))
+
+    for kind, act, refused in (("mysql", alarm, [True]), ("mysql", time_out, [True]), ("postgresql", alarm, [])):
+        said: list[bool] = []
+        numbers = number_dialect(dialect_of(kind), is_mariadb=False)
+        caller = SimpleNamespace(numbers=numbers, fetch=alarm, refuse_more=lambda said=said: said.append(True))
+        with pytest.raises(Alarm):
+            translated(caller, {"name": "case", "scope": "", "period": ""}, act)
+
+        assert said == refused, (kind, act)
+
+
+def test_in_django_nothing_but_the_rollback_is_left():
+    said: list[bool] = []
+    DjangoCaller(SimpleNamespace(in_atomic_block=True, vendor="sqlite", set_rollback=said.append)).refuse_more()
+
+    assert said == [True]
+
+
+def test_django_outside_of_atomic():
+    with pytest.raises(InvalidDatabase, match="draw numbers inside transaction.atomic"):
+        DjangoCaller(SimpleNamespace(in_atomic_block=False, alias="default", vendor="sqlite"))
+
+
+# -- a file of SQLite has one name, at each connection
+
+
+def test_a_link_that_is_made_while_ids_are_drawn_is_refused(tmp_path: Path) -> None:
+    with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
+        assert list(ids.reserve("order", 1)) == [1]
+        (tmp_path / "other.db").hardlink_to(tmp_path / "ids.db")
+
+        with pytest.raises(DatabaseRefused, match="2 hard links"):
+            ids.reserve("order", 1)
+
+
+# -- the options of our tables, which are made when they are asked for
+
+
+def test_no_thread_finds_options_that_are_not_filled_in():
+    for table in metadata.sorted_tables:
+        made = table.to_metadata(MetaData())
+        vars(made).pop("dialect_options", None)
+
+        assert Stored.dialect_options.func(made)["mysql"]["engine"] == "InnoDB"
+        assert "dialect_options" not in vars(made)  # until the property is finished
+
+
+def test_sqlite_reuses_no_number():
+    numbered = {"allocator_node", "allocator_ticket", "allocator_token"}
+
+    assert {one.name for one in metadata.sorted_tables if one.dialect_options["sqlite"]["autoincrement"]} == numbered

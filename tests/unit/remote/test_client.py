@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator import Tag
-from allocator.errors import InvalidSetting
+from allocator.errors import InvalidDatabase, InvalidSetting
+from allocator.remote.http import Servers
+from allocator.remote.service_address import addresses
 from allocator.remote.wire import (
     holder_of,
     lease_from_json,
@@ -100,3 +102,32 @@ def test_numbers_may_be_digits():
     for odd in ("", "+5", "5 ", "0x5", "5.0", b"5", [5], "9" * 20):
         with pytest.raises(InvalidSetting):
             whole("x", odd)
+
+
+# -- the addresses of services, and who may overhear a token on the way there
+
+
+def test_a_scheme_may_have_capitals():
+    for written, address in (
+        ("HTTP://Ids.example.org:8000/x/", "http://Ids.example.org:8000/x"),
+        ("Https://[::1]", "https://[::1]"),
+        ("UNIX:///Run/Ids.sock", "unix:///Run/Ids.sock"),
+        ("postgresql://h/n", None),
+    ):
+        assert addresses(written) == ([address] if address else [])
+
+
+def test_a_host_that_cannot_be_looked_up_is_refused():
+    for host in ("a..b", "a" * 64, "\u00e4" * 64):
+        with pytest.raises(InvalidDatabase, match="an address looks like"):
+            addresses(f"http://{host}")
+
+
+def test_a_token_that_others_may_overhear_is_warned_of_once(caplog):
+    overheard = ["http://ids.example.org", "http://10.0.0.1:8000/x"]
+    alone = ["https://10.0.0.1", "http://127.0.0.2:8000", "http://localhost", "http://[::1]:1", "unix:///run/ids.sock"]
+    Servers(alone, "secret", 1)
+    Servers(overheard, None, 1)
+    assert caplog.messages == []
+    Servers(overheard + alone, "secret", 1)
+    assert caplog.messages == [f"the token is sent unencrypted to {', '.join(overheard)}; use https://"]

@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
+from weakref import WeakSet
 
 import pytest
 from support.processes.patience import error_of
 
-from allocator.errors import AllocatorClosed
-from allocator.runtime import thread_pool
+from allocator.errors import AllocatorClosed, ForkedUnseen
+from allocator.runtime import forks, thread_pool
 from allocator.runtime.thread_pool import THREADS, Background, Work, result_of
+from allocator.runtime.turns import Turns
 from allocator.runtime.waiting import wait_for, wait_for_async
 
 
@@ -185,3 +189,130 @@ def test_work_runs_with_the_context_variables_of_its_caller_and_keeps_none():
     request.reset(token)
     assert background.submit(change).result(5) == "none"
     background.close(5)
+
+
+# -- turns
+
+
+def nobody() -> str:
+    raise AssertionError("a run has done this already")
+
+
+def fails() -> str:
+    raise LookupError
+
+
+def test_calls_that_waited_share_the_next_run_and_no_earlier_one():
+    turns = Turns()
+    first, during, later = turns.call(), [], []
+
+    def work() -> str:
+        during.extend([turns.call(), turns.call()])
+        return "first"
+
+    def again() -> str:
+        later.append(turns.call())
+        return "second"
+
+    assert turns.run(first, work) == "first"
+    assert turns.run(during[0], again) == "second"
+    assert turns.run(during[1], nobody) is None
+    assert turns.run(later[0], lambda: "third") == "third"
+
+
+def test_those_that_waited_for_a_run_that_failed_run_at_once():
+    turns = Turns()
+    first, second, third = turns.call(), turns.call(), turns.call()
+
+    with pytest.raises(LookupError):
+        turns.run(first, fails)
+
+    def work() -> str:
+        return turns.run(third, lambda: "beside") or ""  # while this one runs
+
+    assert turns.run(second, work) == "beside"
+    assert turns.run(turns.call(), lambda: "alone") == "alone"
+
+
+def test_a_run_within_a_run_does_the_work_of_no_other_call():
+    turns = Turns()
+    waits: list[int] = []
+
+    def inner() -> str:
+        waits.append(turns.call())
+        return "inner"
+
+    assert turns.run(turns.call(), lambda: turns.run(turns.call(), inner)) == "inner"
+    assert turns.run(waits[0], lambda: "its own") == "its own"
+
+
+def test_a_run_that_stands_holds_up_nobody_for_ever(monkeypatch):
+    """As one that waits for the work of another call."""
+    monkeypatch.setattr("allocator.runtime.turns.PATIENCE", 0.0)
+    turns = Turns()
+
+    def work() -> str:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(turns.run, turns.call(), lambda: "beside").result(60) or ""
+
+    assert turns.run(turns.call(), work) == "beside"
+
+
+# -- what a forked child does before it gives an id
+
+
+class Thing:
+    """Fails each step as long as it has an error."""
+
+    def __init__(self, done: list[str], error: BaseException | None = None) -> None:
+        self.done, self.error = done, error
+
+    def _supplies(self) -> list[Thing]:
+        return [self]
+
+    def _forget(self) -> None:
+        self.does("forget")
+
+    def after_fork(self) -> None:
+        self.does("renew")
+
+    def does(self, step: str) -> None:
+        self.done.append(step)
+        if self.error:
+            raise self.error
+
+
+@pytest.fixture
+def done(monkeypatch) -> list[str]:
+    """The steps in their order, in a process that is not the one that was seen last."""
+    done: list[str] = []
+    monkeypatch.setattr(forks, "process", 0)
+    monkeypatch.setattr(forks, "callbacks", [lambda: done.append("call")])
+    return done
+
+
+def test_all_ids_are_forgotten_before_anything_is_renewed(done, monkeypatch):
+    things = [Thing(done) for _ in range(3)]
+    monkeypatch.setattr(forks, "alive", WeakSet(things))
+    forks.renew_all()
+
+    assert done == ["forget"] * 3 + ["call"] + ["renew"] * 3
+    assert not forks.catch_up()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("not well"), KeyboardInterrupt("not well")])
+def test_a_failure_stops_no_other_step_and_the_process_gives_no_ids_until_all_succeed(done, monkeypatch, error):
+    things = [Thing(done, error), Thing(done, error)]
+    monkeypatch.setattr(forks, "alive", WeakSet(things))
+    refusal = ForkedUnseen if isinstance(error, Exception) else type(error)
+    with pytest.raises(type(error), match="not well"):
+        forks.renew_all()
+    for _ in range(2):
+        with pytest.raises(refusal, match="not well"):
+            forks.catch_up()
+
+    assert done == (["forget"] * 2 + ["call"] + ["renew"] * 2) * 3
+    for thing in things:
+        thing.error = None
+    assert forks.catch_up()
+    assert forks.process == os.getpid()

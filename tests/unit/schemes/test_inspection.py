@@ -1,0 +1,549 @@
+"""Bit layouts, and the pure cores that use them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
+from uuid import UUID, uuid1, uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.distinct import distinct
+from support.documents.pages import ROOT
+from support.memory.wall_clock import NOW, Clock
+
+from allocator import Meteor, ObjectId, Snowflake, inspect_id
+from allocator.errors import ClockWentBack, Exhausted, InvalidId, InvalidSetting
+from allocator.schemes.formats.bit_layout import TICKS, Format, Layout, layout_from_text
+from allocator.schemes.formats.id_inspection import inspect, inspection_to_json
+from allocator.schemes.formats.known_formats import FORMATS, own_format
+from allocator.schemes.meteor import METEOR
+from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID
+from allocator.schemes.snowflake import SNOWFLAKE
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> Layout:
+    cuts = sorted(draw(st.sets(st.integers(2, 63), min_size=1, max_size=6)))
+    edges = [1, *cuts, 64]
+    return Layout(sign=1, **{f"f{n}": b - a for n, (a, b) in enumerate(pairwise(edges))})
+
+
+@settings(max_examples=60)
+@given(layouts(), st.integers(0, 2**63 - 1))
+def test_pack_and_unpack_are_inverse(layout: Layout, number: int):
+    assert layout.pack(**layout.unpack(number)) == number
+
+
+@settings(max_examples=60)
+@given(layouts(), st.data())
+def test_unpack_and_pack_are_inverse(layout: Layout, data: st.DataObject):
+    values = {name: data.draw(st.integers(0, layout.limit(name))) for name in layout.widths if name != "sign"}
+
+    assert layout.unpack(layout.pack(**values)) == values
+
+
+def test_masks_and_shifts_follow_from_the_widths():
+    assert [METEOR.shift(name) for name in METEOR.widths] == [63, 34, 14, 3, 0]
+    assert METEOR.limit("node") == 1_048_575
+    assert str(METEOR) == "1/29/20/11/3"
+    assert Layout(sign=1, a=63) != Layout(sign=1, b=63)
+
+
+def test_a_field_of_time_says_when_it_runs_out():
+    assert METEOR.runs_out("second", 1_607_558_400).isoformat() == "2037-12-14T18:48:31+00:00"
+    assert SNOWFLAKE.runs_out("timestamp", 1_288_834_974.657, 1000).isoformat() == "2080-07-10T17:30:30.208000+00:00"
+
+
+def test_a_layout_that_does_not_add_up_is_refused(subtests):
+    for widths, sentence in [
+        ({"sign": 1, "a": 62}, "the widths of a layout must add up to 64, got 1 \\+ 62 = 63"),
+        ({"sign": 1, "a": 64}, "the width of a must be 1 to 63, got 64"),
+        ({"a": 64}, "must be 1 to 63"),
+        ({"a": 63, "sign": 1}, "must begin with sign=1"),
+        ({"sign": 1, "a": 63, "b": 0}, "the width of b must be 1 to 63, got 0"),
+        ({"sign": 1, "a": True, "b": 62}, "whole number"),
+        ({}, "got 0 = 0"),
+    ]:
+        with subtests.test(widths=widths), pytest.raises(InvalidSetting, match=sentence):
+            Layout(**widths)
+
+
+def test_a_value_out_of_its_field_is_refused():
+    for values, sentence in (
+        ({"node": 1 << 20}, "node must be 0 to 1048575, got 1048576"),
+        ({"nope": 1}, "has no field"),
+    ):
+        with pytest.raises(InvalidSetting, match=sentence):
+            METEOR.pack(**values)
+    with pytest.raises(InvalidId, match="an id must be"):
+        METEOR.unpack(1 << 63)
+
+
+def test_a_layout_is_five_widths():
+    assert layout_from_text(str(SNOWFLAKE), SNOWFLAKE) == SNOWFLAKE
+    for odd in (
+        "1/41/5/5",
+        "1/41/5/5/13",
+        "0/0/0/0/0",
+        "a/b/c/d/e",
+        "",
+        5,
+        "1/41/5/5/12/0",
+        "1/" + "9" * 30 + "/1/1/1",
+    ):
+        with pytest.raises(InvalidSetting):
+            layout_from_text(odd, SNOWFLAKE)
+
+
+# -- the formats of others, read as they publish them; and what `Snowflake` makes by a layout of its caller
+
+
+PLAIN = Layout(sign=1, timestamp=41, worker=10, sequence=12)
+SECONDS = Layout(sign=1, second=31, datacenter=4, worker=6, sequence=22)
+JAVASCRIPT = Layout(sign=11, centisecond=37, worker=10, sequence=6)
+OWN = [PLAIN, SECONDS, JAVASCRIPT, Layout(sign=1, timestamp=43, datacenter=3, worker=8, sequence=9)]
+
+
+def made(clock: Clock, **settings) -> Snowflake:
+    return Snowflake(clock=clock, sleep=clock.sleep, **settings)
+
+
+def utc(*fields: int) -> datetime:
+    return datetime(*fields, tzinfo=UTC)
+
+
+def cosid(at: datetime, machine: int, sequence: int) -> int:
+    """By the layout that CosId documents: milliseconds since 2019-12-24T16:00Z, 41 bits, machine 10, sequence 12."""
+    return (at - utc(2019, 12, 24, 16)) // timedelta(milliseconds=1) << 22 | machine << 12 | sequence
+
+
+def sonyflake(begin: datetime, at: datetime, machine: int, sequence: int) -> int:
+    """By its `Compose(time, sequence, machine)`: elapsed << 24 | sequence << 16 | machine, in units of 10 ms."""
+    return (at - begin) // timedelta(milliseconds=10) << 24 | sequence << 16 | machine
+
+
+AT = utc(2026, 1, 2, 3, 4, 5, 670_000)
+VECTORS = [
+    # Wikipedia, "Snowflake ID": a tweet of machine 01 0111 1010.
+    (
+        "twitter",
+        1541815603606036480,
+        utc(2022, 6, 28, 16, 7, 40, 105_000),
+        {"datacenter": 0b01011, "worker": 0b11010, "sequence": 0},
+    ),
+    # Discord's API reference: internal worker 1, process 0, increment 7.
+    ("discord", 175928847299117063, utc(2016, 4, 30, 11, 18, 25, 796_000), {"worker": 1, "process": 0, "increment": 7}),
+    # A medium of Instagram, of which the time is known by itself.
+    ("instagram", 2384288897814875714, utc(2020, 8, 26, 13, 43, 27, 313_000), {"shard": 2675, "sequence": 578}),
+    # The README of tsid-creator: getTime 9153062458, getRandom 305516.
+    (
+        "tsid",
+        9153062458 << 22 | 305516,
+        utc(2020, 4, 15, 22, 31, 2, 458_000),
+        {"node": 305516 >> 12, "counter": 305516 & 4095},
+    ),
+    # The README of uid-generator; both times are of China.
+    (
+        "uid-generator:1/29/21/13",
+        180363646902239241,
+        utc(2017, 1, 19, 4, 15, 46),
+        {"worker": 4, "sequence": 9},
+    ),
+    # Project ids of Sentry, from the DSN that CloudQuery ships, and by the formula of Sentry's own test.
+    ("sentry", 4504409131515904, utc(2022, 12, 28, 23, 7, 33), {"version": 16, "region": 0, "sequence": 0}),
+    ("sentry", (16 << 48) + (1000 << 16) + (2 << 4) + 15, utc(2022, 8, 8, 0, 16, 40), {"region": 2, "sequence": 15}),
+    # Computed from the published layouts.
+    ("sonyflake", sonyflake(utc(2014, 9, 1), AT, 40_000, 200), AT, {"machine": 40_000, "sequence": 200}),
+    ("sonyflake-v2", sonyflake(utc(2025, 1, 1), AT, 40_000, 200), AT, {"machine": 40_000, "sequence": 200}),
+    ("cosid", cosid(AT, 1, 2), AT, {"machine": 1, "sequence": 2}),
+    (
+        "cosid-second",
+        (AT - utc(2019, 12, 24, 16)) // timedelta(seconds=1) << 32 | 5 << 22 | 9,
+        AT,
+        {"machine": 5, "sequence": 9},
+    ),
+    # Our own.
+    ("javascript53", 391548764160323, utc(2026, 11, 23, 12), {"worker": 5, "sequence": 3}),
+]
+EPOCHS = {"uid-generator:1/29/21/13": 1_474_300_800}
+"""The sample of uid-generator sets 2016-09-20, at midnight in China."""
+
+
+def test_an_id_is_read_as_the_original_makes_it():
+    for name, published, at, fields in VECTORS:
+        (read,) = inspect_id(published, layout=name, epoch=EPOCHS.get(name)).readings
+
+        assert fields.items() <= read.fields.items(), (name, published)
+        assert timedelta() <= at - read.time < timedelta(seconds=1), (name, published)
+
+
+def test_ids_of_a_layout_are_unique_and_in_order_and_a_tick_has_as_many_as_its_sequence():
+    for layout in OWN:
+        form, clock = own_format(layout, None), Clock()
+        datacenter = layout.limit("datacenter") - 1 if "datacenter" in layout.widths else 0
+        worker, size = layout.limit("worker") - 1, 1 << layout.widths["sequence"]
+        ids = made(clock, layout=layout, datacenter=datacenter, worker=worker)
+        count = min(2 * size + 2, 20_000)
+        drawn = [ids.next_id() for _ in range(count)]
+        fields = [layout.unpack(drawn[at]) for at in (0, -1)]
+        first = int(NOW * form.per_second) + 1 - form.first_tick
+
+        assert distinct(drawn)
+        assert sorted(drawn) == drawn, layout
+        assert [one[form.clock] for one in fields] == [first, first + (count - 1) // size], layout
+        assert [one["sequence"] for one in fields] == [0, (count - 1) % size], layout
+        assert [(one.get("datacenter", 0), one["worker"]) for one in fields] == [(datacenter, worker)] * 2, layout
+        (read,) = inspect_id(drawn[-1], layout=layout).readings
+        assert read.time.timestamp() == pytest.approx(clock.now, abs=1.1), layout
+
+
+def test_two_workers_share_no_id():
+    for layout in OWN:
+        drawn = [
+            [ids.next_id() for _ in range(50)] for ids in (made(Clock(), layout=layout, worker=n) for n in range(8))
+        ]
+
+        assert distinct(number for ids in drawn for number in ids) == 400, layout
+
+
+def test_ids_for_javascript_are_below_2_to_the_53():
+    for layout in (FORMATS["sentry"].layout, FORMATS["javascript53"].layout, JAVASCRIPT):
+        last = layout.pack(**{field: layout.limit(field) for field in layout.widths if field != "sign"})
+
+        assert last == JAVASCRIPT_MAX_ID
+    with pytest.raises(InvalidId, match="an id must be 0 to 9007199254740991, got 9007199254740992"):
+        inspect_id(2**53, layout="javascript53")
+
+
+def test_a_clock_that_goes_back_is_refused_or_waited_for(subtests):
+    for layout in [SECONDS, JAVASCRIPT]:
+        with subtests.test(str(layout)):
+            clock = Clock()
+            refusing, waiting = made(clock, layout=layout), made(clock, layout=layout, on_clock_back="wait")
+            first = [refusing.next_id(), waiting.next_id()]
+            clock.now = NOW - 5.0
+            with pytest.raises(ClockWentBack, match="the clock went back by [56][0-9]{3} ms"):
+                refusing.next_id()
+            second = waiting.next_id()
+
+            assert second > first[1]
+            assert clock.now >= NOW
+            assert refusing.next_id() > first[0]
+
+
+def test_a_clock_that_goes_back_within_a_tick_costs_nothing():
+    clock = Clock()
+    ids = made(clock, layout=SECONDS)
+    drawn = [ids.next_id()]
+    clock.now += 0.9
+    drawn.append(ids.next_id())
+    clock.now -= 0.8
+
+    assert ids.next_id() == drawn[1] + 1 == drawn[0] + 2
+
+
+def test_one_made_right_after_another_of_the_same_worker_repeats_nothing():
+    for layout in [SECONDS, JAVASCRIPT]:
+        clock = Clock()
+
+        assert distinct(made(clock, layout=layout).next_id() for _ in range(20)) == 20, layout
+
+
+def test_what_does_not_fit_is_refused(subtests):
+    for wrong, sentence in [
+        ({"layout": FORMATS["sentry"].layout}, "perhaps datacenter, worker and sequence, in this order"),
+        ({"layout": FORMATS["discord"].layout}, "perhaps datacenter, worker and sequence, in this order"),
+        ({"layout": FORMATS["meteor"].layout}, "perhaps datacenter, worker and sequence, in this order"),
+        ({"layout": "discord"}, "layout must be a Layout of sign, one of (second|timestamp)"),
+        ({"layout": PLAIN, "worker": 1024}, "worker must be 0 to 1023, got 1024"),
+        ({"layout": PLAIN, "datacenter": 1}, "datacenter must be"),
+        ({"layout": SECONDS, "epoch": 1_800_000_000}, "epoch must not be in the future"),
+    ]:
+        with subtests.test(wrong=wrong), pytest.raises(InvalidSetting, match=sentence):
+            made(Clock(), **wrong)
+
+
+def test_a_layout_that_has_ended_says_so():
+    ended = Layout(sign=1, second=28, worker=22, sequence=13)
+    with pytest.raises(Exhausted, match=r"layout 1/28/22/13 ended at 2024-11-20 .*; choose a later epoch or more bits"):
+        made(Clock(), layout=ended).next_id()
+
+
+def test_an_id_with_another_version_is_not_likely_of_sentry():
+    (read,) = inspect_id(4504409131515904 ^ 1 << 48, layout="sentry").readings
+
+    assert (read.likely, read.why) == (False, "the version of such an id is always 16, not 17")
+
+
+# -- the table of formats in docs/reference.md is what the library has
+
+
+REFERENCE = ROOT / "docs" / "reference.md"
+ALIASES = ("meteor", "snowflake", "baidu")
+"""Described elsewhere on the page, or by another name."""
+
+
+def row(name: str, form: Format) -> str:
+    _, *widths = form.layout.widths.items()
+    fields = ", ".join(f"{field} {width}" for field, width in widths)
+    last = form.layout.runs_out(form.clock, form.time(0), form.per_second)
+    return f"| `{name}` | {fields} | {last:%Y-%m-%d} |"
+
+
+def test_the_table_of_formats_is_what_the_library_has():
+    rows = {name: row(name, form) for name, form in FORMATS.items() if name not in ALIASES}
+    page = REFERENCE.read_text()
+
+    assert [line for line in rows.values() if line not in page] == []
+    assert page.count("| `twitter` |") == 1
+
+
+# -- ids taken apart
+
+
+LATER = 1_780_000_000.0
+
+
+def reading(value: object, scheme: str | None, **settings):
+    (found,) = inspect(value, LATER, scheme, **settings).readings
+    return found
+
+
+def test_what_a_generator_made_is_read_back():
+    meteor = inspect_id(Meteor(node=77, second=1000).next_id(), scheme="meteor").readings[0]
+    snowflake = inspect_id(Snowflake(5, 6).next_id(), scheme="snowflake").readings[0]
+    made = ObjectId()
+
+    assert (meteor.fields["node"], meteor.fields["second"], meteor.likely) == (77, 1000, True)
+    assert (snowflake.fields["datacenter"], snowflake.fields["worker"], snowflake.likely) == (5, 6, True)
+    assert inspect_id(made).readings[0].time == made.generation_time == inspect_id(str(made)).readings[0].time
+
+
+def test_every_scheme_that_fits_is_given_and_the_likely_ones_first():
+    found = inspect(5016762319896585, LATER).readings
+    assert [(r.scheme, r.likely) for r in found] == [("meteor", True), ("snowflake", True), ("segment", True)]
+    assert [r.scheme for r in inspect(17, LATER).readings] == ["segment", "meteor", "snowflake"]
+
+
+def test_what_speaks_against_a_reading_is_said():
+    assert "never 7" in reading(5016762319896585 | 7, "meteor").why
+    assert "in the future" in reading(2**63 - 1, "snowflake").why
+    assert "first second of the epoch" in reading(17, "meteor").why
+
+
+def test_a_number_is_never_taken_for_hex_digits():
+    with pytest.raises(InvalidId):
+        inspect(10**23, LATER)
+
+
+def test_a_uuid_may_be_written_in_its_other_ways():
+    for written in ("{%s}", "urn:uuid:%s"):
+        assert inspect(written % "0190163d-8694-739b-aea5-966c26f8ad91", LATER).readings[0].scheme == "uuid"
+
+
+def test_an_epoch_may_be_given():
+    assert reading(1541815603606036480, "snowflake", epoch=0).time.year == 1981
+
+
+def test_of_a_uuid_version_and_time_are_named():
+    for text, version, year in [
+        ("0190163d-8694-739b-aea5-966c26f8ad91", 7, 2024),
+        ("1EC9414C-232A-6B00-B3C8-9F6BDECED846", 6, 2022),
+        (str(uuid1(node=1, clock_seq=2)), 1, None),
+        (str(uuid4()), 4, None),
+        (uuid4().hex, 4, None),
+    ]:
+        found = inspect(text, LATER).readings[0]
+
+        assert (found.scheme, found.fields["version"]) == ("uuid", version), (text, version)
+        assert (found.time is not None) == (version in {1, 6, 7}), (text, version)
+        assert year is None or found.time.year == year, (text, version)
+
+
+def test_the_older_layout_of_an_objectid():
+    found = reading("4df2dcec2cdcd20936a8b817", "objectid-machine")
+
+    assert (found.fields["machine"], found.fields["pid"]) == ("2cdcd2", 0x0936)
+
+
+def test_what_is_no_id_is_refused(subtests):
+    for wrong in [0, -5, 2**63, 10**5000, "", "x", "a" * 23, "g" * 24, True, None, 1.5, b"1", "1" * 40]:
+        with subtests.test(wrong=wrong), pytest.raises(InvalidId, match="an id is"):
+            inspect_id(wrong)
+
+
+def test_a_scheme_that_does_not_fit_is_refused():
+    with pytest.raises(InvalidId, match="is not an id of the scheme uuid"):
+        inspect_id(5, scheme="uuid")
+    with pytest.raises(InvalidSetting, match="scheme must be one of"):
+        inspect_id(5, scheme="nope")
+    assert inspect_id(UUID(int=5, version=4)).readings[0].scheme == "uuid"
+
+
+# -- formats of others: each with an id that they publish
+
+
+def test_an_id_that_others_publish_is_read_by_their_format():
+    for layout, value, fields, time in [
+        # Wikipedia, "Snowflake ID": a tweet of June 28, 2022 16:07:40.105 UTC, machine 01 0111 1010.
+        (
+            "twitter",
+            1541815603606036480,
+            {"timestamp": 367597485448, "datacenter": 0b01011, "worker": 0b11010, "sequence": 0},
+            "2022-06-28T16:07:40.105",
+        ),
+        # Discord's API reference.
+        (
+            "discord",
+            175928847299117063,
+            {"timestamp": 41944705796, "worker": 1, "process": 0, "increment": 7},
+            "2016-04-30T11:18:25.796",
+        ),
+        # Media of Instagram, of which the time is known by itself: 2020-08-26T13:43:27Z and 2020-08-25T13:52:46Z.
+        ("instagram", 2384288897814875714, {"shard": 2675, "sequence": 578}, "2020-08-26T13:43:27.313"),
+        ("instagram", 2383568809444681765, {"shard": 2474, "sequence": 37}, "2020-08-25T13:52:46.090"),
+        # The README of tsid-creator: getTime 9153062458, getRandom 305516.
+        (
+            "tsid",
+            9153062458 << 22 | 305516,
+            {"timestamp": 9153062458, "node": 305516 >> 12, "counter": 305516 & 4095},
+            "2020-04-15T22:31:02.458",
+        ),
+    ]:
+        (found,) = inspect(value, LATER, layout=layout).readings
+
+        assert (found.scheme, found.likely) == (layout, True), (layout, value)
+        assert {name: found.fields[name] for name in fields} == fields, (layout, value)
+        assert found.time.isoformat(timespec="milliseconds").removesuffix("+00:00") == time, (layout, value)
+        assert FORMATS[layout].layout.pack(**found.fields) == value, (layout, value)
+
+
+def test_an_id_of_uid_generator_with_the_widths_of_its_readme():
+    """{"UID": "180363646902239241", "timestamp": "2017-01-19 12:15:46", "workerId": "4", "sequence": "9"}.
+
+    Its sample sets 29/21/13 and the epoch 2016-09-20; both times are of China, eight hours ahead.
+    """
+    midnight = int(datetime(2016, 9, 20, tzinfo=timezone(timedelta(hours=8))).timestamp())
+    expected = datetime(2017, 1, 19, 12, 15, 46, tzinfo=timezone(timedelta(hours=8)))
+    own = Layout(sign=1, second=29, worker=21, sequence=13)
+    for layout in ("baidu:1/29/21/13", own):
+        (found,) = inspect(180363646902239241, LATER, layout=layout, epoch=midnight).readings
+        assert (found.scheme, found.time, found.likely) == ("baidu", expected, True)
+        assert (found.fields["worker"], found.fields["sequence"]) == (4, 9)
+    # The default widths make another worker of it, so that they are not what the id was made with.
+    assert reading(180363646902239241, None, layout="baidu", epoch=midnight).time != expected
+
+
+def test_a_format_counts_from_its_epoch():
+    for layout, widths, begin in [
+        ("twitter", "1/41/5/5/12", "2010-11-04T01:42:54.657"),
+        ("discord", "1/41/5/5/12", "2015-01-01T00:00:00.000"),
+        ("instagram", "1/40/13/10", "2011-08-24T21:07:01.721"),
+        ("tsid", "1/41/10/12", "2020-01-01T00:00:00.000"),
+        ("baidu", "1/28/22/13", "2016-05-19T16:00:00.000"),
+        ("sonyflake", "1/39/8/16", "2014-09-01T00:00:00.000"),
+        ("sonyflake-v2", "1/39/8/16", "2025-01-01T00:00:00.000"),
+        ("cosid", "1/41/10/12", "2019-12-24T16:00:00.000"),
+        ("cosid-second", "1/31/10/22", "2019-12-24T16:00:00.000"),
+    ]:
+        form = FORMATS[layout]
+        middle = dict.fromkeys(list(form.layout.widths)[2:], 1)
+        (first,) = inspect(form.layout.pack(**{form.clock: 0}, **middle), LATER, layout=layout).readings
+        (later,) = inspect(form.layout.pack(**{form.clock: 100}, **middle), LATER, layout=layout).readings
+
+        assert str(form.layout) == widths, layout
+        assert first.time.isoformat(timespec="milliseconds").removesuffix("+00:00") == begin, layout
+        assert (first.likely, "the first" in first.why) == (False, True), layout
+        assert (later.time - first.time).total_seconds() * 1000 == 100 * TICKS[form.clock][0], layout
+        assert later.fields == {form.clock: 100, **middle}, layout
+
+
+def test_a_sonyflake_counts_hundredths_of_a_second():
+    """By its `Compose(time, sequence, machine)`: elapsed << 24 | sequence << 16 | machine."""
+    at = datetime(2026, 1, 2, 3, 4, 5, 670_000, tzinfo=UTC)
+    elapsed = (at - datetime(2014, 9, 1, tzinfo=UTC)) // timedelta(milliseconds=10)
+    found = reading(elapsed << 24 | 200 << 16 | 40_000, None, layout="sonyflake")
+
+    assert (found.time, found.fields["sequence"], found.fields["machine"]) == (at, 200, 40_000)
+
+
+def test_a_friendly_id_of_cosid():
+    """Their parser reads "20230317123456789-1-2" as 12:34:56.789 of that day, machine 1, sequence 2."""
+    at = datetime(2023, 3, 17, 12, 34, 56, 789_000, tzinfo=UTC)
+    since = (at - datetime(2019, 12, 24, 16, tzinfo=UTC)) // timedelta(milliseconds=1)
+    found = reading(since << 22 | 1 << 12 | 2, None, layout="cosid")
+
+    assert (found.time, found.fields["machine"], found.fields["sequence"]) == (at, 1, 2)
+
+
+def test_an_id_of_own_widths_is_likely_under_them_alone():
+    layout = Layout(sign=1, timestamp=41, datacenter=3, worker=2, sequence=17)
+    made = Snowflake(5, 3, layout=layout).next_id()
+    (found,) = inspect_id(made, layout=layout).readings
+    usual = [one.scheme for one in inspect_id(made).readings if one.likely]
+
+    assert (found.scheme, found.likely, found.fields["datacenter"], found.fields["worker"]) == ("snowflake", True, 5, 3)
+    assert "snowflake" in usual, "else this test shows nothing: the usual layout takes the id for one of its own"
+    assert inspect_id(made, layout="snowflake:1/41/3/2/17").readings == (found,)
+    meteors = Layout(sign=1, second=31, node=18, sequence=11, random=3)
+    assert inspect_id(Meteor(node=5, layout=meteors).next_id(), layout=meteors, scheme="meteor").readings[0].likely
+
+
+def test_what_is_no_layout_is_refused(subtests):
+    widths = ["meteor:", "meteor:1/29/20/11", "meteor:1/29/20/11/4", "baidu:a/b/c/d", "discord:1/41/5/5/12/"]
+    for wrong in widths + ["nope", "", 5, Layout(sign=1, a=63), b"baidu", "Baidu", "meteor:" + "9" * 5000]:
+        with subtests.test(wrong=wrong), pytest.raises(InvalidSetting, match="layout"):
+            inspect_id(5016762319896585, layout=wrong)
+
+
+def test_a_layout_is_of_numbers_and_of_one_scheme():
+    for other in (ObjectId(), "0190163d-8694-739b-aea5-966c26f8ad91", "x", None, 1.5, True):
+        with pytest.raises(InvalidId, match="is not an id of the scheme discord"):
+            inspect_id(other, layout="discord")
+    with pytest.raises(InvalidSetting, match="belongs to scheme discord, not meteor"):
+        inspect_id(5, layout="discord", scheme="meteor")
+    with pytest.raises(InvalidId, match="an id is 1 to"):
+        inspect_id(2**63, layout="discord")
+
+
+def test_a_tsid_is_read():
+    """The README of tsid-ts: 501438102971408389 is written 0DXBQ9H279R05; O is read as 0."""
+    for text in ["0DXBQ9H279R05", "0dxbq9h279r05", "ODXBQ9H279RO5"]:
+        (found,) = inspect(text, LATER).readings
+
+        assert (found.scheme, found.likely, found.fields["number"]) == ("tsid", True, "501438102971408389"), text
+        assert reading(501438102971408389, None, layout="tsid").time == found.time, text
+        assert reading(text, None, layout="tsid:1/41/6/16").fields["counter"] == 501438102971408389 & 0xFFFF, text
+
+
+def test_thirteen_digits_are_a_number_and_may_be_a_tsid():
+    schemes = {one.scheme for one in inspect("0123456789012", LATER).readings}
+    assert schemes == {"meteor", "snowflake", "segment", "tsid"}
+    assert [one.scheme for one in inspect("0123456789012", LATER, scheme="tsid").readings] == ["tsid"]
+    assert not reading("1700000000000", "tsid").likely
+    assert "tsid" not in {one.scheme for one in inspect("9999999999999", LATER).readings}
+
+
+def test_a_ulid_is_read():
+    """The example of its specification."""
+    for text in ["01ARZ3NDEKTSV4RRFFQ69G5FAV", "01arz3ndektsv4rrffq69g5fav", "OIARZ3NDEKTSV4RRFFQ69G5FAV"]:
+        found = reading(text, None)
+
+        assert (found.scheme, found.fields["random"]) == ("ulid", "d6764c61efb99302bd5b"), text
+        assert found.time == datetime(2016, 7, 30, 23, 54, 10, 259_000, tzinfo=UTC), text
+
+
+def test_the_greatest_ulid_and_no_greater_one():
+    """As the specification says, 7ZZZ… is of the time 2 ** 48 - 1, and what is greater is refused."""
+    assert reading("7" + "Z" * 25, "ulid").fields["timestamp"] == 2**48 - 1
+    for wrong in ("8" + "0" * 25, "0" + "U" * 25, "8" + "Z" * 12, "0" + "U" * 12):
+        with pytest.raises(InvalidId, match="an id is a number"):
+            inspect(wrong, LATER)
+
+
+def test_an_inspection_says_its_times_as_text():
+    found = inspection_to_json(inspect_id(5016762319896585, scheme="meteor"))
+
+    assert found["readings"][0]["time"] == "2020-12-13T09:06:54+00:00"

@@ -1,0 +1,310 @@
+"""Basic with a token as the password: where it is asked for, and where it is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from base64 import b64encode
+from datetime import UTC, datetime
+from math import inf
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.rules.token import VERBS, Token, digest_of
+from allocator.runtime.thread_pool import Background
+from allocator.schemes.tag import Tag
+from allocator.service.auth import Principal, TokenCache
+from allocator.service.console import figures, rendering
+from allocator.service.console import latest as module
+from allocator.service.console.access import PLAIN, principal_of
+from allocator.service.console.history import ALL, EVERY, MAX_TAGS, POINTS, History
+from allocator.service.console.latest import Latest, read_tags
+from allocator.service.console.rendering import Pages
+from allocator.service.error_responses import Unauthorized, status_of
+
+SECRET = "allocator_known"
+
+
+def basic(password: str, user: str = "anybody") -> bytes:
+    return b"Basic " + b64encode(f"{user}:{password}".encode())
+
+
+def found(authorization: bytes = b"", scheme: str = "http", tokens: bool = True, **headers: str) -> str:
+    """The name of the token that is found."""
+
+    async def run() -> str:
+        token = Token(1, "known", digest_of(SECRET.encode()), VERBS, ("*",), datetime.now(UTC))
+        cache = TokenCache(lambda: ([token] if tokens else [], tokens), not tokens)
+        await cache.refresh()
+        sent = {name.encode().replace(b"_", b"-"): value.encode() for name, value in ({"host": "x"} | headers).items()}
+        sent |= {b"authorization": authorization} if authorization else {}
+        return (await principal_of(cache, {"type": "http", "scheme": scheme}, sent)).token.name
+
+    return asyncio.run(run())
+
+
+def test_a_token_is_the_password_whoever_the_user_is():
+    for sent in (
+        basic(SECRET),
+        basic(SECRET, ""),
+        basic(SECRET).replace(b"Basic", b"basic"),
+        f"Bearer {SECRET}".encode(),
+    ):
+        assert found(sent, "https") == "known", sent
+    for sent in (b"", b"Basic", b"Basic %%", b"Basic YTpi", basic("", SECRET), b"Digest x"):
+        with pytest.raises(Unauthorized):
+            found(sent, "https")
+
+
+def test_no_password_is_taken_from_the_network_without_encryption():
+    """Of a proxy that ends TLS the server has taken the scheme over, if it trusts it."""
+    for headers in ({}, {"host": "ids.example"}, {"host": "localhost:8000", "x_forwarded_proto": "https"}):
+        for sent in (b"", basic(SECRET)):
+            with pytest.raises(AllocatorError, match="put TLS in front") as refused:
+                found(sent, **headers)
+            assert (status_of(refused.value), str(refused.value)) == (403, PLAIN), headers
+    for host in ("localhost", "localhost:8000", "127.0.0.1:8000", "[::1]:8000"):
+        assert found(basic(SECRET), host=host) == "known"
+
+
+def test_a_service_that_is_open_to_this_machine_asks_nobody():
+    assert found(tokens=False, host="localhost") == "open"
+    with pytest.raises(Unauthorized, match="serves this machine alone"):
+        found(tokens=False, host="evil.example")
+
+
+# -- plots, and numbers as people read them
+
+
+def test_numbers_as_people_read_them():
+    for shown, words in [
+        (figures.count(1234567), "1 234 567"),
+        (figures.count(None), ""),
+        (figures.rate(0.004), ""),
+        (figures.rate(0.05), "0.05"),
+        (figures.rate(3.14), "3.1"),
+        (figures.rate(12345.6), "12 346"),
+        (figures.duration(None), ""),
+        (figures.duration(inf), ""),
+        (figures.duration(0.0034), "3.4 ms"),
+        (figures.duration(0.25), "250 ms"),
+        (figures.duration(2.5), "2.5 s"),
+        (figures.duration(59.6), "60 s"),
+        (figures.duration(600), "10 min"),
+        (figures.duration(7300), "2.0 h"),
+        (figures.duration(864_000), "10 days"),
+        (figures.duration(10 * figures.YEAR), "10 years"),
+        (figures.duration(1e15), "> 100 years"),
+    ]:
+        assert shown.replace(figures.THIN, " ") == words
+
+
+def test_a_plot_ends_at_its_right_edge_and_fits_in():
+    times, values = [100.0, 400.0, 700.0], [0.0, 40.0, 10.0]
+
+    assert [figures.top_of([value]) for value in (0, 0.3, 1, 7, 1001)] == [1.0, 0.5, 1.0, 10.0, 2000.0]
+    assert figures.curve(times, values) == "M0,100.0L300,20.0L600,80.0"
+    assert figures.area(times, values) == "M0,100.0L300,20.0L600,80.0V100H0Z"
+    assert figures.bars(times, values) == "M300,100V20.0M600,100V80.0"
+    assert figures.coarse([9, 1, 2, 3, 4, 5, 6]) == [2.0, 5.0]
+
+
+# -- ten minutes of what is drawn, in bounded memory
+
+
+def test_a_sample_is_the_rate_since_the_one_before():
+    history = History(100.0)
+    history.record(105.0, {ALL: 50, "order": 50}, {"order": 0.25})
+    history.record(115.0, {ALL: 70, "order": 50, "line": 20}, {})
+
+    assert list(history.times) == [105.0, 115.0]
+    assert list(history.series["order"].rates) == [10.0, 0.0]
+    assert list(history.series["order"].refills) == [0.25, 0.0]
+    assert list(history.series["line"].rates) == [0.0, 2.0], "it had no ids before its first"
+    assert list(history.series[ALL].rates) == [10.0, 2.0]
+    assert history.rates == {ALL: 2.0, "order": 0.0, "line": 2.0}
+    assert history.busiest == ["order", "line"]
+
+
+def test_ten_minutes_are_kept_and_a_tag_that_was_idle_for_so_long_makes_room():
+    history = History(0.0)
+    for number in range(1, POINTS + 1):
+        history.record(number * EVERY, {ALL: number, "order": number, "once": 7}, {})
+    assert history.times[-1] - history.times[0] == 600.0
+    assert set(history.series) == {ALL, "order", "once"}
+    history.record(606.0, {ALL: 500, "order": 500, "once": 7}, {})
+    assert set(history.series) == {ALL, "order"}
+    history.record(611.0, {ALL: 505, "order": 500, "once": 12}, {})
+
+    assert {len(series.rates) for series in history.series.values()} == {len(history.times)} == {POINTS}
+    assert list(history.series["once"].rates)[-2:] == [0.0, 1.0]
+
+
+def test_callers_who_make_up_tags_take_no_more_memory():
+    history = History(0.0)
+    history.record(5.0, {ALL: 1} | {f"tag-{number}": 5 for number in range(2 * MAX_TAGS)}, {})
+
+    assert len(history.series) == MAX_TAGS + 1
+    assert history.rates["tag-999"] == 1.0
+
+
+# -- what the databases say, read once for all who look
+
+
+class Source:
+    """Answers, or raises, what it has."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.reads = 0
+        self.answer: Any = "one"
+
+    def read(self) -> Any:
+        self.reads += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch) -> Source:
+    made = Source()
+    monkeypatch.setattr(module, "monotonic", lambda: made.now)
+    return made
+
+
+def run(read: Any, test: Any) -> None:
+    background = Background()
+    asyncio.run(test(Latest(background, read, 3.0)))
+    background.close(0.0)
+
+
+def test_it_is_read_once_for_all_who_ask_within_its_time(source):
+    async def test(latest: Latest[str]) -> None:
+        await asyncio.gather(*(latest.ask() for _ in range(24)))
+        assert (latest.value, source.reads) == ("one", 1)
+        source.now += 2.9
+        await latest.ask()
+        assert source.reads == 1
+        source.now += 9.0
+        await latest.ask()
+        assert (latest.age, source.reads) == (0.0, 2), "an old one is waited for"
+
+    run(source.read, test)
+
+
+def test_what_was_read_last_stays_while_it_fails(source):
+    async def test(latest: Latest[str]) -> None:
+        await latest.ask()
+        for error in (DatabaseUnavailable("away"), RuntimeError("can't start new thread")):
+            source.now, source.answer = source.now + 9, error
+            reads = latest.reads
+            await latest.ask()
+            while latest.reads == reads:
+                await asyncio.sleep(0)
+            assert latest.value == "one"
+            assert isinstance(latest.error, DatabaseUnavailable)
+
+    run(source.read, test)
+
+
+def test_an_old_error_is_not_shown(source):
+    async def test(latest: Latest[str]) -> None:
+        source.answer = DatabaseUnavailable("away")
+        await latest.ask()
+        assert latest.error
+        source.now, source.answer = source.now + 4, "back"
+        await latest.ask()
+        assert latest.error, "a page waits while reads fail"
+        while latest.reads == 1:
+            await asyncio.sleep(0)
+        source.now, source.answer = source.now + 4, DatabaseUnavailable("away")
+        await latest.ask()
+        while latest.reads == 2:
+            await asyncio.sleep(0)
+        source.now, source.answer = source.now + 100, "back"
+        await latest.ask()
+        assert (latest.value, latest.error) == ("back", None)
+
+    run(source.read, test)
+
+
+def test_a_page_does_not_wait_for_ever(monkeypatch):
+    async def test(latest: Latest[None]) -> None:
+        await latest.ask()
+        assert (latest.value, latest.error) == (None, None)
+
+    hangs = threading.Event()
+    monkeypatch.setattr(module, "MAX_WAIT", 0.0)
+    run(hangs.wait, test)
+    hangs.set()
+
+
+class Shard:
+    def __init__(self, answers: bool) -> None:
+        self.answers = answers
+
+    def fetch_page(self, after: str, most: int) -> list[Tag]:
+        if not self.answers:
+            raise DatabaseUnavailable("away")
+        return [Tag("order", 7)]
+
+
+def test_a_shard_that_is_away_hides_no_tag():
+    def fleet(*answers: bool) -> Any:
+        return SimpleNamespace(databases=lambda: [Shard(one) for one in answers])
+
+    assert read_tags(fleet(True, False, True)) == ({"order": Tag("order", 7)}, [2], 3)
+    assert read_tags(fleet(True)).away == []
+    with pytest.raises(DatabaseUnavailable):
+        read_tags(fleet(False, False))
+
+
+# -- pages are rendered once for all who look at the same
+
+
+def test_a_page_is_rendered_once_for_each_token_until_the_next_sample_and_in_its_turn(monkeypatch):
+    token_cache: Any = SimpleNamespace()
+    error_reporter: Any = None
+    pages = Pages(token_cache, error_reporter)
+    monkeypatch.setattr(rendering, "PAUSE", 0)
+    monkeypatch.delattr("jinja2.Environment.compile")  # no template is compiled while somebody waits
+    request = Request({"type": "http", "path": "/console/doctor", "headers": []})
+    rendered = []
+
+    def values() -> dict[str, Any]:
+        rendered.append(1)
+        return {"latest": SimpleNamespace(value=None, error=None)}
+
+    def principal(number: int) -> Principal:
+        return Principal(Token(number, f"token-{number}", "", VERBS, ("*",), datetime.now(UTC)))
+
+    async def show(number: int, version: int = 1) -> bytes:
+        return bytes((await pages.show(request, principals[number], "doctor", version, values)).body)
+
+    principals = {number: principal(number) for number in (1, 2)}
+
+    async def run() -> None:
+        assert len(set(await asyncio.gather(*(show(1) for _ in range(24))))) == 1
+        assert len(rendered) == 1
+        assert b"token-2" in await show(2)
+        await show(1, version=2)
+        assert len(rendered) == 3
+        pages.forget()
+        await show(1)
+        assert len(rendered) == 4
+        asyncio.get_running_loop().call_soon(pages.forget)  # a sample, before those who waited have their answer
+        await show(1, version=3)
+        ended: list[int] = []
+        shown = [asyncio.create_task(show(number)) for number in (1, 1, 1, 2)]
+        for task, number in zip(shown, (1, 1, 1, 2), strict=True):
+            task.add_done_callback(lambda _, number=number: ended.append(number))
+        await asyncio.wait(shown)
+        await asyncio.sleep(0)
+        assert ended == [1, 2, 1, 1], "pages of one token wait for each other, and those of others do not"
+
+    asyncio.run(run())

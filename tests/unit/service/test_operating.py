@@ -1,0 +1,215 @@
+"""The loops that keep the metrics."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import socket
+from collections.abc import Callable
+from logging.config import dictConfig
+from math import inf
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.metrics_core import Metric
+
+from allocator.errors import DatabaseRefused, DatabaseUnavailable, InvalidSetting, SchemaOutOfDate, UnknownTag
+from allocator.rules.token import PREFIX
+from allocator.service import metric_updates
+from allocator.service.http_server import address_of, handed_over, place_of
+from allocator.service.log_config import Caller, caller_of, config_of, masked
+from allocator.service.metric_updates import DaysLeft, MetricsUpdater, unready_reason
+from allocator.service.metrics import MAX_TAGS, Metrics
+
+
+def updater(lead: Callable[[], Any]) -> MetricsUpdater:
+    service: Any = SimpleNamespace(ids=SimpleNamespace(databases=SimpleNamespace(lead=lead)))
+    token_cache: Any = None
+    return MetricsUpdater(service, token_cache, Metrics())
+
+
+def test_the_tags_that_end_first_have_days_left_and_the_others_are_counted(monkeypatch):
+    """The busy ones come last by name, so that others had their place before."""
+    names, metrics = [f"t{number:04}" for number in range(MAX_TAGS + 3)], Metrics()
+    busy, tags = {names[-1]: 1, names[-2]: 2, names[-3]: 3}, DaysLeft("tag ", metrics.days)
+    for hour in (0, 2, 4):
+        monkeypatch.setattr(metric_updates, "monotonic", lambda now=3600.0 * hour: now)
+        hidden = tags.update((name, busy.get(name, 0) * hour, 1000) for name in names)
+        (shown,) = (metric.samples for metric in metrics.collect() if metric.name == "allocator_days_left")
+        assert (hidden, len(shown)) == (3, MAX_TAGS)
+    assert {f"tag {name}" for name in busy} <= {one.labels["what"] for one in shown}
+    assert tags.update([(names[0], 0, 1000)]) == 0
+
+    (shown,) = (metric.samples for metric in metrics.collect() if metric.name == "allocator_days_left")
+    assert [(one.labels["what"], one.value) for one in shown] == [(f"tag {names[0]}", inf)]
+    assert tags.days == {names[0]: inf}
+
+
+def test_a_lease_ends_for_the_metrics_only_where_its_renewal_fails(monkeypatch):
+    """Without draws no lease is renewed, and nobody must get up for that."""
+    monkeypatch.setattr(metric_updates, "time", lambda: 1000.0)
+    looked = updater(lambda: None)
+    ids: Any = looked._ids
+    ids.is_lease_in_danger, seen = False, []
+    for number, danger in ((7, False), (7, True), (8, True), (8, False)):
+        ids.lease, ids.is_lease_in_danger = SimpleNamespace(number=number, until=1_012_000), danger
+        looked._update_lease()
+        (metric,) = looked._metrics.lease.collect()
+        seen += [(one.labels["worker"], one.value) for one in metric.samples]
+
+    assert seen == [("7", inf), ("7", 12.0), ("8", 12.0), ("8", inf)]
+
+
+# -- when a worker is ready
+
+
+AWAY, DENIED, MISSING = DatabaseUnavailable("late"), DatabaseRefused("no right"), SchemaOutOfDate("no tables")
+
+
+def source(held: int, rate: float = 10.0, trouble: Exception | None = None, given: int = 1) -> Any:
+    return SimpleNamespace(given=given, rate=rate, buffer=SimpleNamespace(count=lambda: held, trouble=lambda: trouble))
+
+
+def token_cache(failure: Exception | None = None, loaded: bool = True) -> Any:
+    return SimpleNamespace(failure=failure, loaded=loaded)
+
+
+def test_ids_in_memory_make_a_worker_ready_while_the_database_is_away():
+    for sources, known, trouble in [
+        ([], token_cache(), None),
+        ([source(31, trouble=AWAY)], token_cache(), None),
+        ([source(30, trouble=AWAY)], token_cache(), "the ids of a tag last less than 3 seconds"),
+        ([source(0, trouble=DENIED)], token_cache(), "less than 3 seconds: the database refuses the service"),
+        ([], token_cache(MISSING), "no ids are in memory: tables are missing"),
+        ([source(0, trouble=AWAY, given=0)], token_cache(), None),
+        ([source(0, trouble=UnknownTag("order"))], token_cache(), None),
+        ([source(31)], token_cache(AWAY), None),
+        ([source(30)], token_cache(AWAY), "no ids are in memory"),
+        ([source(31)], token_cache(AWAY, loaded=False), "the tokens cannot be read: the database is unavailable"),
+        ([], token_cache(AWAY), "no ids are in memory"),
+    ]:
+        found = unready_reason(sources, known)
+
+        assert found is None if trouble is None else trouble in str(found), (sources, known)
+
+
+# -- the Grafana board asks for metrics and labels that the service has, and for all of them
+
+
+GRAFANA = Path(__file__).parents[3] / "examples" / "grafana"
+BOARD = json.loads((GRAFANA / "allocator.json").read_text())
+EXPRESSIONS = [target["expr"] for panel in BOARD["panels"] for target in panel["targets"]]
+LABELS = re.compile(r"by \(([^)]*)\)|[{,](\w+)(?:!=|=~|=)")
+FROM_PROMETHEUS = {"job", "le"}
+
+
+def metrics() -> list[Metric]:
+    return [metric for metric in Metrics().collect() if metric.name.startswith("allocator_")]
+
+
+def names_of(metric: Metric) -> set[str]:
+    """As Prometheus stores them."""
+    endings = {"counter": ("_total",), "info": ("_info",), "histogram": ("_count", "_sum", "_bucket")}.get(
+        metric.type, ("",)
+    )
+    return {metric.name + ending for ending in endings}
+
+
+def test_it_asks_for_every_figure_and_for_no_other():
+    asked = {name for expression in EXPRESSIONS for name in re.findall(r"allocator_\w+", expression)}
+
+    assert asked <= {name for metric in metrics() for name in names_of(metric)}
+    assert all(names_of(metric) & asked for metric in metrics())
+
+
+def test_its_labels_are_those_of_the_metrics():
+    counted = Metrics()
+    for made in (value for value in vars(counted).values() if hasattr(value, "_labelnames")):
+        names = set(made._labelnames) | FROM_PROMETHEUS
+        for expression in (one for one in EXPRESSIONS if f"{made._name}" in one):
+            asked = {name.strip() for by, one in LABELS.findall(expression) for name in (by or one).split(",")}
+            assert asked <= names, expression
+
+
+def test_an_alert_says_whom_it_wakes_and_what_it_means():
+    (group,) = yaml.safe_load((GRAFANA / "alerts.yaml").read_text())["groups"]
+    for rule in group["rules"]:
+        assert rule["labels"]["severity"] in {"page", "ticket"}, rule
+        assert set(rule["annotations"]) == {"summary", "description"}, rule
+
+
+# -- what the service writes into its log, and what never
+
+
+SECRET = PREFIX + "Ab-_9" * 8 + "xyz"
+
+
+def test_a_token_is_masked_wherever_it_stands():
+    for text in ["/v1/tags/{}/ids", "token={}&x=1", "got '{}'", '{{"detail": "{}"}}', "{}"]:
+        assert masked(text.format(SECRET)) == text.format("allocator_***"), text
+
+
+def test_one_that_was_cut_off_is_masked_and_names_of_tables_are_not():
+    assert masked(f"got '{SECRET[:36]}") == "got 'allocator_***"
+    for name in (
+        "allocator_schema_version",
+        "allocator_number_void_pkey",
+        "postgresql://u@h/allocator_test_25310_page001",
+    ):
+        assert masked(name) == name
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_both_forms_mask(form, capsys, monkeypatch):
+    dictConfig(config_of(form))
+    logging.getLogger("allocator.service").info("said %s", SECRET, extra={"path": SECRET})
+    try:
+        raise ValueError(SECRET)
+    except ValueError:
+        logging.getLogger("of.the.server").exception("failed")
+
+    said = capsys.readouterr().err
+    assert "said allocator_***" in said
+    assert "ValueError: allocator_***" in said
+    assert SECRET not in said
+
+
+def test_a_caller_is_an_address_and_the_number_of_a_token():
+    assert str(Caller("192.0.2.7", 3)) == "192.0.2.7, token 3"
+    assert str(Caller("192.0.2.7", None)) == "192.0.2.7"
+    assert caller_of({"client": ("a\nb" + "x" * 99, 0)}).address == "a\\nb" + "x" * 60
+    assert caller_of({"client": None}).address == "this machine"
+
+
+# -- where the service listens, and what a supervisor may hand over
+
+
+def test_a_socket_is_taken_only_where_it_was_meant_for_this_process(monkeypatch):
+    for process, count in ((None, "1"), (str(os.getpid() + 1), "1")):
+        monkeypatch.setenv("LISTEN_FDS", count)
+        monkeypatch.setenv("LISTEN_PID", process) if process else monkeypatch.delenv("LISTEN_PID", raising=False)
+        assert handed_over() is None
+
+    monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
+    monkeypatch.setenv("LISTEN_FDS", "2")
+    with pytest.raises(InvalidSetting, match="can hand over one socket, but LISTEN_FDS is '2'"):
+        handed_over()
+
+
+def test_a_socket_says_where_it_listens(tmp_path):
+    path = str(tmp_path / "ids.sock")
+    with socket.socket(socket.AF_UNIX) as unix, socket.create_server(("127.0.0.1", 0)) as port:
+        unix.bind(path)
+        number = port.getsockname()[1]
+
+        assert place_of(unix) == {"uds": path}
+        assert place_of(port) == {"uds": "", "host": "127.0.0.1", "port": number}
+        assert address_of(unix, is_https=True) == f"unix://{path}"
+        assert address_of(port, is_https=True) == f"https://127.0.0.1:{number}"
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as six:
+        assert address_of(six, is_https=False) == f"http://[::1]:{six.getsockname()[1]}"

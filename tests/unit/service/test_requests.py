@@ -1,0 +1,338 @@
+"""What a query and a body may hold."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import re
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from granian.server.embed import Server
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from starlette.routing import Match
+from starlette.types import Message, Receive, Scope, Send
+
+from allocator import errors
+from allocator.errors import AllocatorError, InvalidCount, InvalidSetting, InvalidTag
+from allocator.rules.token import VERBS, Token, digest_of
+from allocator.schemes.shared.residues import Residue
+from allocator.schemes.tag import unknown
+from allocator.service import routes, schemas
+from allocator.service.auth import Principal
+from allocator.service.dispatch import GuardedRoute, refusal_of
+from allocator.service.error_responses import (
+    HttpRefusal,
+    Unauthorized,
+    body_of,
+    detail_of,
+    headers_of,
+    status_of,
+)
+from allocator.service.handlers import IdHandlers
+from allocator.service.hot_path import HotPath
+from allocator.service.http_server import HttpServer
+from allocator.service.served_ids import Source, TagSource
+
+
+def read(form: type[schemas.Form], value: Any) -> dict[str, Any]:
+    try:
+        return form.model_validate(value).given()
+    except ValidationError as error:
+        found: list[Any] = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
+        raise refusal_of(RequestValidationError(found)) from None
+
+
+def test_fields_are_read_as_what_they_are():
+    for form, value, found in [
+        (schemas.Count, {"count": "3"}, {"count": 3}),
+        (schemas.Wanted, {"seen": "1.2.3", "exact": "true"}, {"seen": {Residue(1, 2): 3}, "exact": True}),
+        (
+            schemas.Settings,
+            {"limit": "9223372036854775807", "failover_gap": "5"},
+            {"limit": 2**63 - 1, "failover_gap": 5},
+        ),
+        (schemas.Settings, {"failover_gap": "auto"}, {"failover_gap": "auto"}),
+        (schemas.Settings, {}, {}),
+    ]:
+        assert read(form, value) == found
+
+
+def test_what_cannot_be_is_refused_by_its_name(subtests):
+    for form, value, kind, sentence in [
+        (schemas.Count, {"count": "0"}, InvalidCount, "^count must be 1 to 1000, got 0$"),
+        (schemas.Count, {"count": "1001"}, InvalidCount, "^count must be 1 to 1000, got 1001$"),
+        (schemas.Count, {"count": "9" * 5000}, InvalidCount, "^count: .* got '9{1,80}$"),
+        (schemas.Count, {"count": "two"}, InvalidCount, "^count: .* got 'two'$"),
+        (schemas.Wanted, {"size": "1000000000"}, InvalidCount, "^size: .* got '1000000000'$"),
+        (schemas.Settings, {"failover_gap": "often"}, InvalidSetting, '^failover_gap must be "auto", "refuse" or a n'),
+        (schemas.Settings, {"failover_gap": -1}, InvalidSetting, "^failover_gap must be 0 to [0-9]{19}, got -1$"),
+        (schemas.Settings, {"failover_gap": None}, InvalidSetting, "^failover_gap must be .*got None$"),
+        (schemas.Settings, {"step": 5.0}, InvalidSetting, "^step: .* got 5.0$"),
+        (schemas.Settings, {"step": True}, InvalidSetting, "^step: .* got True$"),
+        (schemas.Settings, {"step": "5"}, InvalidSetting, "^step: .* got '5'$"),
+        (schemas.Settings, {"limit": " 5"}, InvalidSetting, "^limit must be a whole number .*, got ' 5'$"),
+        (schemas.NumberWanted, {"now": 1, "seconds": "60"}, InvalidSetting, "^seconds: .* got '60'$"),
+        (schemas.NumberWanted, {"now": 1, "seconds": 60, "host": ""}, InvalidSetting, "^host: .* got ''$"),
+        (schemas.Wanted, {"seen": "1"}, InvalidSetting, "seen must be offset.step.id"),
+        (schemas.Pages, {"after": "a b"}, InvalidTag, "a tag is 1 to 64"),
+        (schemas.Format, {"scheme": "c"}, InvalidSetting, "^scheme: .*'meteor'"),
+        (schemas.Settings, {"step": 5, "stepp": 1}, InvalidSetting, "unknown parameter 'stepp'"),
+        (schemas.LeaseWanted, {"layout": "1/41/5/5/12", "epoch": 1, "now": 1}, InvalidSetting, "until is missing"),
+        (schemas.LeaseWanted, {"layout": "x", "epoch": 1, "now": 1, "until": 2}, InvalidSetting, "layout"),
+        (schemas.Settings, [1], AllocatorError, "the body must be a JSON object"),
+    ]:
+        with subtests.test(sentence=sentence), pytest.raises(kind, match=sentence):
+            read(form, value)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=10,
+)
+BODIES = [schemas.Settings, schemas.Renewal, schemas.NumberWanted]
+QUERIES = [schemas.Count, schemas.Wanted, schemas.Pages, schemas.Format]
+
+
+def some(forms: list[type[schemas.Form]], values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    names = sorted({name for form in forms for name in form.model_fields})
+    given = st.dictionaries(st.sampled_from(names) | st.text(max_size=5), values, max_size=4)
+    return st.tuples(st.sampled_from(forms), given)
+
+
+@given(some(BODIES, json_values) | some(QUERIES, st.text(max_size=30)))
+def test_whatever_comes_is_read_or_refused_in_a_line(request_of):
+    sentence = ""
+    try:
+        read(*request_of)
+    except AllocatorError as error:
+        sentence = str(error)
+    assert "\n" not in sentence
+
+
+# -- which status an error has, and what of it may be told
+
+
+ERRORS = [
+    value
+    for value in vars(errors).values()
+    if inspect.isclass(value) and issubclass(value, AllocatorError) and value is not AllocatorError
+]
+STATUSES = {
+    "InvalidArgument": 400,
+    "InvalidTag": 400,
+    "InvalidCount": 400,
+    "InvalidSetting": 400,
+    "InvalidDatabase": 400,
+    "InvalidId": 400,
+    "AccessDenied": 403,
+    "UnknownTag": 404,
+    "TagExists": 409,
+    "LeaseLost": 409,
+    "Exhausted": 410,
+    "TooManyRequests": 429,
+}
+SECRET = "postgresql://root:hunter2@10.0.0.5/ids: SELECT * FROM allocator_segment"
+
+
+def test_no_tag_is_told_but_the_one_that_was_asked_for():
+    assert detail_of(unknown("ordr", ["order", "secret"])) == (
+        "tag 'ordr' does not exist; create it by PUT, or with: allocator tags create TAG"
+    )
+
+
+def test_every_error_has_one_status():
+    for kind in ERRORS:
+        assert status_of(kind("x")) == STATUSES.get(kind.__name__, 503), kind
+
+
+def test_a_trouble_of_ours_says_when_to_ask_again():
+    for kind in [kind for kind in ERRORS if kind.__name__ not in STATUSES]:
+        assert int(headers_of(kind("x"))["retry-after"]) >= 1, kind
+
+
+def test_nothing_of_the_database_is_told():
+    for name in [
+        "DatabaseUnavailable",
+        "DatabaseRefused",
+        "SchemaOutOfDate",
+        "SchemaDamaged",
+        "ShardMisconfigured",
+        "FleetGrowing",
+    ]:
+        told = body_of(getattr(errors, name)(SECRET), "r")
+
+        assert b"hunter2" not in told, name
+        assert b"SELECT" not in told, name
+        assert json.loads(told)["error"] == name, name
+        assert len(json.loads(told)["detail"]) > 20, name
+
+
+def test_a_url_in_a_callers_error_is_left_out_and_the_service_not_blamed():
+    for error, detail in [
+        (errors.InvalidTag("a tag has no '/', got 'http://x'"), "a tag has no '/', got '(a URL)'"),
+        (errors.InvalidSetting(f"not in {SECRET}"), "not in (a URL) SELECT * FROM allocator_segment"),
+        (HttpRefusal(400, "If-Match must be *, got 'a://b'"), "If-Match must be *, got 'a://b'"),
+        (errors.MaxValueWentBack(SECRET), "the service cannot do this now; the operator of the service finds"),
+    ]:
+        assert json.loads(body_of(error, ""))["detail"].startswith(detail), error
+
+
+def test_a_problem_is_one_sentence_with_its_number():
+    told = json.loads(body_of(errors.InvalidCount("count must be 1 to 1000, got 0"), "r-1"))
+
+    assert told == {
+        "type": "urn:allocator:InvalidCount",
+        "title": "Bad Request",
+        "status": 400,
+        "error": "InvalidCount",
+        "detail": "count must be 1 to 1000, got 0",
+        "request": "r-1",
+    }
+
+
+def test_refusals_of_form_bring_their_headers():
+    refusal = HttpRefusal(405, "no", Allow="GET")
+
+    assert headers_of(refusal) == {"Allow": "GET"}
+    assert headers_of(Unauthorized("x")) == {"www-authenticate": "Bearer"}
+    assert headers_of(Unauthorized("x", was_sent=True)) == {"www-authenticate": 'Bearer error="invalid_token"'}
+    assert json.loads(body_of(Unauthorized("x"), ""))["error"] == "AccessDenied"
+
+
+# -- what stands before the framework
+
+
+def test_the_application_has_started_once_the_server_has_heard_so():
+    """Then the service says that it listens, and a supervisor stops the process before it."""
+    seen = []
+
+    async def framework(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "lifespan.startup.complete"})
+
+    async def send(message: Message) -> None:
+        seen.append((message["type"], application.has_started.is_set()))
+
+    application = HotPath(framework, Mock(), Mock(), Mock())
+    asyncio.run(application({"type": "lifespan"}, Mock(), send))
+
+    assert seen == [("lifespan.startup.complete", False)]
+    assert application.has_started.is_set()
+
+
+async def given(count: int) -> list[int]:
+    return [1] * count
+
+
+@pytest.mark.parametrize(("path", "query"), [("/v1/meteor", b"count=1000"), ("/v1/inspect/1", b"")])
+def test_a_thousand_requests_of_one_token_have_few_answers_before_the_next_id_of_another(path, query):
+    """Each takes the time of many ids, and all came before it: a batch of the hot path, and what the framework does."""
+    answered: list[str] = []
+
+    async def framework(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    tokens = Mock()
+    principals = {}
+    for name in ("flood", "victim"):
+        principal = Principal(Token(1, name, digest_of(name.encode()), VERBS, ("*",), datetime.now(UTC)))
+        principal.hot_sources["/v1/meteor"] = Source("meteor", given, lambda: 1)
+        principals[name.encode()] = principal
+    tokens.find_in_memory = lambda headers: principals[headers[b"authorization"]]
+    application = HotPath(framework, tokens, Mock(), Mock())
+
+    async def ask(name: str, path: str, query: bytes) -> None:
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                answered.append(name)
+
+        headers = [(b"host", b"ids"), (b"authorization", name.encode())]
+        scope = {"type": "http", "method": "POST", "path": path, "query_string": query, "headers": headers}
+        await application({**scope, "http_version": "1.1"}, Mock(), send)
+
+    async def run() -> None:
+        flood = [asyncio.create_task(ask("flood", path, query)) for _ in range(1000)]
+        await asyncio.create_task(ask("victim", "/v1/meteor", b""))
+        assert len(answered) < 5
+        await asyncio.gather(*flood)
+
+    asyncio.run(run())
+    assert answered.count("flood") == 1000
+
+
+# -- the sources of the hot routes
+
+
+def test_the_look_at_what_remains_and_the_draw_share_one_timeout():
+    now, left = 0.0, []
+
+    async def look(tag: str) -> Any:
+        nonlocal now
+        now += 4.0
+        return SimpleNamespace(remaining=1000)
+
+    async def draw(count: int, end: float) -> list[int]:
+        left.append(end - now)
+        return list(range(count))
+
+    ids: Any = SimpleNamespace(
+        buffer=lambda tag: SimpleNamespace(next=None, several=draw, count=lambda: 0),
+        deadline=lambda: now + 5.0,
+        tags=SimpleNamespace(get=look),
+    )
+    assert asyncio.run(TagSource(ids, "order").take(100)) == list(range(100))
+    assert left == [1.0]
+
+
+# -- what the service asks of FastAPI, Starlette and granian beyond what their versions promise
+
+
+ROOT = Path(__file__).parents[3]
+NOTHING: Any = type("Nothing", (), {"sequences": None, "databases": None})()
+MADE = list(routes.routes(IdHandlers(NOTHING, NOTHING, NOTHING)))
+
+
+def test_a_framework_without_a_promise_of_its_own_has_an_upper_bound():
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["server"]
+    bounded = {re.split("[^a-z]", one)[0] for one in extra if ",<" in one}
+    assert bounded >= {"fastapi", "granian", "pydantic", "starlette"}
+
+
+def test_routes_of_our_own_class_are_served_and_described():
+    """`FastAPI(routes=…)` keeps their class, and OpenAPI says of each whether it takes a body, as we do."""
+    app = FastAPI(routes=MADE)
+    described = app.openapi()["paths"]
+    said = {}
+    for path, methods in described.items():
+        for method, each in methods.items():
+            said[path, method.upper()] = "requestBody" in each
+
+    ours = [one for one in app.routes if isinstance(one, GuardedRoute)]
+    assert ours == MADE
+    assert said == {(one.path, *one.methods): one.takes_body for one in ours}
+    assert set(said.values()) == {False, True}
+    scope = {"type": "http", "method": "POST", "path": "/v1/meteor", "headers": []}
+    assert [one.path for one in ours if one.matches(scope)[0] is Match.FULL] == ["/v1/meteor"]
+
+
+def test_no_private_or_undocumented_attribute_of_a_route_is_read():
+    text = "\n".join(path.read_text() for path in (ROOT / "allocator" / "service").rglob("*.py"))
+    assert re.findall(r"\.(?:dependant|body_field|response_field|secure_cloned_response_field|unique_id)\b", text) == []
+
+
+def test_granian_calls_what_our_server_overrides():
+    """Private methods of its embedded server: under another name it would open a socket of its own."""
+    ours = {name for name in vars(HttpServer) if re.match("_[a-z]", name)}
+    assert ours
+    assert [name for name in ours if not hasattr(Server, name)] == []
