@@ -54,6 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "statements: of SQL, proven on all four databases by each change")
     config.addinivalue_line("markers", "nightly: left out by --quick")
+    config.addinivalue_line("markers", "rule(number): of the promise; see tests/RULES.md")
     judge(config)
 
 

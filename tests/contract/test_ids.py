@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
-from support.distinct import distinct
+from support.distinct import Duplicate, distinct
+from support.rules import rule
 from support.servers.administrator import execute
 
 from allocator import JAVASCRIPT_MAX_ID, Allocator, Tag
@@ -48,6 +49,7 @@ def test_a_reservation_is_one_block_of_its_own(face, place, tag):
     assert range(100_011, 100_012) == ids.sequence(tag).reserve(1)
 
 
+@rule(5)
 def test_two_allocators_share_a_tag_without_an_id_twice(face, place, tag):
     one, two = face(place, step=10, max_step=10), face(place, step=7, max_step=7)
     drawn = [next_id for _ in range(200) for next_id in (one.next_id(tag), two.next_id(tag), *two.next_ids(tag, 3))]
@@ -55,6 +57,7 @@ def test_two_allocators_share_a_tag_without_an_id_twice(face, place, tag):
     assert distinct(drawn)
 
 
+@rule(1)
 def test_what_is_left_at_the_end_is_not_given_back(face, place, tag):
     """Rule 1: it lies below what another one has claimed since."""
     one, two = face(place), face(place)
@@ -104,6 +107,7 @@ def test_an_odd_tag_or_count_is_refused_and_nothing_is_lost(face, place, tag):
     assert ids.next_id(tag) == 1
 
 
+@rule(6)
 @statements
 def test_the_last_id_is_exactly_the_limit_and_then_nothing_for_ever(face, place, tag):
     ids = face(place)
@@ -290,6 +294,7 @@ def test_after_close_every_call_says_so(face, place, tag):
             call()
 
 
+@rule(4)
 def test_the_users_transaction_and_its_rollback_are_none_of_ours(face, url, tag):
     """Rule 4: an engine of the user's is used to connect, and never a connection of it."""
     engine = create_engine(url)
@@ -302,6 +307,40 @@ def test_the_users_transaction_and_its_rollback_are_none_of_ours(face, url, tag)
     assert distinct([*drawn, *again]) == 70
     assert engine.pool.checkedout() == 0
     engine.dispose()
+
+
+@rule(4)
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+def test_control_a_claim_in_the_users_transaction_comes_again_after_its_rollback(url, tag):
+    with Allocator(url) as ids:
+        ids.tags.create(tag)
+    engine, claim = create_engine(url), f"UPDATE allocator_segment SET max_value = max_value + 10 WHERE tag = '{tag}'"
+    with engine.connect() as connection:
+        ends = []
+        for _ in range(2):
+            ends.append(connection.scalar(text(f"{claim} RETURNING max_value")))
+            connection.rollback()
+    engine.dispose()
+
+    assert ends == [10, 10]
+
+
+@rule(5)
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+def test_control_a_size_that_the_row_says_gives_ids_twice(url, tag):
+    """Its step was lowered after this process had read it."""
+    ids, claimed = Allocator(url), []
+    ids.tags.create(tag, step=100)
+    step = ids.tags.get(tag).step
+    ids.tags.set(tag, step=10)
+    for _ in range(2):
+        execute(url, f"UPDATE allocator_segment SET max_value = max_value + step WHERE tag = '{tag}'")
+        end = ids.tags.get(tag).max_value
+        claimed += range(end - step + 1, end + 1)
+    ids.close()
+
+    with pytest.raises(Duplicate):
+        distinct(claimed)
 
 
 @statements

@@ -18,6 +18,7 @@ from support.distinct import distinct
 from support.faults.tcp_proxy import Wire
 from support.processes.children import in_child
 from support.processes.patience import until
+from support.rules import rule
 
 from allocator import Allocator
 from allocator.database.store import Database
@@ -32,6 +33,7 @@ once = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 """Where no connection has a part in it."""
 
 
+@rule(11)
 def test_a_forked_child_draws_ids_of_its_own(url, tag):
     """Rule 11. Handles, tags looked up by name, and the connections: the child starts anew."""
     with Allocator(url) as ids:
@@ -129,6 +131,7 @@ def test_a_fork_while_close_waits_duplicates_nothing(url, tag):
     assert theirs.startswith("AllocatorClosed")
 
 
+@rule(11)
 @once
 def test_control_without_the_hook_a_child_repeats_the_parents_ids(url, tag):
     from allocator.runtime import forks
@@ -163,6 +166,7 @@ def draw(url: str, tag: str, results) -> None:
         results.put(drawn)
 
 
+@rule(3)
 def test_claims_of_one_moment_have_no_id_in_common(url, tag):
     """And what was claimed is what the rows say, on eight connections that claim three tags in turns of their own."""
     names = [f"{tag}.{number}" for number in range(3)]

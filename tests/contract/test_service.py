@@ -12,6 +12,7 @@ from itertools import product
 import pytest
 from support.distinct import distinct
 from support.processes.patience import until
+from support.rules import rule
 from support.service.served import Served
 
 import allocator
@@ -95,6 +96,7 @@ def test_a_segment_is_the_callers_alone(service, tag):
     assert service.post(f"/v1/tags/{tag}/ids").ids == ["1501"]
 
 
+@rule(7)
 def test_a_segment_is_refused_below_what_its_client_has_seen(embedded, tag):
     """Rule 7, by the client's word; and its word stops nobody else."""
     path = f"/v1/tags/{tag}/segments?size=10"

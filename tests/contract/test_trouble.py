@@ -15,6 +15,7 @@ from sqlalchemy import create_engine, event, make_url, text
 from sqlalchemy.pool import StaticPool
 from support.distinct import distinct
 from support.faults.tcp_proxy import Wire
+from support.rules import rule
 from support.servers.administrator import execute
 
 from allocator import Allocator
@@ -102,6 +103,7 @@ def test_a_table_that_goes_away_is_asked_for_once_a_second(face, fresh, tag):
 # -- a table altered by hand
 
 
+@rule(7)
 @pytest.mark.statements
 def test_a_value_that_was_lowered_stops_the_tag(sync, fresh, tag):
     ids = sync(fresh, step=100, max_step=100, failover_gap=0)  # or SQLite, which notices by itself, would skip it
@@ -158,6 +160,7 @@ def test_a_deadlock_is_tried_again(url, tag, monkeypatch):
         assert ids.reserve(tag, 1) == range(2, 3)
 
 
+@rule(4)
 @on_servers
 def test_the_pool_of_the_users_engine_may_be_used_up(sync, url, tag):
     engine = create_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.2)
@@ -279,6 +282,7 @@ def test_a_column_too_small_gives_no_id_twice(sync, fresh, tag):
     assert distinct(drawn) >= 20
 
 
+@rule(6)
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
 def test_control_without_strict_mode_a_small_column_repeats_ids(fresh, tag):
     """What the strict mode of our sessions and the check for warnings prevent."""
@@ -330,6 +334,7 @@ def test_what_a_claim_returned_is_judged():
             only_row(rows, "order")
 
 
+@rule(6)
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 def test_the_table_itself_refuses_an_overflow(fresh):
     with pytest.raises(Exception, match="CHECK constraint failed"):
@@ -342,6 +347,7 @@ def test_the_table_itself_refuses_an_overflow(fresh):
 # -- connections
 
 
+@rule(3)
 @on_servers
 @pytest.mark.statements
 def test_a_claim_is_one_round_trip(sync, url, tag):
@@ -371,6 +377,7 @@ def test_a_connection_that_went_stale_costs_the_caller_nothing(face, url, tag):
         ids.close()
 
 
+@rule(1)
 @on_servers
 def test_an_answer_that_never_comes_burns_the_range(face, url, tag):
     """Rule 1: the commit has happened, and nobody knows; the same ids must not be claimed again or adopted."""
@@ -500,6 +507,7 @@ def test_the_durability_of_sqlite_is_full(tmp_path):
     assert level == 3  # EXTRA
 
 
+@rule(1)
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 def test_a_commit_that_comes_with_a_warning_is_burnt(sync, fresh, tag):
     """Rule 1. As when synchronous replication is cancelled: the server says success, and a warning."""
@@ -553,6 +561,7 @@ def test_a_commit_that_is_refused_leaves_nothing_open(sync, tmp_path, tag, use):
     assert use == "segment" or later > found[0]
 
 
+@rule(1)
 def test_a_claim_that_failed_takes_nothing_that_is_in_the_row(tmp_path, tag):
     """Rule 1: what the row says by then is another's range."""
     url = f"sqlite:///{tmp_path}/ids.db"

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.rules import rule
 from tqdm import tqdm
 
 SECONDS = 20
@@ -42,6 +43,7 @@ print(len(leased), len(single), len(objects), stepped, refused)
 """
 
 
+@rule(10)
 @pytest.mark.skipif(not LIBRARIES, reason="libfaketime is not installed (Debian's package faketime)")
 def test_a_clock_that_is_stepped_repeats_nothing(shared_database, tmp_path, report):
     offset = tmp_path / "offset"

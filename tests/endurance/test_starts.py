@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.distinct import none_twice
 from support.processes.patience import until
+from support.rules import rule
 from tqdm import tqdm
 
 from allocator.schemes.meteor import METEOR
@@ -41,6 +42,7 @@ def draws(one: Started) -> bool:
     return one[1].exists() and one[1].stat().st_size > 0
 
 
+@rule(9)
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
 def test_two_hundred_starts(fresh, kind, tmp_path, report):
     rnd = random.Random(20261121)

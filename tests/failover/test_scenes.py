@@ -6,9 +6,11 @@ import pytest
 from support.distinct import none_twice
 from support.faults.forgetting_scenes import PERHAPS_NOTICED, SCENES, UNNOTICED
 from support.faults.forgetting_verdict import VERDICTS, nothing_is_noticed, the_control_repeats_ids
+from support.rules import rule
 from tqdm import tqdm
 
 
+@rule(8)
 @pytest.mark.parametrize("name", SCENES)
 def test_a_database_that_forgets(name, templates, tmp_path, report):
     with tqdm(total=1, desc=name) as bar:

@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import create_engine, event
 from support.distinct import distinct
 from support.processes.children import found_in_child
+from support.rules import rule
 from support.servers.databases import with_schema
 
 from allocator import Allocator, ObjectId
@@ -44,6 +45,7 @@ def drawn_before(url, tag):
         yield draw(tag, 5)[1]
 
 
+@rule(11)
 @SQLITE
 def test_a_pool_of_forked_workers(drawn_before, tag):
     with multiprocessing.get_context("fork").Pool(3) as pool:
@@ -64,6 +66,7 @@ def test_an_executor_of_forked_workers(drawn_before, tag):
     assert distinct(everything)
 
 
+@rule(11)
 def test_children_and_their_children(drawn_before, tag):
     def family(depth: int) -> list:
         mine = draw(tag, 20)[1]

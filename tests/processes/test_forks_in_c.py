@@ -13,6 +13,7 @@ from threading import Barrier, Event, Thread
 import pytest
 from support.distinct import distinct
 from support.processes.children import fork_in_c, found_in_child, in_child
+from support.rules import rule
 
 from allocator import Allocator, AsyncAllocator, Meteor, ObjectId, Snowflake
 from allocator.errors import AllocatorError, ForkedUnseen, NotCopyable
@@ -45,6 +46,7 @@ def test_a_tag_repeats_at_most_one_piece_and_refuses_then(url, tag):
         assert ids.next_ids(tag, 5) == [2, 3, 4, 5, 6]  # the parent has nothing to fear
 
 
+@rule(11)
 @SQLITE
 def test_control_without_comparing_the_process_a_child_repeats_all_that_is_in_memory(url, tag):
     def blindly() -> tuple[list, str]:

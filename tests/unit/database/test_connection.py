@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import Connection, MetaData, event
 from sqlalchemy.exc import DBAPIError, OperationalError, StatementError
 from sqlalchemy.pool import QueuePool
+from support.rules import rule
 
 import allocator
 from allocator import Allocator
@@ -475,6 +476,7 @@ def test_a_link_that_is_made_while_ids_are_drawn_is_refused(tmp_path: Path) -> N
 # -- the options of our tables, which are made when they are asked for
 
 
+@rule(9)
 def test_no_thread_finds_options_that_are_not_filled_in():
     for table in metadata.sorted_tables:
         made = table.to_metadata(MetaData())

@@ -29,6 +29,7 @@ from support.memory.database import Source
 from support.processes.children import in_child
 from support.processes.patience import until
 from support.processes.threads import draw_on_threads
+from support.rules import rule
 
 from allocator import Allocator, AsyncAllocator
 from allocator.errors import (
@@ -469,6 +470,7 @@ def test_close_wakes_whoever_waits_and_nothing_comes_after_it(over, source):
             call(ids)
 
 
+@rule(7, 11)
 def test_of_the_memory_of_its_parent_a_child_keeps_the_watermark_alone(over, source):
     ids = over()
     ids.next_id("order")
@@ -479,6 +481,7 @@ def test_of_the_memory_of_its_parent_a_child_keeps_the_watermark_alone(over, sou
     assert ids.next_id("order") == 2
 
 
+@rule(11)
 @pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_copies_are_refused(over, make_copy):
     ids = over()

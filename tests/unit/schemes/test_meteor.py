@@ -9,6 +9,7 @@ from itertools import islice
 import pytest
 from support.distinct import distinct
 from support.processes.threads import draw_on_threads
+from support.rules import rule
 
 from allocator import Layout, Meteor
 from allocator.errors import Exhausted, InvalidSetting, NodeIdsExhausted, NotCopyable
@@ -24,6 +25,7 @@ def test_the_published_ids():
     assert [ids.next_id() for _ in range(10)] == [5016762319896000 + end for end in PUBLISHED]
 
 
+@rule(10)
 def test_the_sequence_wraps_into_the_next_second():
     ids = Meteor(node=0, second=292014, seed=1)
     drawn = [ids.next_id() for _ in range(2048)]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.distinct import distinct
+from support.rules import rule
 
 from allocator.errors import DatabaseUnavailable, Exhausted, MaxValueWentBack, UnknownTag
 from allocator.schemes.segment_refill import Claim, Segments
@@ -56,6 +57,7 @@ def commit(core: Segments, now: float) -> Claim:
     return claim
 
 
+@rule(2)
 def test_nothing_is_served_before_a_commit():
     core = Segments()
 
@@ -379,6 +381,7 @@ def test_a_range_claimed_before_a_reservation_is_no_step_back():
     assert core.stopped is None
 
 
+@rule(7)
 def test_a_range_at_or_below_what_was_seen_stops_the_tag():
     core = started(1000)
     core.take(), core.take()

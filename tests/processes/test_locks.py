@@ -1,0 +1,86 @@
+"""Rule 12: nothing is slept, logged, called or read under a lock."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+import pytest
+from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, create_engine
+from support.faults.locks import watched
+from support.rules import rule
+
+from allocator import Allocator, AsyncAllocator, Meteor, Numbers, Snowflake
+from allocator.errors import AllocatorError, SchemaOutOfDate
+from allocator.schemes.segment_refill import Segments
+
+places = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+
+
+def everything(ids: Allocator) -> None:
+    """Draw ids by each way, fail, lease and go on."""
+    for _ in range(5):
+        ids.next_id("order"), ids.next_ids("order", 5), ids.reserve("order", 3)
+        ids.ticket("order"), ids.meteor(), ids.snowflake()
+    asyncio.run(AsyncAllocator(ids).next_ids("order", 50))
+    ids.tags.create("small", limit=3)
+    for call in (lambda: ids.next_ids("small", 9), lambda: ids.next_id("small"), lambda: ids.reserve("small", 9)):
+        with pytest.raises(AllocatorError):
+            call()
+    with ids.worker("pods"):
+        Meteor(1).next_id(), Snowflake(1, 1).next_id()
+
+
+@rule(12)
+@places
+def test_nothing_is_done_under_a_lock(fresh, monkeypatch, caplog):
+    with watched(monkeypatch) as found:
+        with Allocator(fresh, step=2, max_step=2) as ids:
+            everything(ids)
+        with Allocator(fresh, step=100, max_step=100) as ids:
+            ids.next_ids("late", 49)
+            monkeypatch.setattr(type(ids._backend), "claim_segment", missing)
+            ids.next_ids("late", 51)
+
+    assert found == set()
+    assert [record.message for record in caplog.records if "a claim failed" in record.message]
+
+
+def missing(*_: object, **__: object) -> None:
+    raise SchemaOutOfDate("no tables")
+
+
+WAITS = "turns.py: one call works for all that wait; fork_gate.py: a statement of SQLite keeps forks out"
+
+
+@rule(12)
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason=WAITS)
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+def test_no_statement_is_run_under_a_lock_at_all(fresh, monkeypatch):
+    engine, bill = create_engine(fresh), Table("bill", MetaData(), Column("id", Integer, primary_key=True))
+    bill.append_column(Column("n", BigInteger))
+    bill.create(engine)
+    with watched(monkeypatch) as found:
+        Numbers("bill").waiting(bill, number="n", order_by="id").assign(engine)
+    engine.dispose()
+
+    assert found == set()
+
+
+ACTS = {
+    "log": lambda: logging.getLogger("allocator").info("drawn"),
+    "open": lambda: open("/dev/null").close(),  # noqa: PTH123
+    "sleep": lambda: time.sleep(0),
+}
+
+
+@rule(12)
+@pytest.mark.parametrize("act", ACTS)
+def test_control_what_is_done_under_a_lock_is_found(act, monkeypatch):
+    take = Segments.take
+    monkeypatch.setattr(Segments, "take", lambda core: (ACTS[act](), take(core))[1])
+    with watched(monkeypatch) as found, Allocator("sqlite://") as ids:
+        ids.next_id("order")
+
+    assert found == {("generators/supply.py", act)}

@@ -1,0 +1,79 @@
+"""Which tests prove each rule of the promise: `python -m tools.rules` writes `tests/RULES.md` from their marks."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from mutants.catalogue import catalogue
+from simulation import between_controls, controls, worker_controls
+from support.rules import RULES
+
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS / "RULES.md"
+KINDS = ("test", "world", "control", "mutant")
+"""A world is of the simulator; a control breaks the rule and shows the harm; a mutant is the code with a fault."""
+SIMULATED = {
+    1: ("adopting a range of which nobody knows", "giving a range back", "a warning at the commit ignored"),
+    2: ("memory before commit",),
+    3: ("SELECT, then UPDATE",),
+    4: ("a transaction that was left open ignored",),
+    6: ("the limit guard off",),
+    7: ("the guard of what was seen off",),
+    8: ("the failover guard off", "a gap of nothing", "a new tag without a fence"),
+    9: ("a node that is not looked at again",),
+    10: ("a lease by the clock on the wall", "a sequence that starts over", "taken at its end, and not a length later"),
+    11: ("no renewal after a fork",),
+}
+"""Names of the simulator's controls."""
+Found = dict[tuple[int, str], list[str]]
+
+
+def marked() -> Iterator[tuple[int, str, str]]:
+    """Each test that is marked: its rule, its kind and its place."""
+    for path in sorted(TESTS.rglob("test_*.py")):
+        place = str(path.relative_to(TESTS))
+        for node in ast.parse(path.read_text()).body:
+            for number in numbers_of(node):
+                name = node.name  # type: ignore[attr-defined]
+                is_world = place.startswith("simulation/")
+                kind = "control" if name.startswith("test_control") else "world" if is_world else "test"
+                yield number, kind, f"{place}::{name}"
+
+
+def numbers_of(node: ast.AST) -> list[int]:
+    """The rules that a test is marked with."""
+    calls = [each for each in getattr(node, "decorator_list", []) if isinstance(each, ast.Call)]
+    return [ast.literal_eval(arg) for each in calls if ast.unparse(each.func) == "rule" for arg in each.args]
+
+
+def found() -> Found:
+    """By rule and kind."""
+    proofs: Found = defaultdict(list)
+    for number, kind, place in marked():
+        proofs[number, kind].append(place)
+    known = {name: module for module in (controls, between_controls, worker_controls) for name in module.CONTROLS}
+    for number, names in SIMULATED.items():
+        places = [f"{known[name].__name__.replace('.', '/')}.py: {name}" for name in names if name in known]
+        proofs[number, "control"] += places
+    for one in catalogue():
+        number, colon, _ = one.rule.partition(":")
+        if colon and number.isdecimal():
+            proofs[int(number), "mutant"].append(one.name)
+    return proofs
+
+
+def page(proofs: Found) -> str:
+    lines = ["# The rules of the promise, and what proves them", "", "Written by `python -m tools.rules`.", ""]
+    for number, words in RULES.items():
+        lines += [f"## {number}. {words}", ""]
+        for kind in KINDS[:-1]:
+            lines += [f"- {kind}: `{one}`" for one in proofs[number, kind]]
+        lines += [f'- mutants: those with `rule = "{number}: …"` in `mutants/catalogue`', ""]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(found()))
