@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
+from allocator.errors import DatabaseUnavailable
 from allocator.runtime.waiting import Outcome
+
+T = TypeVar("T")
 
 
 def until(
@@ -23,6 +27,19 @@ def until(
             return False
         time.sleep(every)
     return True
+
+
+def patiently(call: Callable[[], T]) -> T:
+    """What a call gives as soon as the database is no longer unavailable, or the pause after a failure has ended."""
+    found: list[T] = []
+
+    def succeeds() -> bool:
+        with suppress(DatabaseUnavailable):
+            found.append(call())
+        return bool(found)
+
+    assert until(succeeds)
+    return found[0]
 
 
 def error_of(work: Outcome[Any], seconds: float = 15.0) -> BaseException | None:
