@@ -6,14 +6,16 @@ import argparse
 import os
 import time
 from collections import Counter
+from collections.abc import Iterable
 
 from support.documents import reports
 from tqdm import tqdm
 
-from simulation import between, workers
+from simulation import between, moves, workers
 from simulation.faces import faces
 from simulation.plan import Plan, draw
 from simulation.run import everywhere, lines
+from simulation.violation import Violation
 from simulation.world import run
 
 PODS = 1000
@@ -33,6 +35,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=100_000, help="so many worlds")
     parser.add_argument("--first", type=int, default=0, help="the first of their seeds")
     parser.add_argument("--ends", type=int, help="only so many worlds of failovers and ends between two statements")
+    parser.add_argument("--moves", type=int, help="only so many worlds of one row a database, and of slots")
     parser.add_argument("--pods", type=int, help="only so many worlds of a thousand pods that lease worker numbers")
     return parser.parse_args()
 
@@ -83,31 +86,43 @@ def pods(seeds: range) -> int:
     return 0
 
 
-def ends(seeds: range) -> int:
+def of(name: str, what: str, found: Iterable[tuple[int, Counter[str] | Violation]], seeds: range) -> int:
+    """Worlds of ends, or of moves: up to the first that breaks a promise."""
     began, total = time.monotonic(), Counter[str]()
-    with tqdm(total=len(seeds), unit=" worlds of ends") as bar:
-        for seed, found in between.everywhere(seeds, os.cpu_count() or 1):
-            if isinstance(found, Exception):
+    with tqdm(total=len(seeds), unit=f" {what}") as bar:
+        for seed, counts in found:
+            if isinstance(counts, Violation):
                 bar.close()
-                print(f"seed {seed}: {found}")
+                print(f"seed {seed}: {counts}")
                 return 1
-            total.update(found)
+            total.update(counts)
             bar.update()
     figures = f"in {time.monotonic() - began:.0f} s, nothing came twice: {told(total)}"
-    reports.write("simulate-ends", f"seeds {seeds.start} to {seeds.stop - 1}", figures)
+    reports.write(name, f"seeds {seeds.start} to {seeds.stop - 1}", figures)
     return 0
+
+
+def ends(seeds: range) -> int:
+    return of("simulate-ends", "worlds of ends", between.everywhere(seeds, os.cpu_count() or 1), seeds)
+
+
+def of_moves(seeds: range) -> int:
+    return of("simulate-moves", "worlds of moves", moves.everywhere(seeds, os.cpu_count() or 1), seeds)
 
 
 def main() -> int:
     words = asked()
     if words.ends is not None:
         return ends(range(words.first, words.first + words.ends))
+    if words.moves is not None:
+        return of_moves(range(words.first, words.first + words.moves))
     if words.pods is not None:
         return pods(range(words.first, words.first + words.pods))
     if words.seed is None:
         of_pods = range(words.first, words.first + words.seeds // 100)
         of_ends = range(words.first, words.first + words.seeds // 5)
-        return many(range(words.first, words.first + words.seeds)) or ends(of_ends) or pods(of_pods)
+        seeds = range(words.first, words.first + words.seeds)
+        return many(seeds) or of_moves(seeds) or ends(of_ends) or pods(of_pods)
     plan = draw(words.seed).only(words.steps, words.tags, words.threads, words.processes)
     return again(plan)
 

@@ -498,13 +498,13 @@ def faces() -> Iterator[None]:
         yield
 
 
-def everywhere(seeds: range, processes: int) -> Iterator[tuple[int, Counter[str] | Exception]]:
+def everywhere(seeds: range, processes: int) -> Iterator[tuple[int, Counter[str] | Violation]]:
     """A world after the other, on several processes, each with its seed."""
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         yield from zip(seeds, pool.map(one_world, seeds, chunksize=25), strict=True)
 
 
-def one_world(seed: int) -> Counter[str] | Exception:
+def one_world(seed: int) -> Counter[str] | Violation:
     try:
         return worlds([seed])
     except Violation as error:
