@@ -292,7 +292,7 @@ def test_a_caller_whose_time_ends_in_a_second_attempt_learns_why_the_first_one_f
     source.failing["order"] = FleetGrowing("issues no ids while its fleet grows")
     source.answered = source.gate.clear
     with pytest.raises(FleetGrowing, match="issues no ids while its fleet grows"):
-        over(timeout=0.2).next_id("order")
+        over(timeout=1.0).next_id("order")
     assert len(source.seen) == 2
 
 
@@ -438,7 +438,9 @@ def test_a_cancelled_waiter_cancels_neither_the_claim_nor_the_others(over, sourc
         found = await patient
         return found if call == "next_id" else found[0], len(turns)
 
-    assert asyncio.run(race()) == (1 if call == "next_id" else 11, 1000)  # what was reserved is burnt
+    first, turns = asyncio.run(race())
+    assert first in ((1,) if call == "next_id" else (1, 11))  # what was reserved is burnt, whichever was first
+    assert turns == 1000
     assert len(source.claims) == (1 if call == "next_id" else 2)
 
 
