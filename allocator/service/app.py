@@ -73,11 +73,11 @@ def application(settings: ServeSettings) -> HotPath:
         openapi_url=None,
         redirect_slashes=False,  # a client may send a redirected POST twice
         routes=[
-            *(console.routes() if console else []),
             *monitoring.routes(dispatch, updater, metrics),
             *(of_leaf(handlers, dispatch) if LEAF in settings.compat else []),
             *(of_tinyid(handlers, dispatch, token_cache) if TINYID in settings.compat else []),
             *routes.routes(handlers),
+            *(console.routes() if console else []),
         ],
         exception_handlers={HTTPException: dispatch.of_framework, Exception: dispatch.of_framework},
         lifespan=life,

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
-from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic import TypeAdapter, ValidationError
 from starlette import routing
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Message
 
 from allocator.errors import AllocatorError, InvalidCount, InvalidSetting
 from allocator.service.auth import Principal, TokenCache, note_token
@@ -25,12 +24,13 @@ MAX_BODY = 65_536
 MAX_FORM = 4096
 """Bytes of a form. It is read before its token is checked, so anybody can send it, on many connections."""
 MAX_QUERY = 4096
-BODY = "form"
-"""The argument of a handler that is a body."""
-JSON = (b"content-type", b"application/json")
+BODY, QUERY = "form", "wanted"
+"""The arguments of a handler that are a body and a query. Others are parts of the path."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Refusal = Callable[[AllocatorError, Request], Response | None]
+Reader = Callable[[Request, bytes], Any]
+"""Reads an argument of a handler from a request and its body."""
 
 MESSAGES = {
     400: "the body must be a JSON object with the fields in /openapi.json",
@@ -54,21 +54,25 @@ def as_problem(error: AllocatorError, request: Request) -> None:
 
 
 class GuardedRoute(APIRoute):
-    """A route of the API. It finds the token and checks its right before it reads a body."""
+    """A route of the API. It finds the token and checks its right before it reads a body.
+
+    It reads the arguments itself, by the annotations from which FastAPI describes them: FastAPI looks into these again
+    at each request, for longer than most answers take.
+    """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], *, right: Right, **described: Any) -> None:
         self.right = right
-        self.takes_body = BODY in endpoint.__annotations__
+        hints = {name: hint for name, hint in get_type_hints(endpoint, include_extras=True).items() if name != "return"}
+        self.takes_body = BODY in hints
+        self.readers = {name: reader_of(name, hint) for name, hint in hints.items()}
         extra = {"x-verb": right.verb, "x-scheme": right.scheme, **described.pop("openapi_extra", {})}
         shown = {name: value for name, value in extra.items() if value}
         super().__init__(path, endpoint, openapi_extra=shown, **described)
 
     def get_route_handler(self) -> Callable[[Request], Any]:
-        handle = super().get_route_handler()
-
         async def answer(request: Request) -> Response:
             dispatch: Dispatch = request.app.state.dispatch
-            return await dispatch.guarded(lambda request: dispatch.answer(self, handle, request))(request)
+            return await dispatch.guarded(lambda request: dispatch.answer(self, request))(request)
 
         return answer
 
@@ -80,7 +84,7 @@ class Dispatch:
         self._token_cache = token_cache
         self._error_reporter = error_reporter
 
-    async def answer(self, route: GuardedRoute, handle: Endpoint, request: Request) -> Response:
+    async def answer(self, route: GuardedRoute, request: Request) -> Response:
         principal, right = await self.principal_of(request), route.right
         if right is not ANY_TOKEN:
             principal.check(right.verb, right.scheme or next(iter(request.path_params.values()), None))
@@ -92,9 +96,11 @@ class Dispatch:
         if not route.takes_body and raw.strip() not in {b"", b"{}"}:
             raise HttpRefusal(400, "this route takes no body; send parameters in the query")
         try:
-            return await handle(with_body(request, raw))
-        except RequestValidationError as error:
+            arguments = {name: read(request, raw) for name, read in route.readers.items()}
+        except ValidationError as error:
             raise refusal_of(error) from None
+        response: Response = await route.endpoint(**arguments)
+        return response
 
     def guarded(self, answer: Endpoint, refusal: Refusal = as_problem) -> Endpoint:
         """Wrap an endpoint: its errors are reported, and become what `refusal` makes of them, or problem+json."""
@@ -136,24 +142,27 @@ def methods_of(request: Request) -> set[str]:
     return {method for one in found for method in one.methods or ()} or {"GET"}  # of the console's files
 
 
-def with_body(request: Request, raw: bytes) -> Request:
-    """The request again, with a body that was read and is JSON, whatever its sender says: curl calls it a form."""
+def reader_of(name: str, hint: Any) -> Reader:
+    if hint is Request:
+        return lambda request, body: request
+    if name == BODY:
+        return lambda request, body: hint.model_validate_json(body)
+    if name == QUERY:
+        return lambda request, body: hint.__origin__.model_validate(dict(request.query_params))
+    part = next((one.alias for one in getattr(hint, "__metadata__", ()) if getattr(one, "alias", None)), name)
+    adapter: TypeAdapter[Any] = TypeAdapter(hint)
+    return lambda request, body: adapter.validate_python(request.path_params[part])
 
-    async def receive() -> Message:
-        return {"type": "http.request", "body": raw, "more_body": False}
 
-    others = [pair for pair in request.scope["headers"] if pair[0] != JSON[0]]
-    return Request({**request.scope, "headers": [*others, JSON]}, receive)
-
-
-def refusal_of(refused: RequestValidationError) -> AllocatorError:
+def refusal_of(refused: ValidationError) -> AllocatorError:
     """The first field that cannot be read, in a sentence."""
     first = refused.errors()[0]
-    name, reason = first["loc"][:2][-1], first.get("ctx", {}).get("error")
+    reason = first.get("ctx", {}).get("error")
     if isinstance(reason, AllocatorError):  # of a check of ours
         return reason
-    if len(first["loc"]) == 1 or first["type"] == "json_invalid":
+    if not first["loc"]:
         return HttpRefusal(400, MESSAGES[400])
+    name = first["loc"][0]
     if first["type"] == "extra_forbidden":
         return InvalidSetting(f"unknown parameter {name!a:.80}; /openapi.json has those of each route")
     if first["type"] == "missing":
@@ -173,6 +182,8 @@ async def body_within(request: Request, most: int = MAX_BODY) -> bytes:
     # 20 digits are above any limit. `int` refuses more than 4300, and a header may have 16,384.
     if length.isdecimal() and int(length[:20]) > most:
         raise too_large
+    if length == "0" and "transfer-encoding" not in request.headers:
+        return b""
     raw = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):

@@ -6,6 +6,7 @@ It listens on a socket of ours, opened here or kept by a supervisor across resta
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -104,6 +105,7 @@ async def run(application: HotPath, listener: socket.socket, settings: ServeSett
     started = asyncio.create_task(application.has_started.wait())
     await asyncio.wait((serving, asked, started), return_when=asyncio.FIRST_COMPLETED)
     if started.done() and not serving.done():
+        gc.freeze()  # what every request needs: else a full collection goes through it, and answers nobody for 0.1 s
         log.info("listening on %s", address)
     await asyncio.wait((serving, asked), return_when=asyncio.FIRST_COMPLETED)
     if serving.done():

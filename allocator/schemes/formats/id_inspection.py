@@ -162,17 +162,17 @@ def timed(name: str, form: Format, number: int, epoch: int | None, now: float) -
     fields = form.layout.unpack(number)
     ticks = fields[form.clock]
     at = form.time(ticks)
-    against = ""
+    time, against = moment(at), ""
     if at > now + AHEAD.get(name, 3600.0):
-        against = f"its time would be {moment(at)}, in the future"
+        against = f"its time would be {time}, in the future"
     elif name == "meteor" and fields["random"] >= RANDOMS:
         against = f"the random field of a meteor is never {fields['random']}"
     elif odd := next((name for name, value in form.fixed.items() if fields[name] != value), ""):
         against = f"the {odd} of such an id is always {form.fixed[odd]}, not {fields[odd]}"
     elif ticks == 0:
         against = f"its time would be the first {form.tick_name} of the epoch"
-    why = against or f"its time would be {moment(at)}"
-    return Reading(name, dict(fields), moment(at), not against, why, CANNOT_TELL.get(name, USUAL))
+    why = against or f"its time would be {time}"
+    return Reading(name, dict(fields), time, not against, why, CANNOT_TELL.get(name, USUAL))
 
 
 AHEAD = {"meteor": 30 * 86_400.0}

@@ -6,20 +6,22 @@ import asyncio
 import inspect
 import json
 import re
+import sys
 import tomllib
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
 from granian.server.embed import Server
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from starlette.requests import Request
 from starlette.routing import Match
 from starlette.types import Message, Receive, Scope, Send
 
@@ -29,8 +31,8 @@ from allocator.rules.token import VERBS, Token, digest_of
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import unknown
 from allocator.service import routes, schemas
-from allocator.service.auth import Principal
-from allocator.service.dispatch import GuardedRoute, refusal_of
+from allocator.service.auth import EVERYTHING, Principal
+from allocator.service.dispatch import Dispatch, GuardedRoute, refusal_of
 from allocator.service.error_responses import (
     HttpRefusal,
     Unauthorized,
@@ -49,8 +51,7 @@ def read(form: type[schemas.Form], value: Any) -> dict[str, Any]:
     try:
         return form.model_validate(value).given()
     except ValidationError as error:
-        found: list[Any] = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
-        raise refusal_of(RequestValidationError(found)) from None
+        raise refusal_of(error) from None
 
 
 def test_fields_are_read_as_what_they_are():
@@ -329,6 +330,40 @@ def test_routes_of_our_own_class_are_served_and_described():
 def test_no_private_or_undocumented_attribute_of_a_route_is_read():
     text = "\n".join(path.read_text() for path in (ROOT / "allocator" / "service").rglob("*.py"))
     assert re.findall(r"\.(?:dependant|body_field|response_field|secure_cloned_response_field|unique_id)\b", text) == []
+
+
+def test_a_request_looks_into_no_annotation():
+    """What arguments a handler takes is found once, when its route is made."""
+
+    async def find(headers: Any) -> Principal:
+        return Principal(EVERYTHING)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def inspected() -> Counter[str]:
+        (route,) = (one for one in MADE if one.path == "/v1/inspect/{id}")
+        request = Request({"type": "http", "method": "GET", "headers": [], "query_string": b"scheme=meteor"} | scope, receive)
+        calls: Counter[str] = Counter()
+
+        def count(frame: FrameType, event: str, what: object) -> None:
+            calls[frame.f_globals.get("__name__", "").partition(".")[0]] += event == "call"
+
+        answer = route.get_route_handler()
+        sys.setprofile(count)
+        try:
+            response = await answer(request)
+        finally:
+            sys.setprofile(None)
+        assert response.status_code == 200
+        return calls
+
+    application = Mock()
+    application.state.dispatch = Dispatch(Mock(find=find), Mock())
+    scope = {"app": application, "path": "/v1/inspect/1", "path_params": {"id": "5016762319896585"}}
+    calls = asyncio.run(inspected())
+    assert calls["allocator"]
+    assert not calls["fastapi"], calls
 
 
 def test_granian_calls_what_our_server_overrides():
