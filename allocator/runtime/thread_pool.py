@@ -8,6 +8,7 @@ hanging claim does not delay the exit of the interpreter; the range it may still
 
 from __future__ import annotations
 
+import _thread
 import queue
 import sys
 import threading
@@ -101,7 +102,7 @@ class Background:
         self._works.append(work)
         self._calls.put(True)
         if self._living() < THREADS and not self._calls.empty():
-            start_thread(self._threads, self._works, self._calls)
+            start_thread(self._threads, run_all, self._threads, self._works, self._calls)
         if not self._living():
             work.run()
         if self.closed.done():
@@ -109,7 +110,7 @@ class Background:
         return work
 
     def _living(self) -> int:
-        return sum(thread.is_alive() for thread in self._threads)
+        return len(self._threads) - sum(map(has_ended, self._threads))
 
     def close(self, seconds: float) -> None:
         """Drop queued work, and wait at most `seconds` for running work."""
@@ -118,7 +119,7 @@ class Background:
         self._calls.put(False)
         end = monotonic() + seconds
         for thread in self._threads:
-            if thread is not threading.current_thread():
+            if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(max(0.0, end - monotonic()))
 
     def renew(self) -> None:
@@ -131,13 +132,30 @@ class Background:
         self._start()
 
 
-def start_thread(threads: list[threading.Thread], works: deque[Work[Any]], calls: SimpleQueue[bool]) -> None:
-    thread = threading.Thread(target=run_all, args=(threads, works, calls), name="allocator", daemon=True)
+def start_thread(threads: list[threading.Thread], target: Callable[..., None], *args: object) -> None:
+    """Start a thread, and do not wait for its first step. Without effect if no thread can start.
+
+    `Thread.start` waits for that step, for ever if an exception that was sent to the thread comes before. So a thread
+    of its own calls it.
+    """
+    thread = threading.Thread(target=target, args=args, name="allocator", daemon=True)
+    threads.append(thread)
+    try:
+        _thread.start_new_thread(begin, (thread, threads))
+    except RuntimeError:  # the thread limit is reached, or the interpreter is shutting down
+        threads.remove(thread)
+
+
+def begin(thread: threading.Thread, threads: list[threading.Thread]) -> None:
     try:
         thread.start()
-    except RuntimeError:  # the thread limit is reached, or the interpreter is shutting down
-        return
-    threads.append(thread)
+    except RuntimeError:  # the thread limit is reached with this one
+        thread.run()
+        threads.remove(thread)
+
+
+def has_ended(thread: threading.Thread) -> bool:
+    return thread.ident is not None and not thread.is_alive()
 
 
 def run_all(threads: list[threading.Thread], works: deque[Work[Any]], calls: SimpleQueue[bool]) -> None:
@@ -152,7 +170,7 @@ def run_all(threads: list[threading.Thread], works: deque[Work[Any]], calls: Sim
     finally:
         calls.put(is_open)  # the call to stop, or one that this thread leaves to the others
         if is_open and works:
-            start_thread(threads, works, calls)
+            start_thread(threads, run_all, threads, works, calls)
 
 
 def run_first(works: deque[Work[Any]]) -> None:
@@ -214,13 +232,15 @@ def beside(call: Callable[[], T]) -> T:
     """Run `call` on a thread of its own, where nothing interrupts it, and wait for it; here if no thread can start."""
     if sys.is_finalizing():  # a thread would never say that it has begun
         return call()
-    work = Work(partial(copy_context().run, call))
-    try:
-        threading.Thread(target=run_first, args=(deque([work]),), name="allocator", daemon=True).start()
-    except RuntimeError:
+    work, threads = Work(partial(copy_context().run, call)), list[threading.Thread]()
+    start_thread(threads, run_first, deque([work]))
+    if not threads:
         work.run()
     while not work.done():
         block(work, WAIT_SLICE)
+        if all(map(has_ended, threads)):  # by an exception that was sent to it before it took the work, or after
+            work.run()
+            work.end(error=DatabaseUnavailable("somebody sent an exception to the thread of this call; retry"))
     return work.result()
 
 

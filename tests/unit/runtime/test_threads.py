@@ -16,11 +16,11 @@ from functools import partial
 from weakref import WeakSet
 
 import pytest
-from support.processes.patience import error_of
+from support.processes.patience import error_of, until
 
 from allocator.errors import AllocatorClosed, ForkedUnseen
 from allocator.runtime import forks, thread_pool
-from allocator.runtime.thread_pool import THREADS, Background, Work, result_of
+from allocator.runtime.thread_pool import THREADS, Background, Work, beside, has_ended, result_of
 from allocator.runtime.turns import Turns
 from allocator.runtime.waiting import wait_for, wait_for_async
 
@@ -66,8 +66,7 @@ def test_threads_that_died_are_replaced(monkeypatch):
     with monkeypatch.context() as dying:
         dying.setattr("allocator.runtime.thread_pool.run_all", lambda *_: None)
         left = [background.submit(lambda: "well") for _ in range(THREADS)]
-    for thread in background._threads:
-        thread.join(10)
+    assert until(lambda: all(map(has_ended, background._threads)), 10)
 
     assert [one.result(10) for one in [background.submit(lambda: "well"), *left]] == ["well"] * (THREADS + 1)
     background.close(5)
@@ -92,6 +91,56 @@ def once(error: type[BaseException], then: Callable[..., object]) -> Callable[..
         return then(*args)
 
     return call
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next thread of an allocator gets an exception before it says that it has begun."""
+    errors, bootstrap = [SystemExit], threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    def kill(thread: threading.Thread) -> None:
+        if thread.name == "allocator" and errors:
+            thread._set_ident()  # type: ignore[attr-defined]
+            raise errors.pop()
+        bootstrap(thread)
+
+    monkeypatch.setattr(threading.Thread, "_bootstrap_inner", kill)
+    monkeypatch.setattr(thread_pool, "WAIT_SLICE", 0.01)
+
+
+@pytest.mark.usefixtures("killed")
+def test_a_thread_that_is_killed_before_its_first_step_holds_nobody_up():
+    """`Thread.start` would wait for that step for ever."""
+    background = Background()
+    left: list[Work[str]] = []
+    threading.Thread(target=lambda: left.append(background.submit(lambda: "well")), daemon=True).start()
+
+    assert until(lambda: bool(left), 10)
+    assert until(lambda: all(map(has_ended, background._threads)), 10)
+    assert [one.result(10) for one in (background.submit(lambda: "well"), *left)] == ["well"] * 2
+    background.close(5)
+
+
+@pytest.mark.usefixtures("killed")
+def test_a_statement_whose_thread_is_killed_before_its_first_step_runs_here():
+    results: list[str] = []
+    threading.Thread(target=lambda: results.append(beside(lambda: "well")), daemon=True).start()
+
+    assert until(lambda: bool(results), 10)
+
+
+def test_without_a_second_thread_work_runs_on_the_first(monkeypatch):
+    """Threads are limited, and the one that starts another may be the last."""
+    background = Background()
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as limited:
+        limited.setattr(threading.Thread, "start", refuse)
+        assert background.submit(lambda: "well").result(10) == "well"
+        background.close(0)
+        assert until(lambda: not background._threads, 10)
 
 
 def test_an_exception_between_the_queue_and_the_work_loses_no_work(monkeypatch):

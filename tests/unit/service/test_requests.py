@@ -343,7 +343,9 @@ def test_a_request_looks_into_no_annotation():
 
     async def inspected() -> Counter[str]:
         (route,) = (one for one in MADE if one.path == "/v1/inspect/{id}")
-        request = Request({"type": "http", "method": "GET", "headers": [], "query_string": b"scheme=meteor"} | scope, receive)
+        request = Request(
+            {"type": "http", "method": "GET", "headers": [], "query_string": b"scheme=meteor"} | scope, receive
+        )
         calls: Counter[str] = Counter()
 
         def count(frame: FrameType, event: str, what: object) -> None:
