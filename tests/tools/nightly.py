@@ -39,7 +39,7 @@ SOAKS = {
     "workers": ("worker_run",),
     "rows": ("numbers",),
     "waiting": ("waiting_numbers",),
-    "service": ("service", "rolling_restart", "shards"),
+    "service": ("service", "rolling_restart", "shards", "many_connections"),
 }
 OTHERS = ("unit", "simulation", "processes", "migrations", "acceptance", "mutants", "chaos")
 PARTS: dict[str, tuple[str, ...]] = {

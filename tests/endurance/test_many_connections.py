@@ -1,0 +1,245 @@
+"""More idle connections than the service takes, and hostile bytes on 20,000 connections, beside clients that draw."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import resource
+import socket
+import struct
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.distinct import none_twice
+from support.processes.patience import until
+from support.service.load import Connection, Load, numbers_of
+from support.service.served import Served
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="descriptors are counted in /proc")
+
+IDLE, TOGETHER, HELD_SECONDS = 12_000, 250, 15
+SHELL, LARGE = 4096, 65_536
+"""The limit of open files, as a shell or a unit may set it."""
+SPARE = 500
+AT_ONCE = 2.0
+LIMITED = """
+import resource
+from allocator.service import http_server
+most = min({limit}, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+{change}
+from allocator.cli import main
+main()
+"""
+TAKES_ALL = "http_server.allow_many_files = lambda: 10_000"
+
+STREAMS, AT_A_TIME, PATIENCE = 20_000, 100, 20.0
+CLIENTS, TAGS = 8, ("order", "invoice")
+UNREFUSED = """
+from allocator.service import dispatch
+dispatch.refusal_of = lambda refused: refused
+from allocator.cli import main
+main()
+"""
+
+
+def descriptors_of(service: Served) -> int:
+    return sum(1 for _ in Path(f"/proc/{service.process.pid}/fd").iterdir())
+
+
+# -- idle connections
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """For the other ends of the connections."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before[1] < IDLE + SPARE:
+        pytest.skip(f"this process may open {before[1]} files, and {IDLE} clients need one each")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+class Beside:
+    """A client that was there first. It draws of a new tag each time, which takes the database."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = Connection(port)
+        self.ids: list[tuple[int, int]] = []
+        self.wrong: list[str] = []
+        self.longest = 0.0
+
+    async def run(self, end: float) -> None:
+        await self._connection.open(set())
+        while time.monotonic() < end:
+            began, name = time.monotonic(), len(self.ids) + len(self.wrong)
+            status, body = await self._connection.ask("POST", f"/v1/tags/tag-{name}/ids")
+            self.longest = max(self.longest, time.monotonic() - began)
+            if status == 200:
+                self.ids += [(name, one) for one in numbers_of(body)]
+            else:
+                self.wrong.append(body.decode()[:300])
+            await asyncio.sleep(0.02)
+        self._connection.close()
+
+
+async def beside_idle(service: Served) -> tuple[Beside, int]:
+    """The client, and the descriptors that the service had open beside the idle connections."""
+    beside, idle = Beside(service.port), list[socket.socket]()
+    drawing = asyncio.create_task(beside.run(time.monotonic() + HELD_SECONDS))
+    try:
+        while len(idle) < IDLE:
+            for _ in range(TOGETHER):
+                idle.append(socket.socket())
+                idle[-1].setblocking(False)
+                idle[-1].connect_ex(("127.0.0.1", service.port))  # beyond the backlog it stays under way
+            await asyncio.sleep(0.05)
+        await drawing
+        return beside, descriptors_of(service)
+    finally:
+        for one in idle:
+            one.close()
+
+
+@pytest.mark.usefixtures("many_files")
+@pytest.mark.parametrize("limit", [SHELL, LARGE])
+def test_idle_connections_of_others_leave_files_for_the_database_and_hold_up_no_client(tmp_path, limit, report):
+    limited = ("-c", LIMITED.format(limit=limit, change=""))
+    most = min(limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    with Served(f"sqlite:///{tmp_path}/ids.db", program=limited) as service:
+        beside, held = asyncio.run(beside_idle(service))
+        taken_again = until(lambda: descriptors_of(service) < SPARE, 60)
+        began = time.monotonic()
+        fresh = service.post("/v1/tags/order/ids")
+        waited = time.monotonic() - began
+        code, log = service.stop(), service.log()
+    report(
+        f"{IDLE:,} idle connections, at most {most:,} files: {held:,} held; beside them {len(beside.ids):,} ids of new "
+        f"tags, the longest in {beside.longest:.3f} s, {len(beside.wrong)} failed; afterwards an id in {waited:.3f} s"
+    )
+
+    assert not beside.wrong, beside.wrong[:3]
+    none_twice(len(beside.ids) - len(set(beside.ids)))
+    assert len(beside.ids) > HELD_SECONDS
+    assert beside.longest < AT_ONCE
+    assert min(10_000, most * 3 // 4) <= held < most
+    assert taken_again
+    assert fresh.status == 200
+    assert code == 0
+    assert "Traceback" not in log
+
+
+@pytest.mark.usefixtures("many_files")
+def test_control_a_service_that_takes_every_connection_has_no_file_left_for_its_database(tmp_path):
+    limited = ("-c", LIMITED.format(limit=SHELL, change=TAKES_ALL))
+    with Served(f"sqlite:///{tmp_path}/ids.db", program=limited) as service:
+        beside, _ = asyncio.run(beside_idle(service))
+
+    assert beside.wrong
+
+
+# -- hostile bytes
+
+HEAD = b"POST /v1/tags/order/ids?count=2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+BODY = b'{"step": 5, "limit": "9007199254740991", "failover_gap": "auto"}'
+PUT = b"PUT /v1/tags/hostile HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+WITH_BODY = PUT + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+CHUNKED = PUT + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(BODY) + BODY + b"\r\n0\r\n\r\n"
+GET = b"GET /v1/inspect/5016762319896585?layout=meteor HTTP/1.1\r\nHost: localhost\r\n\r\n"
+WELL_MADE = (HEAD, WITH_BODY, CHUNKED, GET)
+LENGTHS = (b"-1", b"+5", b"0x10", b"5, 6", b"99999999999999999999", b"", b"1e3", "٣".encode())
+ODD = (b"\0", b"\r", b"\n", b"\r\n\r\n", b"%00", b"%2e%2e/", b"\xff\xfe", b" ", b"\t", b":", b"?", b"#", b"[" * 50)
+
+
+def hostile(rnd: random.Random) -> bytes:
+    """Bytes that no client of ours sends."""
+    made = rnd.choice(WELL_MADE)
+    kind = rnd.randrange(8)
+    if kind == 0:
+        return rnd.randbytes(rnd.randrange(1, 3000))
+    if kind == 1:
+        return made[: rnd.randrange(1, len(made))]
+    if kind == 2:
+        return PUT + b"Content-Length: %b\r\n\r\n" % rnd.choice(LENGTHS) + BODY
+    if kind == 3:
+        return PUT + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5;%b\r\n" % rnd.choice(ODD) + made
+    if kind == 4:
+        return made.replace(b"\r\n\r\n", b"\r\nX-%d: %b\r\n\r\n" % (rnd.randrange(9), b"a" * rnd.randrange(30_000)), 1)
+    if kind == 5:
+        body = rnd.choice([b"[" * 20_000, b"9" * 5000, b'{"step":' * 500, b'"\xff"', b"1" * 65_537, b"NaN"])
+        return PUT + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    for _ in range(rnd.randrange(1, 6)):
+        at = rnd.randrange(len(made))
+        made = made[:at] + rnd.choice([*ODD, rnd.randbytes(1)]) + made[at + rnd.randrange(3) :]
+    return made + (rnd.choice(WELL_MADE) if kind == 7 else b"")
+
+
+async def send(port: int, rnd: random.Random, statuses: Counter[int]) -> None:
+    """Send one stream, and end the connection as a client may: at once, by a reset, or after the answers."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    end = rnd.choice(["answers", "answers", "at once", "reset"])
+    try:
+        writer.write(hostile(rnd))
+        if end == "reset":
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        elif end == "answers":
+            writer.write_eof()
+            async with asyncio.timeout(PATIENCE):
+                found = await reader.read()
+            statuses.update(map(int, re.findall(rb"HTTP/1\.1 (\d+)", found)))
+    except TimeoutError:
+        statuses[-1] += 1
+    except OSError:  # it has answered before the end of what came
+        statuses[0] += 1
+    finally:
+        writer.transport.abort() if end == "reset" else writer.close()
+
+
+async def storm(service: Served, streams: int) -> tuple[Load, Counter[int]]:
+    load, statuses, seeds = Load(service.port, CLIENTS, TAGS), Counter[int](), iter(range(streams))
+
+    async def sender() -> None:
+        for seed in seeds:
+            await send(service.port, random.Random(seed), statuses)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(load.run())
+        await asyncio.gather(*(sender() for _ in range(AT_A_TIME)))
+        load.over = True
+    return load, statuses
+
+
+def test_hostile_streams_cost_no_client_an_answer_and_the_service_nothing(tmp_path, report):
+    with Served(f"sqlite:///{tmp_path}/ids.db") as service:
+        load, statuses = asyncio.run(storm(service, STREAMS))
+        closed = until(lambda: descriptors_of(service) < SPARE, 60)
+        ready, code, log = service.get("/readyz").status, service.stop(), service.log()
+    answers = ", ".join(f"{count:,} of {status}" for status, count in sorted(statuses.items()))
+    report(
+        f"{STREAMS:,} hostile streams: {answers}; beside them {load.requests:,} requests, {len(load.wrong)} failed, "
+        f"the longest took {load.longest:.3f} s, {load.duplicates()} duplicates"
+    )
+
+    assert not load.wrong, load.wrong[:3]
+    none_twice(load.duplicates())
+    assert load.requests > 100
+    assert max(statuses) < 500
+    assert statuses[400] > STREAMS / 10
+    assert not statuses[-1]
+    assert closed
+    assert ready == 200
+    assert code == 0
+    assert "Traceback" not in log
+
+
+def test_control_a_field_that_cannot_be_read_and_is_not_refused_ends_in_a_traceback(tmp_path):
+    with Served(f"sqlite:///{tmp_path}/ids.db", program=("-c", UNREFUSED)) as service:
+        _, statuses = asyncio.run(storm(service, STREAMS // 20))
+        assert statuses[500]
+        assert "Traceback" in service.log()
