@@ -1,20 +1,16 @@
-"""`ServiceAllocator`: an `AsyncAllocator` that also shows its buffers, for the service.
-
-The service uses no other internals of the API and the generators.
-"""
+"""`ServiceAllocator`: what the service asks of an allocator beside what `AsyncAllocator` has."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
 from typing import ParamSpec, TypeVar, cast
 
 from allocator.aio import AsyncAllocator
-from allocator.errors import AllocatorError
 from allocator.fleet.fleet_backend import Fleet
-from allocator.generators import sequence as generator
 from allocator.generators.backend_protocol import Backend
+from allocator.generators.sequence import Sequence
 from allocator.generators.supply import Supply
 from allocator.rules.hosts import Hosts
 from allocator.runtime.waiting import wait_for_async
@@ -27,35 +23,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Buffer:
-    """Ids of one tag or scheme in memory, and those that come after them."""
-
-    def __init__(self, supply: Supply) -> None:
-        self._supply = supply
-
-    def next(self) -> int | None:
-        """The next id, without waiting; None when none is in memory, as for a snowflake in this millisecond."""
-        return self._supply._at_hand(monotonic())
-
-    async def several(self, count: int, end: float | None = None) -> list[int]:
-        """The next `count` ids, before `end` or within the timeout."""
-        return await wait_for_async(self._supply._completed([], count, end))
-
-    def trouble(self) -> AllocatorError | None:
-        """The error of the last claim; None if it succeeded."""
-        with self._supply._lock:
-            error: AllocatorError | None = self._supply._core.pace.trouble(monotonic())
-            return error
-
-
-class TagBuffer(Buffer):
-    _supply: generator.Sequence
-
-    def count(self) -> int:
-        """How many ids can be served without the database."""
-        return self._supply._in_memory()
-
-
 class ServiceAllocator(AsyncAllocator):
     """An `AsyncAllocator` with its own databases. Only `open_tag` creates tags.
 
@@ -65,7 +32,7 @@ class ServiceAllocator(AsyncAllocator):
     """
 
     def __init__(
-        self, urls: Sequence[str], shard_hosts: Hosts, timeout: float, observe: Callable[[Backend], Backend]
+        self, urls: tuple[str, ...], shard_hosts: Hosts, timeout: float, observe: Callable[[Backend], Backend]
     ) -> None:
         self._hosted = Allocator(shards=urls, shard_hosts=shard_hosts, timeout=timeout, create_missing=False)
         super().__init__(self._hosted)
@@ -73,15 +40,19 @@ class ServiceAllocator(AsyncAllocator):
         self.databases = cast(Fleet, self._hosted._backend)
         self.backend = observe(self.databases)
         self._hosted._change(self.backend)
-        self.meteors, self.snowflakes = Buffer(self._hosted._meteor), Buffer(self._hosted._snowflake)
+        self.meteors, self.snowflakes = self._hosted._meteor, self._hosted._snowflake
 
     def deadline(self) -> float:
         """When a call that begins now must end."""
         return monotonic() + self._hosted._terms.timeout
 
-    def buffer(self, tag: str) -> TagBuffer:
-        """The ids of a tag in memory."""
-        return TagBuffer(self._hosted.sequence(tag))
+    def supply(self, tag: str) -> Sequence:
+        """The ids of a tag, as `meteors` and `snowflakes` are those of a scheme."""
+        return self._hosted.sequence(tag)
+
+    async def several(self, supply: Supply, count: int) -> list[int]:
+        """The next ids of a tag or scheme."""
+        return await wait_for_async(supply._completed([], count))
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run blocking `work` on a thread of the allocator. Raises `DatabaseUnavailable` after the timeout."""

@@ -101,7 +101,7 @@ def check_restart(name: str, period: str, counters: Sequence[Row]) -> None:
 
 column_options = options(
     click.argument("column", metavar="TABLE.COLUMN"),
-    click.option("--name", required=True, help="Name of the numbers in the column."),
+    click.argument("name"),
     option("--format", "template", default="{n}", help="Format of the numbers."),
     click.option("--reset", type=click.Choice(list(RESETS)), help="When the numbers restart; else as the counters do."),
     option("--year-starts", default=CALENDAR, help="First day of a fiscal year, as 04-01."),
@@ -117,13 +117,13 @@ column_options = options(
 @click.option("--order-column", "order", required=True, metavar="C", help="Column that orders the rows, as their key.")
 @database_options
 def assign_column(column: str, name: str, reset: str | None, order: str, url: str, **given: Any) -> None:
-    """Number the rows of TABLE in which COLUMN is NULL.
+    """Number the rows of TABLE in which COLUMN is NULL, with numbers of NAME.
 
     A row without a scope or a date does not wait. Several may run at once.
 
     \b
     Example:
-        allocator numbers assign invoices.number --name invoice
+        allocator numbers assign invoices.number invoice
             --format 'INV-{year}-{n:05}' --reset year --scope-column tenant_id
             --period-column booked_on --order-column id
     """
@@ -166,7 +166,7 @@ def check_reset(name: str, reset: str | None, counters: Collection[Group]) -> st
 def audit_column(
     column: str, name: str, reset: str | None, timezone: str, order: str | None, url: str, **given: Any
 ) -> None:
-    """Find what is wrong with the numbers in TABLE.COLUMN. Changes nothing.
+    """Find what is wrong with the numbers of NAME in TABLE.COLUMN. Changes nothing.
 
     \b
     gap         in no row, and not void
@@ -180,7 +180,7 @@ def audit_column(
 
     \b
     Example:
-        allocator numbers audit invoices.number --name invoice
+        allocator numbers audit invoices.number invoice
             --format 'INV-{year}-{n:05}' --scope-column tenant_id
     """
     place = split_column(column)

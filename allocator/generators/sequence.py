@@ -183,8 +183,8 @@ class Sequence(Supply):
             self._core.record_seen(block)
         return block
 
-    def _in_memory(self) -> int:
-        """The number of ids that can be served without the database."""
+    def held(self) -> int:
+        """How many ids can be served without the database."""
         with self._lock:
             return length_hint(self._values) + self._core.held
 

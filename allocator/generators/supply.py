@@ -119,6 +119,16 @@ class Supply(Uncopyable):
         """The next id of `_values`, without the lock; None if there is none, or if it may not be used any more."""
         return next(self._values, None)
 
+    def at_hand(self) -> int | None:
+        """The next id in memory, without waiting; None without one, as for a snowflake in this millisecond."""
+        return self._at_hand(monotonic())
+
+    def trouble(self) -> AllocatorError | None:
+        """The error of the last claim; None if it succeeded."""
+        pace: Pace[Any] = self._core.pace
+        with self._lock:
+            return pace.trouble(monotonic())
+
     def _several_at_hand(self, count: int, now: float) -> Iterable[int]:
         """Up to `count` ids as `_at_hand`."""
         return take(self._values, count)
@@ -235,9 +245,9 @@ class Supply(Uncopyable):
         """The next id, once `_values` is used up: from memory, or within the timeout from the database."""
         return wait_for(self._attempts())
 
-    def _completed(self, ids: list[int], count: int, end: float | None = None) -> Waits[list[int]]:
-        """Fill `ids` up to `count`; all until `end`, or within one timeout."""
-        end = monotonic() + self._terms.timeout if end is None else end
+    def _completed(self, ids: list[int], count: int) -> Waits[list[int]]:
+        """Fill `ids` up to `count`, within one timeout."""
+        end = monotonic() + self._terms.timeout
         while len(ids) < count:
             ids.append((yield from self._attempts(count - len(ids), end)))
             ids += self._several_at_hand(count - len(ids), monotonic())

@@ -121,7 +121,7 @@ class MetricsUpdater:
         found: dict[str, tuple[int, float]] = {}
         self._measure(monotonic() - self._measured_at)
         for source in self._handlers.sources.tags.values():
-            held, name = source.buffer.count(), self._metrics.series(source.tag)
+            held, name = source.supply.held(), self._metrics.series(source.tag)
             lasting = held / source.rate if source.rate > IDLE else inf
             others = found.get(name, (0, inf))
             found[name] = (others[0] + held, min(others[1], lasting))
@@ -165,7 +165,7 @@ def unready_reason(tags: Iterable[TagSource], token_cache: TokenCache) -> str | 
     The reason names no tag, since /readyz needs no token. The metrics do."""
     sources = [source for source in tags if source.given]
     for source in sources:
-        trouble = source.buffer.trouble()
+        trouble = source.supply.trouble()
         if isinstance(trouble, OUTAGES) and not lasts(source):
             return f"the ids of a tag last less than {ENOUGH:g} seconds: {detail_of(trouble)}"
     failure = token_cache.failure
@@ -178,7 +178,7 @@ def unready_reason(tags: Iterable[TagSource], token_cache: TokenCache) -> str | 
 
 def lasts(source: TagSource) -> bool:
     """Tell whether the ids in memory last long enough at the current rate."""
-    return source.buffer.count() > ENOUGH * source.rate
+    return source.supply.held() > ENOUGH * source.rate
 
 
 async def repeat(update: Callable[[], Awaitable[None]], seconds: float) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from allocator.errors import DatabaseUnavailable, InvalidCount, TagExists
+from allocator.errors import DatabaseUnavailable, TagExists
 from allocator.generators.objectid import ObjectId
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen
@@ -84,38 +84,22 @@ class Source:
 class TagSource(Source):
     """The ids of a tag. `rate` is the recent number per second, `counted` the number already in the rate."""
 
-    __slots__ = ("_ids", "buffer", "counted", "rate")
+    __slots__ = ("counted", "rate", "supply")
 
     def __init__(self, ids: ServiceAllocator, tag: str) -> None:
-        self.buffer = ids.buffer(tag)
-        super().__init__("segment", self._draw, self.buffer.next, tag)
-        self._ids = ids
+        self.supply = ids.supply(tag)
+        super().__init__("segment", partial(ids.several, self.supply), self.supply.at_hand, tag)
         self.counted, self.rate = 0, 0.0
-
-    async def _draw(self, count: int) -> list[int]:
-        """Both the check and the draw within one timeout."""
-        end = self._ids.deadline()
-        await self._check_remaining(count)
-        return await self.buffer.several(count, end)
-
-    async def _check_remaining(self, count: int) -> None:
-        """Raise an error if fewer ids remain, before any of them is drawn and lost.
-
-        Before a batch larger than memory, read from the database how many ids remain.
-        """
-        if count == 1 or (held := self.buffer.count()) >= count:
-            return
-        left = held + (await self._ids.tags.get(self.tag)).remaining
-        if 0 < left < count:
-            raise InvalidCount(f"count must be at most {left}, the ids left of tag {self.tag!r}, got {count}")
 
 
 class Sources:
     """All sources of this process: one per scheme, and one per tag in use."""
 
     def __init__(self, ids: ServiceAllocator) -> None:
-        self.meteor = Source(METEOR, ids.meteors.several, ids.meteors.next)
-        self.snowflake = Source(SNOWFLAKE, ids.snowflakes.several, ids.snowflakes.next)
+        self.meteor, self.snowflake = (
+            Source(scheme, partial(ids.several, supply), supply.at_hand)
+            for scheme, supply in ((METEOR, ids.meteors), (SNOWFLAKE, ids.snowflakes))
+        )
         self.objectid = Source(OBJECTID, object_ids, form=b"%b")
         self.tags: dict[str, TagSource] = {}
 

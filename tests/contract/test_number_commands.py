@@ -101,8 +101,8 @@ def test_numbers_are_listed_and_raised(shop):
         assert invoices.next(connection, "a", MARCH).text == "INV-2026-008"
 
 
-BY_TEXT = ("audit", "invoice.number", "--name", "invoice", "--format", "INV-{year}-{n:03}", "--scope-column", "tenant")
-BY_NUMBER = ("audit", "invoice.n", "--name", "invoice", "--scope-column", "tenant", "--period-column", "booked")
+BY_TEXT = ("audit", "invoice.number", "invoice", "--format", "INV-{year}-{n:03}", "--scope-column", "tenant")
+BY_NUMBER = ("audit", "invoice.n", "invoice", "--scope-column", "tenant", "--period-column", "booked")
 ASSIGN = ("assign", *BY_TEXT[1:], "--period-column", "booked", "--order-column", "id")
 
 
@@ -125,7 +125,7 @@ def test_rows_are_not_numbered_otherwise_than_by_the_application(shop):
     for code, sentence, words in (
         (2, "no number of 'invoice' was drawn yet: give --reset", ASSIGN),
         (2, "--reset is 'month', but the counters of 'invoice' say 'year'", (*ASSIGN, "--reset", "month")),
-        (1, "the numbers of 'invoice' have scopes: give --scope-column", (*ASSIGN[:6], *ASSIGN[8:])),
+        (1, "the numbers of 'invoice' have scopes: give --scope-column", (*ASSIGN[:5], *ASSIGN[7:])),
         (1, "there is no table bills", ("assign", "bills.number", *ASSIGN[2:])),
         (1, "'nummer' is no column of the table invoice", ("assign", "invoice.nummer", *ASSIGN[2:])),
     ):
@@ -147,7 +147,7 @@ def test_a_uuid_is_the_scope_that_the_application_gives(shop, holds, tenant, dra
         connection.execute(insert(slips).values(id=1, tenant=tenant))
         for _ in range(drawn):
             Numbers("slip").next(connection, tenant)
-    words = ("slip.n", "--name", "slip", "--reset", "never", "--scope-column", "tenant", "--order-column", "id")
+    words = ("slip.n", "slip", "--reset", "never", "--scope-column", "tenant", "--order-column", "id")
     assert run(shop, "assign", *words).stdout == "1 row numbered\n"
 
     with shop.begin() as connection:
@@ -163,7 +163,7 @@ def test_text_in_a_column_of_32_characters_is_no_uuid(shop):
     with shop.begin() as connection:
         slips.create(connection)
         connection.execute(insert(slips).values(id=1, tenant="acme"))
-    words = ("slip.n", "--name", "slip", "--reset", "never", "--scope-column", "tenant", "--order-column", "id")
+    words = ("slip.n", "slip", "--reset", "never", "--scope-column", "tenant", "--order-column", "id")
 
     assert run(shop, "assign", *words).output == "1 row numbered\n"
 
@@ -276,7 +276,7 @@ def test_what_would_mix_up_scopes_or_periods_is_refused(shop):
         refused = run(shop, *words[:-2])
         assert refused.exit_code == 2  # 1 is that of an audit that found something
         assert sentence in refused.stderr
-    assert run(shop, "audit", "number", "--name", "invoice").exit_code == 1
+    assert run(shop, "audit", "number", "invoice").exit_code == 1
     mistyped = run(shop, *("invoce" if word == "invoice" else word for word in BY_NUMBER))
     assert mistyped.stderr == "no number of 'invoce' was drawn yet; numbers were drawn of: invoice\n"
     missing = run(shop, "audit", "invoice.nothing", *BY_NUMBER[2:])
@@ -312,7 +312,7 @@ def test_fiscal_years_are_drawn_and_audited(shop):
             connection.execute(insert(rows).values(id=next(keys), **values))
 
     assert texts == ["FY25-26/1", "FY26-27/3", "FY27-28/1"]
-    by_text = (*BY_TEXT[:4], "--format", "FY{yy}-{end_yy}/{n}", "--scope-column", "tenant", "--year-starts", "04-01")
+    by_text = (*BY_TEXT[:3], "--format", "FY{yy}-{end_yy}/{n}", "--scope-column", "tenant", "--year-starts", "04-01")
     assert found(shop, *by_text) == [("gap", "a", "2026", "1", "2")]
     with shop.begin() as connection:
         connection.execute(update(rows).where(rows.c.number == "FY27-28/1").values(booked=date(2027, 4, 1)))

@@ -295,17 +295,6 @@ def test_a_worker_that_cannot_be_is_refused(embedded):
         assert (worker, refused.status, refused.json["error"]) == (worker, 400, "InvalidSetting")
 
 
-def test_a_batch_that_memory_does_not_hold_costs_nothing_when_it_cannot_be_had(embedded, tag):
-    embedded.put(f"/v1/tags/{tag}", json={"limit": 50, "step": 10})
-    assert embedded.post(f"/v1/tags/{tag}/ids").ids == ["1"]
-    refused = embedded.post(f"/v1/tags/{tag}/ids?count=60")
-
-    assert (refused.status, refused.json["error"]) == (400, "InvalidCount")
-    assert "count must be at most 49, the ids left of tag" in refused.json["detail"]
-    assert embedded.post(f"/v1/tags/{tag}/ids?count=49").ids == [str(number) for number in range(2, 51)]
-    assert embedded.post(f"/v1/tags/{tag}/ids").status == 410
-
-
 def test_a_head_that_names_two_hosts_or_two_tokens_is_refused(embedded):
     embedded.post("/v1/meteor")  # its next request takes the short way
     lines = ("POST /v1/meteor", "GET /healthz", "GET /nowhere", "POST /v1/meteor?count=2")

@@ -77,7 +77,7 @@ def test_a_name_may_hold_any_sign(kind, fresh):
     run(fresh, *shlex.split(found(fresh, words)["tag-below-column"])[1:])
     with Allocator(fresh) as ids:
         assert ids.next_id("order") == 42
-    assert run(fresh, "numbers", "audit", words, "--name", "none", code=1)["rows"] == 1
+    assert run(fresh, "numbers", "audit", words, "none", code=1)["rows"] == 1
 
 
 REFUSED = {

@@ -121,7 +121,7 @@ class Console:
     def _row(self, name: str) -> Row:
         tag = self._tags.value.tags.get(name) if self._tags.value else None
         source, rate = self._handlers.sources.tags.get(name), self._history.rates.get(name, 0.0)
-        held = source.buffer.count() if source else 0
+        held = source.supply.held() if source else 0
         lasting = held / source.rate if source and source.rate > IDLE else inf
         left = DAY * self._updater.tags_left.days.get(name, inf)
         if tag and left == inf and rate > IDLE:

@@ -72,7 +72,7 @@ AWAY, DENIED, MISSING = DatabaseUnavailable("late"), DatabaseRefused("no right")
 
 
 def source(held: int, rate: float = 10.0, trouble: Exception | None = None, given: int = 1) -> Any:
-    return SimpleNamespace(given=given, rate=rate, buffer=SimpleNamespace(count=lambda: held, trouble=lambda: trouble))
+    return SimpleNamespace(given=given, rate=rate, supply=SimpleNamespace(held=lambda: held, trouble=lambda: trouble))
 
 
 def token_cache(failure: Exception | None = None, loaded: bool = True) -> Any:

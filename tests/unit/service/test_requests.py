@@ -11,7 +11,7 @@ import tomllib
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any
 from unittest.mock import Mock
 
@@ -44,7 +44,7 @@ from allocator.service.error_responses import (
 from allocator.service.handlers import IdHandlers
 from allocator.service.hot_path import HotPath
 from allocator.service.http_server import HttpServer
-from allocator.service.served_ids import Source, TagSource
+from allocator.service.served_ids import Source
 
 
 def read(form: type[schemas.Form], value: Any) -> dict[str, Any]:
@@ -270,30 +270,6 @@ def test_a_thousand_requests_of_one_token_have_few_answers_before_the_next_id_of
 
     asyncio.run(run())
     assert answered.count("flood") == 1000
-
-
-# -- the sources of the hot routes
-
-
-def test_the_look_at_what_remains_and_the_draw_share_one_timeout():
-    now, left = 0.0, []
-
-    async def look(tag: str) -> Any:
-        nonlocal now
-        now += 4.0
-        return SimpleNamespace(remaining=1000)
-
-    async def draw(count: int, end: float) -> list[int]:
-        left.append(end - now)
-        return list(range(count))
-
-    ids: Any = SimpleNamespace(
-        buffer=lambda tag: SimpleNamespace(next=None, several=draw, count=lambda: 0),
-        deadline=lambda: now + 5.0,
-        tags=SimpleNamespace(get=look),
-    )
-    assert asyncio.run(TagSource(ids, "order").take(100)) == list(range(100))
-    assert left == [1.0]
 
 
 # -- what the service asks of FastAPI, Starlette and granian beyond what their versions promise
