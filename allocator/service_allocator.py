@@ -11,7 +11,6 @@ from allocator.aio import AsyncAllocator
 from allocator.fleet.fleet_backend import Fleet
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.sequence import Sequence
-from allocator.generators.supply import Supply
 from allocator.rules.hosts import Hosts
 from allocator.runtime.waiting import wait_for_async
 from allocator.schemes.shared.residues import Seen
@@ -49,10 +48,6 @@ class ServiceAllocator(AsyncAllocator):
     def supply(self, tag: str) -> Sequence:
         """The ids of a tag, as `meteors` and `snowflakes` are those of a scheme."""
         return self._hosted.sequence(tag)
-
-    async def several(self, supply: Supply, count: int) -> list[int]:
-        """The next ids of a tag or scheme."""
-        return await wait_for_async(supply._completed([], count))
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run blocking `work` on a thread of the allocator. Raises `DatabaseUnavailable` after the timeout."""

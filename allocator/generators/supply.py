@@ -29,7 +29,7 @@ from allocator.runtime import forks
 from allocator.runtime.forks import exhaust
 from allocator.runtime.iterators import iterator, take
 from allocator.runtime.thread_pool import Background, Work, check_entry
-from allocator.runtime.waiting import Outcome, Waits, wait_for
+from allocator.runtime.waiting import Outcome, Waits, wait_for, wait_for_async
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE, Pace, Wait
 
 log = logging.getLogger("allocator")
@@ -122,6 +122,10 @@ class Supply(Uncopyable):
     def at_hand(self) -> int | None:
         """The next id in memory, without waiting; None without one, as for a snowflake in this millisecond."""
         return self._at_hand(monotonic())
+
+    async def several(self, count: int) -> list[int]:
+        """The next ids, for asyncio."""
+        return await wait_for_async(self._completed([], count))
 
     def trouble(self) -> AllocatorError | None:
         """The error of the last claim; None if it succeeded."""

@@ -88,7 +88,7 @@ class TagSource(Source):
 
     def __init__(self, ids: ServiceAllocator, tag: str) -> None:
         self.supply = ids.supply(tag)
-        super().__init__("segment", partial(ids.several, self.supply), self.supply.at_hand, tag)
+        super().__init__("segment", self.supply.several, self.supply.at_hand, tag)
         self.counted, self.rate = 0, 0.0
 
 
@@ -96,10 +96,8 @@ class Sources:
     """All sources of this process: one per scheme, and one per tag in use."""
 
     def __init__(self, ids: ServiceAllocator) -> None:
-        self.meteor, self.snowflake = (
-            Source(scheme, partial(ids.several, supply), supply.at_hand)
-            for scheme, supply in ((METEOR, ids.meteors), (SNOWFLAKE, ids.snowflakes))
-        )
+        self.meteor = Source(METEOR, ids.meteors.several, ids.meteors.at_hand)
+        self.snowflake = Source(SNOWFLAKE, ids.snowflakes.several, ids.snowflakes.at_hand)
         self.objectid = Source(OBJECTID, object_ids, form=b"%b")
         self.tags: dict[str, TagSource] = {}
 

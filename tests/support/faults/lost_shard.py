@@ -7,9 +7,9 @@ import random
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
 from allocator.fleet.fleet_backend import Fleet
 from allocator.fleet.grow import Growth
-from allocator.runtime.thread_pool import Background
 from allocator.schemes.shared.residues import Residue, is_outgrown
 from allocator.schemes.ticket import REPLACE
+from allocator.testing.allocators import SynchronousBackground
 from support.memory.fleet import MemoryShard
 
 TAGS = ("order", "user", "rare")
@@ -53,7 +53,7 @@ class LossWorld:
         self.nested = 0
         self.awake = [0, *(number for number in (1, 2) if rnd.random() < 0.6)]
         """The others sleep until the lost shard is back, with what they knew before."""
-        self.clients = [Fleet(fleet, Background(), None, 0.0) for _ in range(3)]
+        self.clients = [Fleet(fleet, SynchronousBackground(), None, 0.0) for _ in range(3)]
         for _ in range(3):
             self.draw(0)
         self.use_most(self.lost)

@@ -17,10 +17,10 @@ from allocator.fleet.grow import Growth
 from allocator.fleet.shard_rotation import Handle
 from allocator.rules import fleet_growth_protocol as rules
 from allocator.rules.fleet_consistency import Member, Shard, Target
-from allocator.runtime.thread_pool import Background
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.ticket import CLAIM, REPLACE, ShardNumbering
+from allocator.testing.allocators import SynchronousBackground
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ class World:
         self.depth = 0
         self.drawing = False
         fleet = [self.databases[name] for name in self.names]
-        self.clients = [Fleet(fleet, Background(), None, 0.0) for _ in range(3)]
+        self.clients = [Fleet(fleet, SynchronousBackground(), None, 0.0) for _ in range(3)]
         for client in self.clients:
             self.draw(client)
         self.residues: dict[tuple[int, str], Residue] = {}
@@ -215,7 +215,7 @@ def test_rows_of_two_moments_of_a_growth_are_read_again(by):
     if by == "a command":
         Growth(known).shards()  # type: ignore[arg-type]
     else:
-        world.draw(Fleet([*known, last], Background(), None, 0.0))
+        world.draw(Fleet([*known, last], SynchronousBackground(), None, 0.0))
 
     assert {shard.row.generation for shard in [*known, last] if shard.row} == {2}
     distinct(world.tickets)

@@ -55,7 +55,6 @@ from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.segment_refill import Segments
 from allocator.schemes.shared.residues import ALL
-from allocator.service_allocator import Buffer
 from allocator.sync import Sequence
 
 AWAY = DatabaseUnavailable("away")
@@ -280,7 +279,7 @@ def test_a_list_takes_no_longer_than_the_timeout_however_many_claims_it_needs(ov
     nodes = MeteorSupply(source, Background(), Terms(True, 60.0, 1.0), MeteorSettings(0, layout), None)
     for call in (
         lambda: over(10, timeout=1.0).next_ids("order", 1000),
-        lambda: asyncio.run(Buffer(nodes).several(1000)),
+        lambda: asyncio.run(nodes.several(1000)),
     ):
         now[:] = [0.0]
         with pytest.raises(DatabaseUnavailable, match="within 1 seconds; (9[0-9]{2}|1000) ids are still missing"):
