@@ -148,7 +148,7 @@ class Runner:
         if self._file is None or not self.is_missing():
             return False
         if not self.may_create:
-            raise DatabaseUnavailable(f"there is no file {self._file}: it was moved or deleted; put it back")
+            raise DatabaseUnavailable(f"there is no file {self._file}; check the path, or put it back")
         return True
 
     def _tell_made(self) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from allocator.database import checks
@@ -62,9 +60,6 @@ def examine_database(database: Database, clock: Callable[[], float]) -> Examinat
     """Examine a database without changing it or creating a file."""
     database.may_create = False
     done = Examination(database.address.shown, database.address.public_url)
-    if database.is_missing():
-        done.findings.append(missing(Path(str(database.address.file))))
-        return done
     schema = of_schema(database)
     done.findings += schema
     names = {one.name for one in schema}
@@ -102,12 +97,6 @@ def of_rows(done: Examination, now: float) -> Iterator[Finding]:
     yield from of_tags(done.tags, done.residue, done.elsewhere)
     yield from of_nodes(done.newest_node)
     yield from of_workers(done.workers, now)
-
-
-def missing(file: Path) -> Finding:
-    severity = NOTE if os.access(file.parent, os.W_OK) else OUTAGE
-    mend = "it is created on first use, if its folder can be written to; if it should exist, check the path"
-    return Finding("file-missing", severity, f"there is no file {file}", mend)
 
 
 def outage(name: str, error: AllocatorError) -> Finding:

@@ -260,7 +260,7 @@ def test_what_may_not_be_written(open_folder, barred):
 def test_a_file_that_is_not_there_is_not_made(file):
     found = [*examine(f"sqlite:///{file}"), *examine(f"sqlite:///{file.parent}/nowhere/ids.db")]
 
-    assert [(one.name, one.severity) for one in found] == [("file-missing", NOTE), ("file-missing", OUTAGE)]
+    assert [(one.name, one.mend) for one in found] == [("unreachable", "check the path, or put it back")] * 2
     assert not file.exists()
 
 

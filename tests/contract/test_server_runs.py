@@ -957,7 +957,7 @@ def test_a_file_that_was_deleted_is_not_written_any_more(fresh, file, tag):
         with fork_gate.lock:  # no claim in advance meets the copy of the file: what that gives is not promised
             file.rename(f"{file}.away")
         for call in (lambda: ids.reserve(tag, 10), lambda: ids.ticket("first")):
-            with pytest.raises(DatabaseUnavailable, match="there is no file .* it was moved or deleted; put it back"):
+            with pytest.raises(DatabaseUnavailable, match="there is no file .*; check the path, or put it back"):
                 call()
         Path(f"{file}.away").rename(file)
 

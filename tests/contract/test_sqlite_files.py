@@ -257,7 +257,7 @@ def test_a_file_that_cannot_be_locked_is_refused(file, monkeypatch):
                     database.ping()
         database.ping()
         file.parent.rename(file.parent.with_name("away"))
-        with pytest.raises(DatabaseUnavailable, match="there is no file .*: it was moved or deleted; put it back"):
+        with pytest.raises(DatabaseUnavailable, match="there is no file .*; check the path, or put it back"):
             database.ping()
 
 
