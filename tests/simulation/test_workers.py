@@ -10,9 +10,10 @@ from simulation.workers import LENGTH, Rules, World, overlaps, worlds
 
 FEW, MANY = 40, 1000
 SEEDS = 200
-"""Every broken part shows within so many worlds; the one in which it is known to show is tried before them."""
+"""Every broken part shows within so many worlds."""
 MUST = {
     "answers lost",
+    "asked an old server",
     "commits forgotten",
     "DatabaseUnavailable",
     "failover",
@@ -54,7 +55,7 @@ def test_nor_where_the_clock_of_the_server_alone_is_wrong_by_any_time():
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control_a_broken_rule_is_found(name: str):
     with broken(CONTROLS[name]) as rules:
-        found = (World(seed, FEW, rules).run() for seed in (CONTROLS[name].seed, *range(SEEDS)))
+        found = (World(seed, FEW, rules).run() for seed in range(SEEDS))
 
         assert any(world.held_twice() or world.pairs_twice() for world in found)
 

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from allocator.schemes import worker_number_lease as rule
-from allocator.schemes.worker_number_lease import Clocks, NumberLease, NumberRow, Tenure
+from allocator.schemes.shared.retry_pace import Wait
+from allocator.schemes.worker_number_lease import Clocks, NumberLease, NumberRow, Renewal, Tenure
 from simulation.workers import FOLLOWED, LENGTH, Rules
 
-released, left = rule.released, Tenure.left
+released, left, want = rule.released, Tenure.left, Tenure.want
 
 
 def by_its_own(tenure: Tenure, now: Clocks) -> float:
@@ -45,33 +46,44 @@ def at_once(row: NumberRow, lease: NumberLease, used_ms: int) -> NumberRow | Non
     return replace(fresh, used_until_ms=0) if fresh else None
 
 
+def after_its_end(tenure: Tenure, now: Clocks) -> Renewal | Wait | None:
+    """Renews a lease that has ended, too."""
+    step = want(tenure, now)
+    return Renewal(now) if step is None else step
+
+
 class Control(NamedTuple):
-    """patches: of the rule, by class or module and name. seed: of a world in which it shows, where few do."""
+    """patches: of the rule, by class or module and name."""
 
     patches: dict[tuple[Any, str], Any] = {}
     rules: Rules = FOLLOWED
-    seed: int = 0
 
 
 CONTROLS: dict[str, Control] = {
     "taken at its end, and not a length later": Control(
         {(rule, "is_over"): lambda row, at: not row.holder or at > row.until_ms},
-        seed=58,
     ),
     "no wait after a failover": Control({(rule, "check_moved"): lambda moved_at, claim, at: None}),
+    "a wait of one length after a failover": Control({(rule, "AFTER_MOVE"): 1}),
+    "a lease that has ended is renewed": Control(
+        {(Tenure, "want"): after_its_end, (Tenure, "renewed"): whenever_granted}
+    ),
+    "a new slot that leases at once": Control(rules=Rules(new_slot_waits=False)),
+    "a number of another slot": Control(rules=Rules(keeps_to_its_slot=False)),
+    "an old server that answers for five lengths": Control(rules=Rules(old_answers=5 * LENGTH)),
     "taken whatever the clock on the wall says": Control(
         {(rule, "is_free"): lambda row, wall, at: rule.is_over(row, at)}
     ),
     "given back as if it had never been used": Control({(rule, "released"): at_once}),
-    "a clock far ahead of the database's": Control({(rule, "is_near"): lambda wall, length, at: True}, seed=881),
+    "a clock far ahead of the database's": Control({(rule, "is_near"): lambda wall, length, at: True}),
     "the end counted from the answer": Control(rules=Rules(counts_from_the_request=False)),
     "the clock of the process ignored": Control({(Tenure, "left"): by_the_wall}),
     "the clock on the wall ignored": Control({(Tenure, "left"): by_its_own}),
     "used before its begin": Control({(Tenure, "left"): before_its_begin}),
     "a renewal that came after the end": Control({(Tenure, "renewed"): whenever_granted}),
     "taken as it was read, not as it is": Control(rules=Rules(compares_renewals=False)),
-    "taken on another server than was read": Control(rules=Rules(takes_on_the_known_run=False), seed=47),
-    "a server's clock that steps further than a length": Control(rules=Rules(longest_step=5 * LENGTH), seed=121),
+    "taken on another server than was read": Control(rules=Rules(takes_on_the_known_run=False)),
+    "a server's clock that steps further than a length": Control(rules=Rules(longest_step=5 * LENGTH)),
 }
 
 

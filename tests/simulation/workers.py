@@ -3,7 +3,12 @@
 Each pod leases a number, renews it and gives it back. Requests and answers take their time or get lost; pods are
 killed, stopped and paused; clocks on the wall step, the server's by up to a length; a server that knows the rows as
 they were a while ago takes over. What a pod uses is kept as intervals: of the world's time, and of its clock on the
-wall. Neither may overlap with what another pod used under the same number.
+wall. Neither may overlap with what another pod used under the same number. Every second pod is a snowflake: its values
+lie from its first request to a length after its last, both ends kept, and may run ahead of every clock; nobody else
+may use one of them.
+
+In worlds of slots `shards make` gives the even numbers to the first database, and a second one with the odd ones is
+added; each may fail over. For half a length after a failover the old server answers as well.
 
 Given up, and so left out: a pod whose own clock stood still (a paused virtual machine) and whose clock on the wall was
 set back as well, so that neither tells it how late it is; and a step of the server's clock by more than a length where
@@ -16,6 +21,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from copy import copy
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
@@ -26,6 +32,7 @@ from unittest.mock import patch
 
 from allocator.errors import DatabaseUnavailable, InvalidSetting, NodeIdsExhausted
 from allocator.schemes import worker_number_lease as rule
+from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, NumberRow, Tenure
 
@@ -44,6 +51,10 @@ class Rules(NamedTuple):
     longest_step: int = LENGTH
     walls_are_right: bool = False
     """The clocks of the pods, that is; then the server's may step as far as it likes."""
+    old_answers: int = LENGTH // 2
+    """For so long, after a failover."""
+    new_slot_waits: bool = True
+    keeps_to_its_slot: bool = True
 
 
 FOLLOWED = Rules()
@@ -66,12 +77,15 @@ class Used(NamedTuple):
 class Server:
     """Rows, and the log of which the newest entries may be forgotten."""
 
-    def __init__(self) -> None:
+    def __init__(self, residue: Residue = ALL, moved_at: int = 0) -> None:
         self.rows: dict[int, NumberRow] = {}
         self.run = 0
-        self.known = (0, 0)
-        """The row of `allocator_failover`: the run that wrote it, and the moment of the last move."""
+        self.known = (0, moved_at)
+        """The run that wrote the shard's row, and the moment of the last move."""
+        self.residue = residue
         self.offset = 0
+        self.old: tuple[int, Server] | None = None
+        """Until when the server before answers as well."""
         self._log: list[tuple[int, int | None, Any]] = []
 
     def put(self, now: int, number: int, row: NumberRow) -> None:
@@ -82,10 +96,19 @@ class Server:
         if self.known[0] != self.run:
             self._log.append((now, None, self.known))
             self.known = (self.run, BEGIN + now + self.offset)
-        return list(self.rows.values()), BEGIN + now + self.offset, self.known
+        at = BEGIN + now + self.offset
+        ours = [row for row in self.rows.values() if self.owns(row.number)]
+        foreign = [number for number in range(1 << BITS) if not self.owns(number)]
+        held = [NumberRow(number, BITS, LENGTH, "another slot", 0, 2 * at, 2 * at, "", 0) for number in foreign]
+        return ours + held, at, self.known
 
-    def fail_over(self, now: int, lag: int) -> int:
+    def owns(self, number: int) -> bool:
+        return number % self.residue.step == self.residue.offset - 1
+
+    def fail_over(self, now: int, lag: int, old_answers: int) -> int:
         """Another server goes on, without what was written in the last `lag` milliseconds; how much it forgot."""
+        self.old = now + old_answers, copy(self)
+        self.old[1].rows, self.old[1]._log, self.old[1].old = dict(self.rows), [], None
         self.run += 1
         forgotten = 0
         while self._log and self._log[-1][0] > now - lag:
@@ -108,6 +131,9 @@ class Pod:
         self._boot, self._off = world.random.randrange(10**6), world.skew()
         self._tenure: Tenure | None = None
         self._lease = NumberLease(SPACE, 0, "", LENGTH)
+        self._server = world.servers[0]
+        self._values: list[int] | None = [] if name % 2 else None
+        """Of a snowflake: the first and the last that it used, and the last that it may use."""
         self._mark: tuple[int, int] | None = None
         self._late = False
         """One of its clocks has lost time."""
@@ -157,12 +183,13 @@ class Pod:
 
     def life(self) -> Generator[int, None, None]:
         world, dice = self.world, self.world.random
-        latency, server = world.latency, world.server
+        latency = world.latency
         for attempt in range(30):
             asked = self.clocks()
             claim = NumberClaim(SPACE, BITS, LENGTH, asked.wall_ms, f"{self.name}.{attempt}")
             yield latency()
-            rows, at, known = server.read(world.now)
+            self._server = dice.choice(world.servers)
+            rows, at, known = world.reached(self._server).read(world.now)
             yield latency()
             try:
                 rule.check_clock(claim, at)
@@ -173,7 +200,7 @@ class Pod:
                 yield LENGTH // 10 + world.below(LENGTH // 2 - LENGTH // 10)
                 continue
             yield world.latency()
-            taken = world.take(chosen, claim, known)
+            taken = world.take(world.reached(self._server), chosen, claim, known)
             yield world.latency()
             if taken is not None:
                 break
@@ -182,6 +209,9 @@ class Pod:
         world.counts["took over"] += not isinstance(chosen, int) and bool(chosen.holder)
         world.counts["leased"] += 1
         self._lease = NumberLease(SPACE, taken, claim.holder, LENGTH)
+        if self._values is not None:
+            self._values = [asked.wall_ms, asked.wall_ms, asked.wall_ms + LENGTH]
+            world.values[taken].append((self._values, claim.holder))
         self._tenure = Tenure(LENGTH, asked if world.rules.counts_from_the_request else self.clocks())
         self.mark()
         yield from self._hold(self._tenure, world.now + dice.randrange(6 * LENGTH))
@@ -198,9 +228,9 @@ class Pod:
             if isinstance(step, Wait):
                 yield max(1, ceil(1000 * step.seconds))
                 continue
-            asked = step.asked
+            asked = Clocks(step.asked.own, self.value(step.asked.wall_ms))
             yield world.latency()
-            is_ours = world.renew(self._lease, asked.wall_ms)
+            is_ours = world.renew(world.reached(self._server), self._lease, asked.wall_ms)
             yield world.latency()
             if world.random.random() < 0.1:
                 world.counts["answers lost"] += 1
@@ -211,25 +241,39 @@ class Pod:
                 return
             self.mark()
             tenure.renewed(asked if world.rules.counts_from_the_request else self.clocks(), self.clocks())
+            if self._values and tenure.left(self.clocks()) > 0:
+                self._values[2] = asked.wall_ms + LENGTH
             self.mark()
         self.mark(goes_on=False)
         self._tenure = None
         if tenure.left(self.clocks()) > 0:
+            used_ms = self.value(tenure.used_ms)
             yield world.latency()
-            world.release(self._lease, tenure.used_ms)
+            world.release(world.reached(self._server), self._lease, used_ms)
+
+    def value(self, wall_ms: int) -> int:
+        """What a snowflake asks with: its last value, which may be ahead of the clock on the wall."""
+        if not self._values:
+            return wall_ms
+        _, last, end = self._values
+        ahead = self.world.below(LENGTH // 3) if self.world.random.random() < 0.5 else 0
+        self._values[1] = min(end, max(last, wall_ms) + ahead)
+        return max(self._values[1], wall_ms)
 
 
 class World:
     """Runs `pods` of them; `used` says by number what they used."""
 
     def __init__(self, seed: int, pods: int, rules: Rules = FOLLOWED) -> None:
+        """Each second world is one of slots."""
         self.random = random.Random(seed)
         self._any, self._bits = self.random.random, self.random.getrandbits
         self.rules = rules
         self.now = 0
-        self.server = Server()
+        self.servers = [Server()]
         self.counts: Counter[str] = Counter()
         self.used: dict[int, list[Used]] = defaultdict(list)
+        self.values: dict[int, list[tuple[list[int], str]]] = defaultdict(list)
         self._events: list[tuple[int, int, Any, Any]] = []
         """The moment, a number that keeps those of one moment in order, what is called, and with what."""
         self._numbers = count()
@@ -239,6 +283,10 @@ class World:
             self._at(self.random.randrange(1 + each * pods), self._start, number)
         for _ in range(1 + pods // 2):
             self._at(self.random.randrange(1 + each * pods), self._fault, None)
+        if seed % 2:
+            made = self.random.randrange(1 + each * pods)
+            self._at(made, self._make, None)
+            self._at(made + self.random.randrange(LENGTH), self._add, None)
 
     def run(self) -> World:
         events = self._events
@@ -300,11 +348,13 @@ class World:
         dice = self.random
         what = dice.choice(("kill", "kill", "stop", "stop", "pause", "step", "step", "server steps", "failover"))
         self.counts[what] += 1
+        server = dice.choice(self.servers)
         if what == "failover":
-            self.counts["commits forgotten"] += self.server.fail_over(self.now, dice.randrange(LENGTH))
+            forgotten = server.fail_over(self.now, dice.randrange(LENGTH), self.rules.old_answers)
+            self.counts["commits forgotten"] += forgotten
         if what in ("failover", "server steps"):
             # To any place within a length: no two clocks of servers differ by more than that.
-            self.server.offset = dice.choice((0, dice.randrange(self.rules.longest_step + 1)))
+            server.offset = dice.choice((0, dice.randrange(self.rules.longest_step + 1)))
         elif self._alive:
             pod = dice.choice(self._alive)
             if what == "kill":
@@ -316,34 +366,55 @@ class World:
             else:
                 pod.stop(dice.randrange(3 * LENGTH), clock_stands=what == "pause")
 
+    def _make(self, _: None) -> None:
+        self.servers[0].residue = Residue(1, 2)
+
+    def _add(self, _: None) -> None:
+        """Its rows begin with a move of now."""
+        offset = self.random.choice((0, self.random.randrange(self.rules.longest_step + 1)))
+        new = Server(Residue(2, 2), (BEGIN + self.now + offset) * self.rules.new_slot_waits)
+        new.offset = offset
+        self.servers.append(new)
+        self.counts["slots added"] += 1
+
+    def reached(self, server: Server) -> Server:
+        """It, or the one before, which does not know yet."""
+        is_old = server.old and self.now < server.old[0] and self._any() < 0.5
+        self.counts["asked an old server"] += bool(is_old)
+        return server.old[1] if server.old and is_old else server
+
     # -- the statements, as the memory backend has them
 
-    @property
-    def at(self) -> int:
-        return BEGIN + self.now + self.server.offset
+    def at(self, server: Server) -> int:
+        return BEGIN + self.now + server.offset
 
-    def take(self, chosen: NumberRow | int, claim: NumberClaim, known: tuple[int, int]) -> int | None:
-        server = self.server
+    def owns(self, server: Server, number: int) -> bool:
+        return server.owns(number) or not self.rules.keeps_to_its_slot
+
+    def take(self, server: Server, chosen: NumberRow | int, claim: NumberClaim, known: tuple[int, int]) -> int | None:
         number = chosen if isinstance(chosen, int) else chosen.number
         row = server.rows.get(number)
         if self.rules.takes_on_the_known_run and (server.known != known or server.run != known[0]):
             return None
         if self.rules.compares_renewals and row != (None if isinstance(chosen, int) else chosen):
             return None
-        server.put(self.now, number, rule.leased(number if row is None else row, claim, self.at))
+        if not self.owns(server, number):
+            return None
+        server.put(self.now, number, rule.leased(number if row is None else row, claim, self.at(server)))
         return number
 
-    def renew(self, lease: NumberLease, wall_ms: int) -> bool:
-        row = self.server.rows.get(lease.number)
-        fresh = rule.renewed(row, lease, wall_ms, self.at) if row else None
+    def renew(self, server: Server, lease: NumberLease, wall_ms: int) -> bool:
+        row = server.rows.get(lease.number)
+        is_ours = row and self.owns(server, lease.number)
+        fresh = rule.renewed(row, lease, wall_ms, self.at(server)) if row and is_ours else None
         if fresh:
-            self.server.put(self.now, lease.number, fresh)
+            server.put(self.now, lease.number, fresh)
         return fresh is not None
 
-    def release(self, lease: NumberLease, used_ms: int) -> None:
-        row = self.server.rows.get(lease.number)
+    def release(self, server: Server, lease: NumberLease, used_ms: int) -> None:
+        row = server.rows.get(lease.number)
         if row and (fresh := rule.released(row, lease, used_ms)):
-            self.server.put(self.now, lease.number, fresh)
+            server.put(self.now, lease.number, fresh)
 
     # -- the verdict
 
@@ -352,9 +423,11 @@ class World:
         return sum(overlaps([(one.since, one.until, one.holder) for one in uses]) for uses in self.used.values())
 
     def pairs_twice(self) -> int:
-        """How many times two used one number in the same second of their clocks on the wall."""
+        """How many times two used one number in the same second of their clocks on the wall, or one value of it."""
         used = ([one for one in uses if one.wall_since < one.wall_until] for uses in self.used.values())
-        return sum(overlaps([one.seconds() for one in uses]) for uses in used)
+        seconds = sum(overlaps([one.seconds() for one in uses]) for uses in used)
+        spans = ([(since, last + 1, holder) for (since, last, _), holder in uses] for uses in self.values.values())
+        return seconds + sum(map(overlaps, spans))
 
 
 def without_words(*_: object) -> NodeIdsExhausted:
