@@ -21,7 +21,6 @@ SECONDS = 0.004
 """Seconds per sample. Short, so that a round ends before the speed of the machine changes."""
 BULK, MANY = 1000, 10_000
 THREADS = (1, 8)
-SUSTAINED = 0.05
 PEERS = (
     "uuid.uuid4()",
     "uuid_utils.uuid4()",
@@ -49,9 +48,6 @@ ITERATED = (Figure("for id in sequence, per id", "for id in sequence", NEXT, "�
 BULKS = (Figure("ids.next_ids(tag, 1000) to list(range)", "ids.next_ids(tag, 1000)", "list(range)", "≤ 1.5"),)
 ON_THREADS = (Figure("8 threads to 1, per id", "8 threads", "1 thread", "≤ 1.3"),)
 AWAITED = (Figure("await ids.next_id(tag) to an empty coroutine", "await ids.next_id(tag)", "await empty()", "≤ 2.5"),)
-SUSTAINED_RATE = (
-    Figure("ids.snowflake(), sustained, to the format's limit", "ids.snowflake(), sustained", "4096", "≥ 0.97"),
-)
 
 
 def statement(words: str, ids_each: int = 1, **names: object) -> Measure:
@@ -96,20 +92,6 @@ def awaited(runner: asyncio.Runner, words: str, count: int = 20_000, **names: ob
 
 async def empty() -> None:
     pass
-
-
-def sustained(ids: Allocator) -> Measure:
-    """Snowflakes per millisecond, over many milliseconds."""
-
-    def measure() -> float:
-        count, began = 0, time.perf_counter()
-        while (passed := time.perf_counter() - began) < SUSTAINED:
-            for _ in repeat(None, 256):
-                ids.snowflake()
-            count += 256
-        return count / passed / 1000
-
-    return measure
 
 
 def peers() -> dict[str, Measure]:
@@ -160,7 +142,6 @@ def races(place: Place) -> Iterator[list[Race]]:
             "await empty()": awaited(runner, "await empty()", empty=empty),
             "await ids.next_id(tag)": awaited(runner, "await ids.next_id(tag)", ids=AsyncAllocator(ids), tag=tag),
         }
-        rate = {"4096": lambda: 4096.0, "ids.snowflake(), sustained": sustained(others)}
         yield [
             Race("call", "ns of CPU", call, CALL, loop=statement("pass")),
             Race(
@@ -169,5 +150,4 @@ def races(place: Place) -> Iterator[list[Race]]:
             Race("call, 1000 at once", "ns of CPU an id", bulk, BULKS),
             Race("call, on threads", "ns an id", threads, ON_THREADS),
             Race("call, awaited", "ns of CPU", coroutines, AWAITED, loop=awaited(runner, "pass")),
-            Race("call, sustained", "ids a millisecond", rate, SUSTAINED_RATE),
         ]
