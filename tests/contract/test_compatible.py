@@ -122,15 +122,6 @@ def test_tinyid_gives_a_thousand_ids_at_most(tinyid, known):
     assert len(tinyid("nextIdSimple", bizType=known, batchSize=1001).body.split(b",")) == 1000
 
 
-def test_tinyid_draws_nothing_for_a_batch_that_cannot_be_had(tinyid, service, known):
-    service.put(f"/v1/tags/{known}", json={"limit": 600})
-    refused = tinyid("nextId", bizType=known, batchSize=1000).json
-
-    assert (refused["code"], refused["data"]) == (6, None)
-    assert "at most 600" in refused["message"]
-    assert len(tinyid("nextId", bizType=known, batchSize=600).json["data"]) == 600
-
-
 def test_tinyid_answers_with_a_slash_behind_too(tinyid, known):
     assert tinyid("nextIdSimple/", bizType=known).body == b"1"
     assert tinyid("nextSegmentId/", bizType=known).json["code"] == 200
