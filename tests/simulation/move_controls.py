@@ -111,6 +111,13 @@ CONTROLS: dict[str, Control] = {
         done("add", "B", 2, "", False),
         (("restore", "A", 1), ("go", 1, FIRST, 9)),
     ),
+    "an addition beside a failover that nobody has noticed": scene(
+        "add: own run",
+        MAKE,
+        done("add", "C", 2, "", False, j=1, times=1),
+        done("add", "B", 2, "", False),
+        (("fail_over", "A", 2, 1, False), ("go", 1, FIRST, 9)),
+    ),
     "an addition after a failover that forgot another": scene(
         "add: taken under the present move", TWO, FORGETS, drawn(NODES), done("add", "C", 2, "A", False)
     ),

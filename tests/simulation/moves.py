@@ -461,12 +461,26 @@ class World:
 # -- worlds of a seed
 
 ACTS = 100
-SHARES = {"one": (68, 22, 10), "fleet": (28, 12, 60)}
-"""How many acts of a hundred are statements of processes, accidents, and an operator's."""
 
 
-def statement(dice: random.Random, fleet: bool) -> Act:
-    i, u, whom = dice.randrange(3), dice.randrange(3 if fleet else 1), dice.choice((FIRST, FIRST, SECOND, OLD))
+class Theme(NamedTuple):
+    """How many acts of a hundred are statements of processes, accidents, and an operator's; and which those are."""
+
+    shares: tuple[int, int, int]
+    operator: tuple[str, ...]
+    several: bool = True
+
+
+ONE = Theme(
+    (68, 22, 10), ("go",) * 3 + ("kill", "set", "claim_tickets", "start_after", "delete") + ("repair",) * 2, False
+)
+ADDITIONS = Theme((20, 20, 60), ("go",) * 12 + ("make",) * 2 + ("add",) * 5 + ("start_after", "deploy", "kill"))
+MOST = ("go",) * 14 + ("make",) * 3 + ("add",) * 6 + ("deploy",) * 4
+FLEET = Theme((28, 12, 60), MOST + ("kill", "lose", "clone", "away", "set", "start_after", "delete", "repair"))
+
+
+def statement(dice: random.Random, theme: Theme) -> Act:
+    i, u, whom = dice.randrange(3), dice.randrange(3 if theme.several else 1), dice.choice((FIRST, FIRST, SECOND, OLD))
     name = dice.choice((GAPS, GAPS, REFUSES, TYPE))
     what = dice.choice(("draw", "draw", "draw", "draw", "look", "move", "read", "claim", "claim", "new", "count"))
     if what == "look":
@@ -478,8 +492,8 @@ def statement(dice: random.Random, fleet: bool) -> Act:
     return what, i, u, dice.choice((TICKETS, NODES)) if what == "count" else name, whom
 
 
-def accident(dice: random.Random, fleet: bool) -> Act:
-    name, server = dice.choice("AAABCD" if fleet else "A"), dice.choice((1, 2, 3))
+def accident(dice: random.Random, theme: Theme) -> Act:
+    name, server = dice.choice("AAABCD" if theme.several else "A"), dice.choice((1, 2, 3))
     what = dice.choice(
         ("fail_over", "fail_over", "fail_over", "copy_anew", "copy_anew", "copy_anew", "apply", "restore", "fence")
     )
@@ -490,15 +504,15 @@ def accident(dice: random.Random, fleet: bool) -> Act:
     return (what, name, server) if what == "copy_anew" else (what, name)
 
 
-def operator(dice: random.Random, fleet: bool) -> Act:
+def operator(dice: random.Random, theme: Theme) -> Act:
     j, name = dice.randrange(2), dice.choice((GAPS, REFUSES))
-    what = dice.choice(FLEET if fleet else ONE)
+    what = dice.choice(theme.operator)
     if what == "go":
         return what, j, dice.choice((FIRST, FIRST, SECOND)), dice.choice((1, 1, 9, 9))
     if what == "kill":
         return what, j
-    some = "".join(dice.sample("ABCD", dice.choice((1, 2, 3)))) if fleet and dice.random() < 0.4 else ""
-    one = dice.choice("AABCD") if fleet else "A"
+    some = "".join(dice.sample("ABCD", dice.choice((1, 2, 3)))) if theme.several and dice.random() < 0.3 else ""
+    one = dice.choice("AABCD") if theme.several else "A"
     if what == "deploy":
         return what, dice.randrange(3), some or one, dice.randrange(3)
     if what in ("away", "clone"):
@@ -517,20 +531,14 @@ def operator(dice: random.Random, fleet: bool) -> Act:
     return "begin", j, what, *more[what]
 
 
-ONE = ("go", "go", "go", "kill", "repair", "repair", "set", "claim_tickets", "start_after", "delete")
-FLEET = ("go",) * 14 + ("make",) * 3 + ("add",) * 6 + ("deploy",) * 4 + ("away",)
-FLEET += ("kill", "lose", "clone", "set", "start_after", "delete", "repair")
-
-
 def drawn(seed: int) -> tuple[bool, list[Act]]:
     """Whether the servers are clusters, and the acts. Each second world has several databases."""
-    dice = random.Random(f"moves {seed}")
-    fleet = seed % 2 == 1
-    kinds = dice.choices((statement, accident, operator), SHARES["fleet" if fleet else "one"], k=ACTS)
-    acts = [kind(dice, fleet) for kind in kinds]
-    if fleet and dice.random() < 0.7:
+    dice, theme = random.Random(f"moves {seed}"), (ONE, FLEET, ONE, ADDITIONS)[seed % 4]
+    kinds = dice.choices((statement, accident, operator), theme.shares, k=ACTS)
+    acts = [kind(dice, theme) for kind in kinds]
+    if theme.several and dice.random() < 0.7:
         acts[9:9] = ("begin", 0, "make", "A"), ("go", 0, FIRST, 9), ("begin", 1, "add", "B", 2, "", False)
-    return seed % 8 < 2, acts
+    return seed % 16 < 4, acts
 
 
 def failure(clusters: bool, acts: Iterable[Act], out: Words = ALL_WORDS) -> str:

@@ -88,7 +88,7 @@ def may_add(world: World, slot: int, read: Read, unused: bool) -> bool:
 def mark(world: World, read: Read, taken: frozenset[int]) -> Generator[Database, Connection | None, bool]:
     for member, (shard, _) in read.items():
         at = yield member
-        if not at or not at.commit(sql.marked(at.rows, shard, taken, world.out)):
+        if not at or not at.commit(sql.marked(at.rows, at.server.run, shard, taken, world.out)):
             return False
     return True
 
@@ -145,7 +145,7 @@ def is_ours(database: Database, shard: Shard) -> bool:
 
 def start_after(world: World, name: str, names: str, further: int) -> Command:
     """`tags set --start-after`, above a column that has ids up to there. Writes the shard's row, as a new tag does."""
-    end = max(world.given["A", name], default=0) + further
+    end, closings = max(world.given["A", name], default=0) + further, world.closings[name]
     taken, wrote = frozenset[int](), frozenset[int]()
     for database in world.members(names):
         if not (at := (yield database)) or database.old or not is_ours(database, at.rows[SHARD]):
@@ -161,7 +161,11 @@ def start_after(world: World, name: str, names: str, further: int) -> Command:
         database.set_at = len(database.primary.states) - 1
         taken, wrote = taken | shard.taken, wrote | {shard.residue.offset}
     alive = {one.shard.residue.offset for one in world.members() if one.shard.fleet}
-    if alive <= taken | wrote and (taken <= wrote or "tags set: every slot" in world.out):
+    if (
+        world.closings[name] == closings
+        and alive <= taken | wrote
+        and (taken <= wrote or "tags set: every slot" in world.out)
+    ):
         for number in {*range(1, end + 1)} - world.given["A", name].keys():
             world.note("A", name, number, "the column")
         world.counts["start after"] += 1
@@ -213,8 +217,8 @@ def repair(world: World, name: str, database: str) -> Command:
 
 
 def claim_tickets(world: World, database: str) -> Command:
-    """`db upgrade --tickets claim`, before the first ticket; a member of a cluster that lags would draw one yet."""
+    """`db upgrade --tickets claim`, before the first ticket: while a member of a cluster lags, nobody may draw."""
     at = yield world.databases[database]
-    if at and not at.rows[TICKETS] and not at.rows.get(TYPE):
+    if at and not at.server.behind and not at.rows[TICKETS] and not at.rows.get(TYPE):
         at.commit({SHARD: at.rows[SHARD]._replace(tickets=CLAIM)})
-        at.server.behind = 0
+        at.server.behind = 0  # REPLACE on a member that lags would draw yet

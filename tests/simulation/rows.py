@@ -162,11 +162,12 @@ def made(rows: Rows, slots: int, fleet: str, reach: Callable[[str], int], out: W
     return {**written, SHARD: shard._replace(**marked)}
 
 
-def marked(rows: Rows, read: Shard, taken: frozenset[int], out: Words = ALL_WORDS) -> Rows | None:
+def marked(rows: Rows, here: str, read: Shard, taken: frozenset[int], out: Words = ALL_WORDS) -> Rows | None:
     """The mark of `shards add` at a member: compare and set."""
     shard = rows[SHARD]
     if shard.fleet != read.fleet or not holds(
         out,
+        ("add: own run", here == shard.run),
         ("add: taken as read", shard.taken == read.taken),
         ("add: move as read", shard.move == read.move),
     ):
