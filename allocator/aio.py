@@ -18,6 +18,7 @@ from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.argument_checks import check_count
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import FailoverGap
+from allocator.schemes.worker_number_lease import SECONDS
 from allocator.sync import Allocator
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ class AsyncAllocator(Uncopyable):
         return await wait_for_async(self._allocator._drawn_ticket(kind))
 
     def worker(
-        self, space: str, bits: int = 10, seconds: float = 60.0, on_lost: Callable[[], object] | None = None
+        self, space: str, bits: int = 10, seconds: float = SECONDS, on_lost: Callable[[], object] | None = None
     ) -> AsyncWorkerLease:
         """As `Allocator.worker`, for `async with`."""
         return AsyncWorkerLease(self._allocator._workers, space, bits, seconds, on_lost)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from time import monotonic
 from typing import ParamSpec, TypeVar, cast
 
@@ -14,7 +15,6 @@ from allocator.generators.sequence import Sequence
 from allocator.rules.hosts import Hosts
 from allocator.runtime.waiting import wait_for_async
 from allocator.schemes.shared.residues import Seen
-from allocator.schemes.snowflake import Lease
 from allocator.schemes.tag import Tag
 from allocator.sync import Allocator
 
@@ -71,11 +71,11 @@ class ServiceAllocator(AsyncAllocator):
         return await wait_for_async(self._hosted.sequence(tag)._claimed(size, seen, exact))
 
     @property
-    def lease(self) -> Lease | None:
-        """The lease of this process's snowflake worker."""
-        return self._hosted._snowflake._core.lease
+    def lease(self) -> tuple[int, float] | None:
+        """The number of this process's snowflake worker, and the seconds that its lease lasts if renewals fail.
 
-    @property
-    def is_lease_in_danger(self) -> bool:
-        """Whether its last renewal failed. Without draws it is not renewed, and just ends."""
-        return self._hosted._snowflake._failing
+        Infinite while none has failed: without draws it is not renewed, and just ends.
+        """
+        supply = self._hosted._snowflake
+        lease = supply._core.lease
+        return (lease.number, supply.left() if supply._failing else inf) if lease else None

@@ -27,6 +27,7 @@ from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.argument_checks import MAX_ID, check_seconds, check_tag, quoted
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, FailoverGap, Tag, gap_of
+from allocator.schemes.worker_number_lease import SECONDS
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
@@ -150,9 +151,10 @@ class Allocator(Uncopyable):
             return self._meteor._next()
 
     def snowflake(self) -> int:
-        """The next snowflake id. The first call leases a worker and a range of time from the database.
+        """The next snowflake id. The first call leases a worker from the database.
 
-        Ids of one process increase. The lease is renewed in the background while ids are drawn. Raises the errors of
+        Ids of one process increase, unless its clock steps back by more than the lease. The lease is renewed in the
+        background while ids are drawn. After a failover a new process has none for three leases. Raises the errors of
         `next_id`, and `NodeIdsExhausted` when all workers are leased.
         """
         supply = self._snowflake
@@ -164,7 +166,7 @@ class Allocator(Uncopyable):
         return supply._next()
 
     def worker(
-        self, space: str, bits: int = 10, seconds: float = 60.0, on_lost: Callable[[], object] | None = None
+        self, space: str, bits: int = 10, seconds: float = SECONDS, on_lost: Callable[[], object] | None = None
     ) -> WorkerLease:
         """Lease a number of a space for the ids of another library: `with ids.worker("billing") as worker:`.
 
@@ -245,6 +247,7 @@ class Allocator(Uncopyable):
         self._retire()
         self._background.close(self._terms.timeout)
         self._retire()  # a claim may have committed meanwhile
+        self._snowflake.give_back()
         self._backend.close()
 
     def _supplies(self) -> list[Supply]:

@@ -16,7 +16,7 @@ from allocator.cli.output import OWN_FAILURE, Command, CommandGroup, show, table
 from allocator.database.verbs import node_and_snowflake_rows as node_rows
 from allocator.errors import InvalidSetting
 from allocator.schemes.meteor import Node
-from allocator.schemes.worker_number_lease import NumberRow, Space
+from allocator.schemes.worker_number_lease import SECONDS, NumberRow, Space
 
 NODES = 100
 
@@ -78,7 +78,7 @@ class Wrapping(Command):
 )
 @click.option("--space", required=True, help="Name of the numbers; those of another space are others.")
 @option("--bits", type=int, default=10, help="Numbers are 0 to 2^BITS - 1.")
-@option("--seconds", type=float, default=60.0, help="Length of the lease.")
+@option("--seconds", type=float, default=SECONDS, help="Length of the lease.")
 @option("--env", "variable", default="WORKER_ID", help="Variable that gets the number.")
 @urls_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)

@@ -15,7 +15,7 @@ from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding
 
 WRITES, ADDS, READS = "SELECT, INSERT, UPDATE", "SELECT, INSERT", "SELECT"
 NEEDED = {
-    **dict.fromkeys(("allocator_segment", "allocator_worker", "allocator_lease", "allocator_failover"), WRITES),
+    **dict.fromkeys(("allocator_segment", "allocator_lease", "allocator_failover"), WRITES),
     "allocator_node": ADDS,
     **dict.fromkeys(("allocator_ticket", "allocator_shard", "allocator_token"), READS),
     **dict.fromkeys(("allocator_number", "allocator_number_void"), READS),

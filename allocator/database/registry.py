@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
-from secrets import randbelow, token_hex
+from secrets import randbelow
 from time import time_ns
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
@@ -27,15 +26,12 @@ from allocator.database.verbs import (
 from allocator.database.verbs.start import Start
 from allocator.errors import (
     DatabaseUnavailable,
-    LeaseLost,
     SchemaOutOfDate,
     ShardMisconfigured,
 )
-from allocator.rules.failover import NOTHING, Failover, Here, begin_of_lease, most_ahead, moved, skipped
+from allocator.rules.failover import NOTHING, Failover, Here, moved, skipped
 from allocator.rules.fleet_consistency import Shard
 from allocator.rules.fleet_growth_protocol import LEAD
-from allocator.schemes.formats.bit_layout import Layout
-from allocator.schemes.snowflake import Lease, LeaseClaim, SnowflakeWorker, check_same, check_time, choose_worker
 from allocator.schemes.ticket import CLAIM
 from allocator.schemes.worker_number_lease import (
     NumberClaim,
@@ -71,8 +67,6 @@ class Registry(Runner):
         super().__init__(database, timeout)
         self._schema_seen = False
         self._rows_are_ours = False
-        self._leases_from_ms = 0
-        """The latest beginning of leases that this process has seen."""
 
     @property
     def was_used(self) -> bool:
@@ -84,12 +78,12 @@ class Registry(Runner):
         if not self._schema_seen:
             self.start()
 
-    def start(self, name: str = "", *, with_nodes: bool = False, with_workers: bool = False) -> Start:
+    def start(self, name: str = "", *, with_nodes: bool = False) -> Start:
         """Fetch the current rows, with that of the tag `name`.
 
         Looks at the schema if a table is missing, or at another revision. An embedded database makes its tables.
         """
-        asked = self.address.shown, name, with_nodes, with_workers
+        asked = self.address.shown, name, with_nodes
         try:
             found = self.run(start.fetch, *asked, not self._schema_seen)
         except SchemaOutOfDate:
@@ -143,8 +137,7 @@ class Registry(Runner):
                 self.run(failover_row.add, Failover(here.run))
                 continue
             here = here._replace(same=here.same and not self._has_strangers(found, here))
-            leased_until = 0 if here.same else self._leased_until()
-            fresh = moved(found, here, time_ns() // 1_000_000, leased_until, not is_alone)
+            fresh = moved(found, here, time_ns() // 1_000_000, not is_alone)
             if fresh == found:
                 return found
             skip = NOTHING if here.same else skipped(here.at)
@@ -191,9 +184,6 @@ class Registry(Runner):
         while (state := self.failover()).first_value < value:
             self.run(failover_row.move, state, state._replace(first_value=value))
 
-    def _leased_until(self) -> int:
-        return max((worker.until for worker in self.run(node_and_snowflake_rows.fetch_workers)), default=0)
-
     def register_node(self) -> int:
         """A new node number, for this process."""
         now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
@@ -209,49 +199,6 @@ class Registry(Runner):
             "the database failed over to another server while a node was registered, or a trigger changed the node; "
             "retry, then run allocator db check"
         )
-
-    def _check_not_before(self, state: Failover) -> None:
-        """Raise if this server does not know of a failover that was seen: leases of its successor may begin in ours."""
-        if state.leases_from_ms < self._leases_from_ms:
-            raise DatabaseUnavailable(
-                f"{self.address.shown}: a server from before the last failover answers; keep it from serving clients"
-            )
-        self._leases_from_ms = state.leases_from_ms
-
-    def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
-        """Lease a worker until a later moment, or renew `claim.lease`; raises `LeaseLost` if another process has it."""
-        if claim.lease is not None:
-            self.check_schema()
-            return self._renewed(claim.lease, claim)
-        for _ in range(ATTEMPTS):
-            start = self.start(with_workers=True)
-            self._check_numbers(start.shard)
-            state = self.failover(start)
-            self._check_not_before(state)
-            check_time(claim, start.here.at + most_ahead(state, claim.span))
-            begin = begin_of_lease(state, claim.now, claim.until)
-            chosen = choose_worker(start.workers, layout, epoch, claim.now, randbelow(1 << 16))
-            number = chosen if isinstance(chosen, int) else chosen.number
-            until = begin + claim.span
-            fresh = SnowflakeWorker(number, str(layout), epoch, token_hex(16), until, *identity())
-            if isinstance(chosen, int):
-                ours = self.run(node_and_snowflake_rows.add_worker, fresh)
-            else:
-                ours = self.run(node_and_snowflake_rows.take_worker, chosen, fresh)
-            if ours and self.failover(after := self.start(with_workers=True)) == state:
-                check_same(after.workers, layout, epoch)  # two processes may lease with two layouts at once
-                return Lease(number, fresh.holder, begin, until)  # a worker is chosen only after its last lease ended
-        raise DatabaseUnavailable("every worker that was free was leased by another process first; try again")
-
-    def _renewed(self, lease: Lease, claim: LeaseClaim) -> Lease:
-        """Renew a lease. One from before a failover may be another process's: the failover may have forgotten that."""
-        if not self.run(node_and_snowflake_rows.renew_worker, lease, claim):
-            start = self.start()
-            check_time(claim, start.here.at + most_ahead(self.failover(start), claim.span))
-            raise LeaseLost(f"worker {lease.number} was leased by another process meanwhile")
-        if lease.since < self.failover().leases_from_ms:  # checked afterwards: a failover may happen during the renewal
-            raise LeaseLost(f"worker {lease.number} may have been leased by another process before the database moved")
-        return replace(lease, until=claim.until)
 
     def lease_number(self, claim: NumberClaim) -> NumberLease:
         """Lease a free number of a space. Raises `NodeIdsExhausted`, and `InvalidSetting` by settings or clock."""

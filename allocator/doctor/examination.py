@@ -11,14 +11,14 @@ from allocator.database import checks
 from allocator.database.dialect import Dialect
 from allocator.database.schema import inspection
 from allocator.database.store import Database
-from allocator.database.verbs import node_and_snowflake_rows, segments, servers, shard_row
-from allocator.doctor.tag_rules import of_clocks, of_nodes, of_tags, of_workers
+from allocator.database.verbs import node_and_snowflake_rows, segments, servers, shard_row, worker_number_rows
+from allocator.doctor.tag_rules import of_clocks, of_nodes, of_spaces, of_tags
 from allocator.errors import AllocatorError, DatabaseRefused, SchemaDamaged, SchemaOutOfDate
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, unchecked
 from allocator.rules.fleet_consistency import Shard
 from allocator.schemes.shared.residues import ALL, Residue
-from allocator.schemes.snowflake import SnowflakeWorker
 from allocator.schemes.tag import REFUSE, Tag
+from allocator.schemes.worker_number_lease import Space, spaces_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -42,7 +42,7 @@ class Examination:
     findings: list[Finding] = field(default_factory=list)
     reached: bool = False
     tags: list[Tag] = field(default_factory=list)
-    workers: list[SnowflakeWorker] = field(default_factory=list)
+    spaces: list[Space] = field(default_factory=list)
     newest_node: int = 0
     shard: Shard | None = None
     is_member: bool = False
@@ -96,7 +96,7 @@ def of_rows(done: Examination, now: float) -> Iterator[Finding]:
     yield from of_clocks(now - done.now_ms / 1000)
     yield from of_tags(done.tags, done.residue, done.elsewhere)
     yield from of_nodes(done.newest_node)
-    yield from of_workers(done.workers, now)
+    yield from of_spaces(done.spaces, now)
 
 
 def outage(name: str, error: AllocatorError) -> Finding:
@@ -123,7 +123,8 @@ def attempt(
 
 def rows(connection: Connection, dialect: Dialect, done: Examination) -> None:
     done.tags = segments.fetch_all(connection, dialect)
-    done.workers = node_and_snowflake_rows.fetch_workers(connection, dialect)
+    at, leased = worker_number_rows.fetch_all(connection, dialect)
+    done.spaces = spaces_of(leased, at)
     newest = node_and_snowflake_rows.fetch_newest(connection, dialect, 1)
     done.newest_node = newest[0].number if newest else 0
     done.shard = shard_row.fetch(connection, dialect)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
 from allocator.rules.failover import has_room, reach_of
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Severity, few
-from allocator.schemes.formats.bit_layout import Layout, moment
+from allocator.schemes.formats.bit_layout import Layout, layout_from_text, moment
 from allocator.schemes.meteor import METEOR, MORE_NODES, WARN_FROM, MeteorSettings
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.shared.residues import Residue
-from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeSettings, SnowflakeWorker
+from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeSettings
 from allocator.schemes.tag import REFUSE, Tag
+from allocator.schemes.worker_number_lease import SNOWFLAKE_SECONDS, Space
 
 SOON = timedelta(days=730)
 """Warn two years before the end of a format: changing one takes a year."""
 CLOCK_SECONDS = 5.0
 """Clock skew that is ignored: NTP jitter plus the round trip."""
-LEASE = SnowflakeSettings().lease
+REFUSED_SECONDS = SNOWFLAKE_SECONDS / 2
+"""A clock that is further ahead of the database's leases no snowflake worker."""
 
 
 class TagRule(NamedTuple):
@@ -103,23 +104,22 @@ def of_nodes(greatest: int, layout: Layout = METEOR) -> Iterator[Finding]:
         )
 
 
-def of_workers(workers: Sequence[SnowflakeWorker], now: float) -> Iterator[Finding]:
-    """`now` is in seconds since 1970. All rows have one format: no other can be leased beside it."""
-    if not workers:
-        return
-    widths = map(int, re.findall(r"\d+", workers[0].layout))
-    layout = Layout(**dict(zip(SNOWFLAKE.widths, widths, strict=True)))
-    yield from of_end("snowflake-runs-out", "timestamp", layout, workers[0].epoch / 1000, 1000, now)
-    size = 1 << layout.widths["datacenter"] + layout.widths["worker"]
-    leased = sum(one.until >= now * 1000 for one in workers)
-    if leased >= WARN_FROM * size:
-        yield Finding(
-            "workers-run-out",
-            OUTAGE,
-            f"{leased} of {size} workers of the layout {layout} are leased now",
-            "run fewer processes that draw snowflakes, or shorten SnowflakeSettings(lease=…): an ended process "
-            "keeps its worker until its lease ends",
-        )
+def of_spaces(spaces: Sequence[Space], now: float) -> Iterator[Finding]:
+    """`now` is in seconds since 1970."""
+    for space in spaces:
+        if space.format:
+            widths, epoch = space.format.split()
+            layout = layout_from_text(widths, like=SNOWFLAKE)
+            yield from of_end("snowflake-runs-out", "timestamp", layout, int(epoch) / 1000, 1000, now)
+        size = 1 << space.bits
+        if len(space.held) >= WARN_FROM * size:
+            yield Finding(
+                "workers-run-out",
+                OUTAGE,
+                f"{len(space.held)} of {size} worker numbers of the space {space.name!r} are held",
+                f"run fewer processes that lease them, or lease wider ones; that of a process that was killed is held "
+                f"for {2 * space.length_ms / 1000:g} s",
+            )
 
 
 def of_end(name: str, field: str, layout: Layout, epoch: float, per_second: int, now: float) -> Iterator[Finding]:
@@ -147,8 +147,8 @@ def of_clocks(ahead: float) -> Iterator[Finding]:
     if apart > CLOCK_SECONDS:
         yield Finding(
             "clocks-differ",
-            OUTAGE if apart > LEASE else NOTE,
+            OUTAGE if apart > REFUSED_SECONDS else NOTE,
             f"this machine's clock is {apart:.0f} s {'ahead of' if ahead > 0 else 'behind'} the database's: the time "
-            "in snowflakes and meteors may be wrong, and workers whose lease has ended may count as leased",
+            "in snowflakes and meteors may be wrong, and a clock far ahead of the database's leases no worker number",
             "synchronize both with the same NTP servers (check with chronyc tracking, timedatectl)",
         )

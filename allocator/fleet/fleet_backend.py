@@ -12,9 +12,7 @@ from allocator.errors import AllocatorClosed, AllocatorError, FleetGrowing, Inva
 from allocator.fleet.shard_rotation import FAULTS, TAG_FAULTS, Handle, Shards
 from allocator.fleet.tag_administration import Tags
 from allocator.runtime.thread_pool import Background
-from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.shared.residues import Seen
-from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 
@@ -27,7 +25,6 @@ OF_ONE_DATABASE = (
     "open_segment",
     "claim_segment",
     "register_node",
-    "lease_worker",
     "lease_number",
     "renew_number",
     "release_number",
@@ -88,9 +85,6 @@ class Fleet:
 
     def register_node(self) -> int:
         return self.lead().register_node()
-
-    def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
-        return self.lead().lease_worker(claim, layout, epoch)
 
     def lease_number(self, claim: NumberClaim) -> NumberLease:
         return self.lead().lease_number(claim)

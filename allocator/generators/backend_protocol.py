@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from allocator.errors import AllocatorError
-from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.shared.residues import Seen
-from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 
@@ -35,9 +33,6 @@ class Backend(Protocol):
 
     def register_node(self) -> int:
         """Register a new node number."""
-
-    def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
-        """Lease a worker, or renew `claim.lease`."""
 
     def lease_number(self, claim: NumberClaim) -> NumberLease:
         """Lease a free worker number of a space."""

@@ -9,13 +9,15 @@ from typing import Literal
 from allocator.errors import InvalidSetting
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import LOST_AFTER, Supply, Terms
+from allocator.generators.worker_numbers import give_back, random_holder, read_clocks, this_process
 from allocator.runtime import forks
 from allocator.runtime.thread_pool import Background, check_entry
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.formats.known_formats import own_format
 from allocator.schemes.shared.argument_checks import check_whole, quoted
 from allocator.schemes.shared.retry_pace import Wait, found_by
-from allocator.schemes.snowflake import Lease, LeaseClaim, LeasedSnowflake, SnowflakeBlocks, SnowflakeSettings
+from allocator.schemes.snowflake import LeaseClaim, LeasedSnowflake, SnowflakeBlocks, SnowflakeSettings
+from allocator.schemes.worker_number_lease import NumberLease
 
 NEVER = float("inf")
 
@@ -116,8 +118,7 @@ class SnowflakeSupply(Supply):
         super().__init__(backend, background, terms, owner)
 
     def _new_core(self) -> LeasedSnowflake:
-        settings = self._settings
-        return LeasedSnowflake(settings.lease, settings.epoch, settings.layout, LOST_AFTER * self._terms.timeout)
+        return LeasedSnowflake(self._settings, LOST_AFTER * self._terms.timeout)
 
     def _name(self) -> str:
         return "snowflake"
@@ -129,27 +130,41 @@ class SnowflakeSupply(Supply):
         return super()._several_at_hand(count, now) if now < self.end else ()
 
     def _more(self, now: float) -> int | None:
-        values = self._core.take(now)
+        clocks = read_clocks()
+        values = self._core.take(clocks)
         if not values:
             return None
-        millisecond = self._core.millisecond(now)
-        self.end = self._core.ends_at(millisecond)
+        self.end = now + self._core.passing(clocks)
         return self._serve(values)
 
     def _want(self, now: float, missing: int) -> LeaseClaim | Wait | None:
-        return self._core.want(now, time.time())
+        return self._core.want(now, read_clocks())
 
     def _passing(self, now: float) -> Wait | None:
-        if not self._core.holds(now):
-            return None
-        return Wait(max(0.0, self._core.ends_at(self._core.millisecond(now)) - now))  # this millisecond is used up
+        clocks = read_clocks()
+        return Wait(self._core.passing(clocks)) if self._core.left(clocks) > 0 else None  # this one is used up
 
-    def _work(self, claim: LeaseClaim) -> Lease:
-        self._settings.check_time(claim.now)
-        return self._backend.lease_worker(claim, self._settings.layout, self._settings.epoch)
+    def _work(self, claim: LeaseClaim) -> NumberLease:
+        if claim.lease is None:
+            wanted = self._settings.claim(claim.asked.wall_ms, random_holder(), *this_process())
+            return self._backend.lease_number(wanted)
+        self._backend.renew_number(claim.lease, claim.asked.wall_ms)
+        return claim.lease
 
-    def _granted(self, claim: LeaseClaim, result: Lease, now: float) -> None:
-        self._core.granted(claim, result, now)
+    def _granted(self, claim: LeaseClaim, result: NumberLease, now: float) -> None:
+        self._core.granted(claim, result, read_clocks())
+
+    def left(self) -> float:
+        """The seconds left of the lease."""
+        with self._lock:
+            return max(0.0, self._core.left(read_clocks()))
+
+    def give_back(self) -> None:
+        """Release the worker, after the last id: the allocator is closed."""
+        with self._lock:
+            held = None if self._core.pace.failing else self._core.given_back(read_clocks())
+        if held:
+            give_back(self._backend, *held)
 
     def _renew(self) -> None:
         self.end = -NEVER

@@ -43,6 +43,11 @@ def random_holder() -> str:
     return token_hex(16)
 
 
+def this_process() -> tuple[str, int]:
+    """Host and process id, for the operator who reads who holds a number."""
+    return platform.node() or "unknown", os.getpid()
+
+
 class Workers:
     """What the worker leases of an allocator share, and those that hold a number.
 
@@ -81,6 +86,14 @@ def said(error: BaseException) -> str:
 def warn(text: str, *parts: object) -> None:
     with suppress(Exception):  # a handler of the user's that fails must not end a thread of a lease
         log.warning(text, *parts)
+
+
+def give_back(backend: Backend, lease: NumberLease, used_ms: int) -> None:
+    """Release a number. An error is logged: the lease then ends by itself."""
+    try:
+        backend.release_number(lease, used_ms)
+    except Exception as error:
+        warn("number %d of space %r was not given back: %s", lease.number, lease.space, said(error))
 
 
 Taken = tuple[NumberLease, Clocks, int]
@@ -157,8 +170,8 @@ class HeldNumber(Uncopyable):
 
     def _take(self) -> Taken:
         # Read before the request is sent: from here the lease counts, however long the answer takes.
-        asked, holder, host = self._workers.clocks(), self._workers.new_holder(), platform.node() or "unknown"
-        claim = NumberClaim(self.space, self.bits, self._length_ms, asked.wall_ms, holder, host, os.getpid())
+        asked, holder = self._workers.clocks(), self._workers.new_holder()
+        claim = NumberClaim(self.space, self.bits, self._length_ms, asked.wall_ms, holder, *this_process())
         return self._backend.lease_number(claim), asked, claim.process
 
     def _begin(self, found: Taken) -> None:
@@ -241,17 +254,14 @@ class HeldNumber(Uncopyable):
         warn("number %d of space %r is lost: its lease was not renewed in time", lease.number, lease.space)
 
     def _end(self) -> None:
-        """Give the number back, unless it is lost. An error is logged: the lease then ends by itself."""
+        """Give the number back, unless it is lost."""
         if self._process != os.getpid() or self._lease is None:
             return
         # Before the stop, after which `left()` is 0.
         is_ours = self.left() > 0
         tenure = self._stop()
         if is_ours and tenure is not None:
-            try:
-                self._backend.release_number(self._lease, tenure.used_ms)
-            except Exception as error:
-                warn("number %d of space %r was not given back: %s", self.number, self.space, said(error))
+            give_back(self._backend, self._lease, tenure.used_ms)
 
     def __repr__(self) -> str:
         number = "" if self._lease is None else f" {self._lease.number}"

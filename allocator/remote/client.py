@@ -20,7 +20,6 @@ from allocator.errors import (
 from allocator.fleet.tag_administration import Tags
 from allocator.remote.http import Servers
 from allocator.remote.wire import (
-    lease_from_json,
     number_lease_from_json,
     seen_to_text,
     segment_from_json,
@@ -29,10 +28,8 @@ from allocator.remote.wire import (
     whole,
 )
 from allocator.rules.column_limit import Column
-from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen, is_outgrown, mark, residue_of
-from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, damaged
 from allocator.schemes.worker_number_lease import MAX_BITS, NumberClaim, NumberLease
 
@@ -100,29 +97,9 @@ class ServiceBackend:
     def register_node(self) -> int:
         return self.servers.request("POST", "/v1/nodes", read=lambda answer: whole("node", answer.get("node"), 1))
 
-    def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
-        workers = (layout.limit("datacenter") + 1) * (layout.limit("worker") + 1)
-        form = {"layout": str(layout), "epoch": epoch, "now": claim.now, "until": claim.until}
-        method = "POST"
-        if claim.lease is not None:
-            method = "PUT"
-            form |= {"worker": claim.lease.number, "holder": claim.lease.holder, "since": claim.lease.since}
-
-        def read(answer: Any) -> Lease:
-            return check_lease(claim, lease_from_json(answer, workers))
-
-        try:
-            return self.servers.request(method, "/v1/workers", body=form, read=read)
-        except InvalidArgument as refused:
-            if claim.lease is None:
-                raise
-            raise LeaseLost(
-                f"worker {claim.lease.number} was not renewed, and is not used any more: {refused}"
-            ) from refused
-
     def lease_number(self, claim: NumberClaim) -> NumberLease:
         host = "".join(one if " " <= one <= "~" else "?" for one in claim.host[:255]) or "unknown"
-        form = {"bits": claim.bits, "host": host, "process": claim.process}
+        form = {"bits": claim.bits, "host": host, "process": claim.process, "format": claim.format}
         return self._number("POST", claim.space, claim.bits, claim.length_ms, claim.wall_ms, form)
 
     def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
@@ -144,7 +121,7 @@ class ServiceBackend:
             return number_lease_from_json(answer, space, bits, length_ms)
 
         times = {"seconds": length_ms / 1000, "now": now_ms}
-        return self.servers.request(method, f"/v1/workers/{check_tag(space)}", body={**form, **times}, read=read)
+        return self.servers.request(method, f"/v1/workers/{space}", body={**form, **times}, read=read)
 
     def tags(self, template: Tag) -> Tags:
         return RemoteTags(self, template)
@@ -191,17 +168,6 @@ def tag_named(name: str, value: Any) -> Tag:
     if tag.name != name:
         raise InvalidSetting(f"the answer is for tag {tag.name!r}, not for {name!r}")
     return tag
-
-
-def check_lease(claim: LeaseClaim, lease: Lease) -> Lease:
-    """Refuse a lease other than the requested one. The service may lease the worker again before a longer one ends."""
-    before = claim.lease
-    if before and (lease.number, lease.holder, lease.since) != (before.number, before.holder, before.since):
-        raise InvalidSetting(f"requested a renewal of worker {before.number}, got worker {lease.number}")
-    begin = claim.now if before else lease.since
-    if not claim.now <= begin <= lease.until <= begin + claim.until - claim.now:
-        raise InvalidSetting(f"requested a lease from {claim.now} to {claim.until}, got {begin} to {lease.until}")
-    return lease
 
 
 class RemoteTags(Tags):

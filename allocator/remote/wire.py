@@ -4,7 +4,6 @@
     a tag          {"tag": "order", "max_value": "1000", "step": 10, "max_step": 1000000, "limit": "9223…",
                     "failover_gap": "auto"}, or "refuse", or a number
     seen           1.1.1000,2.3.4001       offset, step and greatest id of each shard
-    a lease        {"worker": 7, "holder": "…", "since": 1700000000000, "until": 1700000060000}
     a number       {"space": "billing", "number": 7, "holder": "…", "until": 1700000060000}
 
 The functions check their input, since it is untrusted.
@@ -19,7 +18,6 @@ from typing import Any
 from allocator.errors import InvalidSetting
 from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag, check_whole
 from allocator.schemes.shared.residues import Residue, Seen
-from allocator.schemes.snowflake import Lease
 from allocator.schemes.tag import FailoverGap, Tag, gap_of
 from allocator.schemes.ticket import MAX_SHARDS
 from allocator.schemes.worker_number_lease import NumberLease
@@ -102,20 +100,6 @@ def seen_from_text(text: str) -> dict[Residue, int]:
         offset, step, greatest = (whole("a number of seen", number) for number in numbers)
         seen[Residue(offset, step)] = greatest
     return seen
-
-
-def lease_to_json(lease: Lease) -> dict[str, object]:
-    return {"worker": lease.number, "holder": lease.holder, "since": lease.since, "until": lease.until}
-
-
-def lease_from_json(value: Mapping[str, Any], workers: int) -> Lease:
-    """A lease of one of the worker numbers below `workers`."""
-    return Lease(
-        whole("worker", value.get("worker"), 0, workers - 1),
-        holder_of(value.get("holder")),
-        whole("since", value.get("since")),
-        whole("until", value.get("until")),
-    )
 
 
 def number_lease_to_json(lease: NumberLease, until_ms: int) -> dict[str, object]:

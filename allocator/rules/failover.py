@@ -23,8 +23,8 @@ A server may come back: an old primary that was copied anew, or a file that got 
 the move to a new run marks the rows of all other runs, and no row is taken for one of a server that came back.
 
 A new server may lack nodes, leases, tickets and new tags too. One row, `Failover`, holds the last server run for all of
-them: a new run skips node numbers and tickets, starts leases after any lease that may be lost, and starts new tags
-above ids that a lost tag of the same name may have issued.
+them: a new run skips node numbers and tickets, and starts new tags above ids that a lost tag of the same name may have
+issued. Who leases a worker number waits, see `worker_number_lease`.
 """
 
 from __future__ import annotations
@@ -188,11 +188,8 @@ NODES_SKIPPED = 256
 TICKETS_SKIPPED = 1 << 17
 """More than a database draws in half a minute, one round trip each."""
 
-LEASES_SKIPPED_MS = 300_000
-"""Five default leases. A process that leases earlier than that sets its clock forward by the rest."""
-
-LEASES = 5
-"""A process with longer leases than the default waits for five of its own."""
+AHEAD_MS = 20_000
+"""A lease of snowflakes: how far a process may date a move after the database's clock."""
 
 
 UNTRUSTED = " untrusted"
@@ -205,14 +202,12 @@ class Failover(NamedTuple):
 
     server_run: the run that wrote it, and perhaps `UNTRUSTED`.
     first_value: tags created on first use start above this.
-    leases_from_ms: the earliest start of a lease, in milliseconds since 1970.
-    leases_ahead_ms: how far the clock of a leasing process may be ahead of the wall clock.
+    moved_at_ms: the last move, by the later of two clocks: the server's, and that of the process that saw it.
     """
 
     server_run: str
     first_value: int = 0
-    leases_from_ms: int = 0
-    leases_ahead_ms: int = 0
+    moved_at_ms: int = 0
 
     @property
     def run(self) -> str:
@@ -221,11 +216,6 @@ class Failover(NamedTuple):
     @property
     def is_trusted(self) -> bool:
         return not self.server_run.endswith(UNTRUSTED)
-
-    @property
-    def moved_at_ms(self) -> int:
-        """The last move, by the later of two clocks: the server's, and that of the process that saw it."""
-        return self.leases_from_ms - self.leases_ahead_ms
 
 
 class Skipped(NamedTuple):
@@ -259,42 +249,18 @@ def beginning(template: Tag, first_value: int, is_alone: bool) -> Tag:
     return replace(template, max_value=min(template.limit, max(template.max_value, first_value)))
 
 
-def begin_of_lease(state: Failover, now_ms: int, until_ms: int) -> int:
-    """The first millisecond of a lease requested for `now_ms` to `until_ms`."""
-    return max(now_ms, state.leases_from_ms + further(until_ms - now_ms) if state.leases_from_ms else 0)
-
-
-def further(span_ms: int) -> int:
-    """The extra delay of leases of this length, in milliseconds; 0 for those of default length."""
-    return max(0, LEASES * span_ms - LEASES_SKIPPED_MS)
-
-
-def most_ahead(state: Failover, span_ms: int) -> int:
-    """How far ahead of the server's clock a process with leases of this length may be, in milliseconds.
-
-    The clock that dated the move may have been ahead of the server's: see `moved`.
-    """
-    return state.leases_ahead_ms + LEASES_SKIPPED_MS + further(span_ms) if state.leases_from_ms else 0
-
-
-def moved(
-    before: Failover, here: Here, wall_ms: int, leased_until_ms: int = 0, one_of_several: bool = False
-) -> Failover:
+def moved(before: Failover, here: Here, wall_ms: int, one_of_several: bool = False) -> Failover:
     """The row for this run; unchanged on the same run.
 
     wall_ms: the clock of this process.
     one_of_several: this is a shard, whose tickets stop until it is trusted.
-    leased_until_ms: the end of the latest known lease. Processes that leased since the last move are ahead of the wall
-        clock, and so may be a lost lease of theirs.
     """
     stops = not before.is_trusted or (one_of_several and not here.same and not here.akin)
     run = here.run + (UNTRUSTED if stops else "")
     if here.same:
         return before._replace(server_run=run)
     # A server whose clock is behind must shorten no wait; one process whose clock is years ahead must not prolong all.
-    now_ms = max(here.at, min(wall_ms, here.at + LEASES_SKIPPED_MS))
+    now_ms = max(here.at, min(wall_ms, here.at + AHEAD_MS))
     new = Tag("new", before.first_value, skipped=before.first_value)
     first_value = before.first_value + gap(new, reach_of(new), now_ms)
-    latest = max(leased_until_ms, now_ms + before.leases_ahead_ms)
-    leases_from = max(before.leases_from_ms, latest + LEASES_SKIPPED_MS)
-    return Failover(run, first_value, leases_from, leases_from - now_ms)
+    return Failover(run, first_value, now_ms)

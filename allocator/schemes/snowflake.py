@@ -8,32 +8,27 @@ worker
 sequence      4096 ids a millisecond; then the generator waits for the next millisecond
 
 Ids are unique because no two generators use one worker in the same millisecond. A generator without a lease refuses a
-clock that goes back. A lease is a worker with a range of milliseconds, written to the database before use: two holders
-of one worker own disjoint rectangles of (worker, time), whatever their clocks do.
+clock that goes back. An allocator leases a worker as a number of the space `@snowflake`, and the times in its ids are
+values, from the first request of the lease to a length after the last one. Whoever has the number next begins later, by
+the rule of `worker_number_lease`: so no id repeats, whatever the clocks do.
 Source: Twitter's snowflake, 2010.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
-from allocator.errors import AllocatorError, ClockWentBack, InvalidArgument, InvalidSetting, LeaseLost, NodeIdsExhausted
+from allocator.errors import AllocatorError, ClockWentBack, InvalidSetting, LeaseLost
+from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.formats.bit_layout import MAX_EPOCH, Format, Layout, check_layout, moment
 from allocator.schemes.shared.argument_checks import check_seconds, check_whole
 from allocator.schemes.shared.retry_pace import Pace, Wait
+from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, Tenure
 
 NOTHING = range(0)
 EPOCH = 1_288_834_974_657
 """Twitter's: 2010-11-04T01:42:54.657Z."""
 SNOWFLAKE = Layout(sign=1, timestamp=41, datacenter=5, worker=5, sequence=12)
-
-NUMBER_BITS = 31
-"""Worker numbers are stored in a signed 32-bit column."""
-
-RENEW_AFTER = 0.1
-"""The share of a lease after which it is renewed: nine tenths are left if the database fails then."""
 
 
 class SnowflakeBlocks:
@@ -84,201 +79,136 @@ class SnowflakeBlocks:
 
 @dataclass(frozen=True, slots=True)
 class SnowflakeSettings:
-    """The format of an allocator's snowflake ids: `epoch` in milliseconds since 1970, `lease` in seconds.
+    """The format of an allocator's snowflake ids: `epoch` in milliseconds since 1970, `lease` in seconds, 1 to 600.
 
-    All processes of a database must use the same epoch and layout; the database stores both with each lease.
+    All processes of a database must use the same; the first lease writes it down.
     """
 
     epoch: int = EPOCH
     layout: Layout = SNOWFLAKE
-    lease: float = 60.0
+    lease: float = rule.SNOWFLAKE_SECONDS
 
     @property
     def form(self) -> Format:
         return Format(self.layout, self.epoch)
 
+    @property
+    def length_ms(self) -> int:
+        return round(1000 * self.lease)
+
+    @property
+    def kept(self) -> str:
+        """The format, as the rows of the leases keep it."""
+        return f"{self.layout} {self.epoch}"
+
+    @property
+    def bits(self) -> int:
+        """The width of datacenter and worker, which are one number."""
+        return self.layout.widths["datacenter"] + self.layout.widths["worker"]
+
     def checked(self) -> SnowflakeSettings:
-        check_seconds("lease", self.lease, 0.1)
+        check_seconds("lease", self.lease, rule.MIN_SECONDS, rule.MAX_SECONDS)
         check_layout(self.layout, SNOWFLAKE)
         SnowflakeBlocks(0, self.form)
-        if self.layout.widths["datacenter"] + self.layout.widths["worker"] > NUMBER_BITS:
+        if self.bits > rule.MAX_BITS:
             raise InvalidSetting(
-                f"datacenter and worker may have at most {NUMBER_BITS} bits together, got {self.layout!r}"
+                f"datacenter and worker may have at most {rule.MAX_BITS} bits together, got {self.layout!r}"
             )
         return self
 
-    def check_time(self, millisecond: int) -> None:
-        """Raise if the format has no id for this millisecond; called before a worker is leased for it."""
-        SnowflakeBlocks(0, self.form).take(millisecond)
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """A worker number, datacenter included, and the milliseconds since 1970 in which its holder may use it."""
-
-    number: int
-    holder: str
-    since: int
-    until: int
+    def claim(self, wall_ms: int, holder: str, host: str, process: int) -> NumberClaim:
+        """A request for a worker. Raises if the format has no id for this millisecond, before one is leased for it."""
+        SnowflakeBlocks(0, self.form).take(wall_ms)
+        return NumberClaim(rule.SNOWFLAKE, self.bits, self.length_ms, wall_ms, holder, host, process, self.kept)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeaseClaim:
-    """A request to renew `lease` until a millisecond, or to lease any worker if it is None."""
+    """A request to renew `lease`, or to lease any worker if it is None. `asked` are the clocks before it is sent."""
 
-    lease: Lease | None
-    now: int
-    until: int
-
-    @property
-    def span(self) -> int:
-        return self.until - self.now
+    lease: NumberLease | None
+    asked: Clocks
 
 
 class LeasedSnowflake:
     """The ids of one process under leases. Pure, and driven like `Segments`.
 
-    Time advances with the monotonic clock; the wall clock is read when a lease is granted, and can only move time
-    forward. So a jump of the wall clock neither repeats ids nor stops them.
+    The time in the ids is a value, which advances with the clock of the process from the last request that was granted.
+    A request asks by the wall clock, or by the last value if that is later: a wall clock that steps back stops no ids.
     """
 
-    def __init__(self, span: float, epoch: int, layout: Layout, lost_after: float = 60.0) -> None:
-        self.span = round(span * 1000)
-        self.epoch, self.layout = epoch, layout
+    def __init__(self, settings: SnowflakeSettings, lost_after: float = 60.0) -> None:
         self.pace: Pace[LeaseClaim] = Pace(lost_after)
-        self.lease: Lease | None = None
-        self._blocks: SnowflakeBlocks | None = None
-        self._offset = 0.0
+        self.lease: NumberLease | None = None
+        self._settings = settings
+        self._tenure: Tenure | None = None
+        self._blocks = SnowflakeBlocks(0, settings.form)
         self._last = -1
+        """The last value, or the first request of the lease."""
+        self._ahead = 0.0
 
-    def millisecond(self, now: float) -> int:
-        return int(now * 1000 + self._offset)
+    def _value(self, now: Clocks) -> int:
+        """The millisecond of the next ids."""
+        return max(int(now.own * 1000 + self._ahead), self._last)
 
-    def ends_at(self, millisecond: int) -> float:
-        """The end of a millisecond, in monotonic seconds."""
-        return (millisecond + 1 - self._offset) / 1000
+    def _asking(self, now: Clocks) -> Clocks:
+        return Clocks(now.own, max(now.wall_ms, self._last))
 
-    def holds(self, now: float) -> bool:
-        """Whether the present millisecond is in the lease."""
-        return self.lease is not None and self.lease.since <= self.millisecond(now) <= self.lease.until
+    def left(self, now: Clocks) -> float:
+        """The seconds left of the lease; at most 0 without one."""
+        return 0.0 if self._tenure is None else self._tenure.left(self._asking(now))
 
-    def take(self, now: float) -> range:
-        """The ids of the present millisecond; empty if they are used up, or if the lease does not cover it."""
-        if self._blocks is None or not self.holds(now):
+    def passing(self, now: Clocks) -> float:
+        """The seconds until the present millisecond ends."""
+        return max(0.0, (self._value(now) + 1 - self._ahead) / 1000 - now.own)
+
+    def take(self, now: Clocks) -> range:
+        """The ids of the present millisecond; empty if they are used up, or without a lease."""
+        if self.left(now) <= 0:
             return NOTHING
-        return self._blocks.take(max(self.millisecond(now), self._blocks.last))
+        self._last = self._value(now)
+        return self._blocks.take(self._last)
 
-    def want(self, now: float, wall: float) -> LeaseClaim | Wait | None:
+    def want(self, now: float, clocks: Clocks) -> LeaseClaim | Wait | None:
         """The next step: a `LeaseClaim`, which counts as under way from now on, a `Wait`, or None.
 
-        wall: the wall clock, in seconds since 1970.
+        now: the clock of `pace`, as in `failed`.
         """
-        at = self.millisecond(now)
-        if self.pace.busy(now):
-            return None
-        if self.lease is not None and at <= self.lease.until - self.span * (1 - RENEW_AFTER):
+        asked, tenure = self._asking(clocks), self._tenure
+        if self.pace.busy(now) or (tenure is not None and tenure.left(asked) > 0 and tenure.due(asked) > 0):
             return None
         if wait := self.pace.wait(now):
             return wait
-        begin = max(at if self._offset else 0, int(wall * 1000))
-        return self.pace.begin(LeaseClaim(self.lease, begin, begin + self.span), now)
+        if tenure is None or tenure.lost:
+            self._drop()
+            if asked.wall_ms - clocks.wall_ms > self._settings.length_ms:
+                # Another number may begin earlier: the database refuses times that are far ahead of its own.
+                self._last, asked = -1, clocks
+        return self.pace.begin(LeaseClaim(self.lease, asked), now)
 
-    def granted(self, claim: LeaseClaim, lease: Lease, now: float) -> None:
+    def granted(self, claim: LeaseClaim, lease: NumberLease, now: Clocks) -> None:
         """Record a committed lease. The lease of a claim that is no longer under way is left to expire."""
         if not self.pace.succeeded(claim):
             return
-        if self.lease is None or self.lease.number != lease.number or self._blocks is None:
-            self._blocks = SnowflakeBlocks(lease.number, Format(self.layout, self.epoch))
-            self._blocks.last = self._last
-        self.lease = lease
-        self._offset = max(self._offset, max(claim.now, lease.since) - now * 1000)
+        if claim.lease is None:
+            self.lease, self._tenure = lease, Tenure(lease.length_ms, claim.asked)
+            self._blocks = SnowflakeBlocks(lease.number, self._settings.form)
+            self._blocks.last, self._last = self._last, claim.asked.wall_ms
+        elif self._tenure is not None:
+            self._tenure.renewed(claim.asked, self._asking(now))
+        self._ahead = claim.asked.wall_ms - claim.asked.own * 1000
 
     def failed(self, claim: LeaseClaim, error: AllocatorError, now: float) -> None:
-        """Record a failed claim.
-
-        `LeaseLost` drops the lease, and the next claim may start at once. If our time is refused as too far ahead, and
-        the lease has ended, the next one starts from the wall clock.
-        """
-        if not self.pace.failed(claim, error, now):
-            return
-        if isinstance(error, LeaseLost):
-            if self._blocks is not None:
-                self._last = self._blocks.last
-            self.lease = self._blocks = None
+        """Record a failed claim. `LeaseLost` drops the lease, and the next claim, for another, may start at once."""
+        if self.pace.failed(claim, error, now) and isinstance(error, LeaseLost):
+            self._drop()
             self.pace.clear()
-        elif isinstance(error, InvalidArgument) and not self.holds(now):
-            self.lease = self._blocks = None
-            self._offset, self._last = 0.0, -1
 
+    def given_back(self, now: Clocks) -> tuple[NumberLease, int] | None:
+        """End the lease: what is released, and the last millisecond of its use; None where it is lost."""
+        is_held, lease, tenure = self.left(now) > 0, self.lease, self._tenure
+        self._drop()
+        return (lease, tenure.used_ms) if is_held and lease and tenure else None
 
-AHEAD_MS = 60_000
-"""How far a claim may be ahead of the database's clock, besides what a failover has set it ahead. What is written far
-ahead stays: a worker would be leased for years."""
-
-
-def check_time(claim: LeaseClaim, at: int) -> None:
-    """Raise `InvalidSetting` where a claim is too far ahead of `at`, the database's clock and what a failover added."""
-    if claim.now > at + AHEAD_MS:
-        raise InvalidSetting(
-            f"the clock of this machine is {(claim.now - at) / 1000:.0f} s ahead of the database's, and may be "
-            f"{AHEAD_MS // 1000} s ahead; set both clocks"
-        )
-
-
-CHOICE = 16
-"""Candidates to pick from at random, so that processes that start together rarely pick the same one."""
-
-
-@dataclass(frozen=True, slots=True)
-class SnowflakeWorker:
-    """A snowflake worker and its lease: `number` is datacenter and worker, `until` milliseconds since 1970."""
-
-    number: int
-    layout: str
-    epoch: int
-    holder: str
-    until: int
-    host: str
-    process: int
-
-
-def check_same(workers: Sequence[SnowflakeWorker], layout: Layout, epoch: int) -> None:
-    """Raise `InvalidSetting` where a lease was written for another layout or epoch."""
-    for worker in workers:
-        if (worker.layout, worker.epoch) != (str(layout), epoch):
-            raise InvalidSetting(
-                f"worker {worker.number} was leased for layout {worker.layout} and epoch {worker.epoch}, but this "
-                f"process uses {layout} and {epoch}; all processes of a database must use the same. To change the "
-                "format, first make sure that no id of the old one is in use; then stop all processes and delete the "
-                "rows of allocator_worker"
-            )
-
-
-def choose_worker(
-    workers: Sequence[SnowflakeWorker], layout: Layout, epoch: int, now: int, pick: int
-) -> SnowflakeWorker | int:
-    """Choose a number that was never leased, or else a worker whose lease has ended; `pick` is a random number.
-
-    Raises the errors of `check_same`, and `NodeIdsExhausted` when all workers are leased.
-    """
-    check_same(workers, layout, epoch)
-    size = 1 << layout.widths["datacenter"] + layout.widths["worker"]
-    taken = {worker.number for worker in workers}
-    free = list(islice((number for number in range(size) if number not in taken), CHOICE))
-    if free:
-        return free[pick % len(free)]
-    # By our clock, which may be ahead of the holder's. Then the holder loses its lease early, but no id repeats.
-    expired = sorted((worker for worker in workers if worker.until < now), key=lambda worker: worker.until)
-    if not expired:
-        raise exhausted(workers, now)
-    return expired[pick % min(len(expired), CHOICE)]
-
-
-def exhausted(workers: Sequence[SnowflakeWorker], now: int) -> AllocatorError:
-    ends = min(worker.until for worker in workers)
-    holders = sorted({f"{worker.host} (process {worker.process})" for worker in workers})
-    named = ", ".join(holders[:5]) + (" and others" if len(holders) > 5 else "")
-    return NodeIdsExhausted(
-        f"all {len(workers)} workers are leased, by {named}; "
-        f"the next lease ends in {max(0, ends - now) / 1000:.0f} s, at {moment(ends / 1000)}"
-    )
+    def _drop(self) -> None:
+        self.lease = self._tenure = None

@@ -342,12 +342,13 @@ class Tenure:
 
 
 class Space(NamedTuple):
-    """`held` are the numbers that no other process may take yet; the settings are those of the newest lease."""
+    """`held` are the numbers that no other process may take yet; `bits` are those of the newest lease."""
 
     name: str
     bits: int
     length_ms: int
     held: list[NumberRow]
+    format: str = ""
 
     @property
     def free(self) -> int:
@@ -358,6 +359,6 @@ def spaces_of(rows: Mapping[str, Sequence[NumberRow]], at_ms: int) -> list[Space
     """`at_ms` is the database's clock; each space has at least one row."""
     newest = {name: max(found, key=lambda row: row.until_ms) for name, found in rows.items()}
     return [
-        Space(name, one.bits, one.length_ms, [row for row in rows[name] if not is_over(row, at_ms)])
+        Space(name, one.bits, one.length_ms, [row for row in rows[name] if not is_over(row, at_ms)], one.format)
         for name, one in newest.items()
     ]

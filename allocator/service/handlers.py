@@ -16,31 +16,25 @@ from starlette.responses import Response
 from allocator.errors import InvalidSetting, MaxValueWentBack
 from allocator.generators.inspect_id import inspect_id
 from allocator.remote.wire import (
-    lease_to_json,
     number_lease_to_json,
     segment_to_json,
     tag_to_json,
 )
-from allocator.rules.failover import most_ahead
 from allocator.rules.token import DRAW, READ
-from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.formats.id_inspection import inspection_to_json
-from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
-from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, length_of
+from allocator.schemes.snowflake import SnowflakeSettings
+from allocator.schemes.worker_number_lease import SNOWFLAKE, NumberClaim, NumberLease, length_of
 from allocator.service import schemas
 from allocator.service.auth import Principal
 from allocator.service.dispatch import json_response
 from allocator.service.error_responses import ClientIsAhead, HttpRefusal
 from allocator.service.log_config import caller_of
-from allocator.service.schemas import MAX_LEASE, Name
+from allocator.service.schemas import Name, SpaceName
 from allocator.service.served_ids import PageReader, ServedTags, Source, Sources, page_of
 from allocator.service_allocator import ServiceAllocator
 
 MAX_HOT_SOURCES = 10_000
 """Paths per token that the hot path serves; further ones go through the framework."""
-
-SKEW = 60_000
-"""Milliseconds that a client's clock may differ from ours. A larger skew would allow leases far in the future."""
 
 CONDITIONS = ("If-None-Match", "If-Match")
 
@@ -93,44 +87,20 @@ class IdHandlers:
         async with principal.connection_slot(self.ids.deadline()):
             return json_response({"node": str(await self.ids.run(self.ids.backend.register_node))})
 
-    async def lease_worker(self, request: Request, form: schemas.LeaseWanted) -> Response:
-        """Lease a snowflake worker."""
-        check_format(form.layout, form.epoch)
-        principal_in(request).admit_rare(time.monotonic())
-        return await self._lease(request, form, None)
-
-    async def renew_worker(self, request: Request, form: schemas.Renewal) -> Response:
-        """Renew the lease of a snowflake worker."""
-        check_format(form.layout, form.epoch)
-        return await self._lease(request, form, Lease(form.worker, form.holder, form.since, form.now))
-
-    async def _lease(self, request: Request, form: schemas.LeaseWanted, lease: Lease | None) -> Response:
-        here, ahead = int(time.time() * 1000), 0
-        if form.now > here + SKEW:
-            # After a failover that may have lost leases, new leases and the clocks of their clients are ahead.
-            ahead = await self.ids.run(self._most_ahead)
-        check_times(form.now, form.until, here, ahead)
-        claim = LeaseClaim(lease, form.now, form.until)
-        async with principal_in(request).connection_slot(self.ids.deadline()):
-            granted = await self.ids.run(self.ids.backend.lease_worker, claim, form.layout, form.epoch)
-        return json_response(lease_to_json(granted))
-
-    def _most_ahead(self) -> int:
-        return most_ahead(self.ids.databases.lead().failover(), MAX_LEASE)
-
-    async def lease_number(self, request: Request, space: Name, form: schemas.NumberWanted) -> Response:
-        """Lease a worker number of a space.
+    async def lease_number(self, request: Request, space: SpaceName, form: schemas.NumberWanted) -> Response:
+        """Lease a worker number of a space, or of the snowflakes: @snowflake.
 
         Count your own time from before the request: the number must not be used for longer than `seconds` after that.
         """
         length, principal = length_of(form.seconds), principal_in(request)
+        check_format(space, form)
         principal.admit_rare(time.monotonic())
-        claim = NumberClaim(space, form.bits, length, form.now, token_hex(16), form.host, form.process)
+        claim = NumberClaim(space, form.bits, length, form.now, token_hex(16), form.host, form.process, form.format)
         async with principal.connection_slot(self.ids.deadline()):
             lease = await self.ids.run(self.ids.backend.lease_number, claim)
         return json_response(number_lease_to_json(lease, form.now + length))
 
-    async def renew_number(self, request: Request, space: Name, form: schemas.NumberRenewal) -> Response:
+    async def renew_number(self, request: Request, space: SpaceName, form: schemas.NumberRenewal) -> Response:
         """Renew the lease of a worker number, or give the number back."""
         length, backend = length_of(form.seconds), self.ids.backend
         lease = NumberLease(space, form.number, form.holder, length)
@@ -191,22 +161,17 @@ async def take(request: Request, source: Source, count: int) -> Response:
     return json_response(body)
 
 
-def check_times(now: int, until: int, here: int, ahead: int) -> None:
-    """Check the times of a lease by the client's clock, which may be `ahead` of `here`, our own. In milliseconds."""
-    if not here - SKEW <= now <= here + SKEW + ahead:
+def check_format(space: str, form: schemas.NumberWanted) -> None:
+    """Accept only the service's own format of snowflakes: the first lease of a database chooses it for all."""
+    ours = SnowflakeSettings()
+    if space == SNOWFLAKE:
+        is_right = (form.format, form.bits, length_of(form.seconds)) == (ours.kept, ours.bits, ours.length_ms)
+    else:
+        is_right = not form.format
+    if not is_right:
         raise InvalidSetting(
-            f"now must be within {SKEW // 1000} seconds of the service's clock, got {now - here:+} ms; "
-            "check the clocks of both machines"
-        )
-    if not now < until <= now + MAX_LEASE:
-        raise InvalidSetting(f"until must be at most {MAX_LEASE // 1000} seconds after now, got {until - now} ms")
-
-
-def check_format(layout: Layout, epoch: int) -> None:
-    """Accept only the service's own format: a database has one for all, and the first lease would choose it."""
-    if layout != SNOWFLAKE or epoch != EPOCH:
-        raise InvalidSetting(
-            f"this service leases workers for the layout {SNOWFLAKE} and the epoch {EPOCH}, got {layout} and {epoch}"
+            f"this service leases numbers of {SNOWFLAKE} for the format {ours.kept}, bits={ours.bits} and "
+            f"seconds={ours.lease:g}, and no other space has a format"
         )
 
 

@@ -106,12 +106,11 @@ class MetricsUpdater:
         metrics.ready.set(int(self.unready_reason() is None))
 
     def _update_lease(self) -> None:
-        """Set the time until the lease ends if its last renewal failed, else infinity: without draws it just ends."""
         lease, gauge = self._ids.lease, self._metrics.lease
         gauge.clear()
         if lease:
-            left = max(0.0, lease.until / 1000 - time())
-            gauge.labels(str(lease.number)).set(left if self._ids.is_lease_in_danger else inf)
+            number, left = lease
+            gauge.labels(str(number)).set(left)
 
     def unready_reason(self) -> str | None:
         return unready_reason(self._handlers.sources.tags.values(), self._token_cache)

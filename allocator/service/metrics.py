@@ -32,7 +32,6 @@ VERBS = {
     "open_segment": "tag",
     "claim_segment": "segment",
     "register_node": "node",
-    "lease_worker": "lease",
     "lease_number": "lease",
     "renew_number": "lease",
     "release_number": "lease",

@@ -56,8 +56,6 @@ def routes(ids: IdHandlers) -> Iterator[GuardedRoute]:
         (IDS, post, "/v1/objectids", ids.objectids, schemas.ObjectIds, Right(DRAW, OBJECTID)),
         (CLIENTS, post, f"{tag}/segments", ids.segment, schemas.Segment, Right(DRAW)),
         (CLIENTS, post, "/v1/nodes", ids.node, schemas.Node, Right(DRAW, METEOR)),
-        (CLIENTS, post, "/v1/workers", ids.lease_worker, schemas.Lease, Right(DRAW, SNOWFLAKE)),
-        (CLIENTS, "PUT", "/v1/workers", ids.renew_worker, schemas.Lease, Right(DRAW, SNOWFLAKE)),
         (CLIENTS, post, "/v1/workers/{space}", ids.lease_number, schemas.NumberLease, Right(DRAW)),
         (CLIENTS, "PUT", "/v1/workers/{space}", ids.renew_number, schemas.NumberLease, Right(DRAW)),
         (INSPECT, "GET", "/v1/inspect/{id}", ids.inspect, schemas.Inspection, ANY_TOKEN),

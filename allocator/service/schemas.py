@@ -18,19 +18,14 @@ from pydantic import (
 
 from allocator.errors import InvalidCount
 from allocator.remote.wire import gap_from_json, seen_from_text, whole
-from allocator.schemes.formats.bit_layout import Layout, layout_from_text
 from allocator.schemes.formats.id_inspection import SCHEMES
 from allocator.schemes.formats.known_formats import FORMATS
 from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, MAX_STEP, check_tag, check_whole
 from allocator.schemes.shared.residues import Seen
-from allocator.schemes.snowflake import SNOWFLAKE
-from allocator.schemes.worker_number_lease import BITS, MAX_BITS, MAX_SECONDS, MIN_SECONDS
+from allocator.schemes.worker_number_lease import BITS, MAX_BITS, MAX_SECONDS, MIN_SECONDS, SNOWFLAKE
 from allocator.service.served_ids import MAX_COUNT, MAX_PAGE, SEGMENT
 
 PAGE = 100
-WORKERS = (SNOWFLAKE.limit("datacenter") + 1) * (SNOWFLAKE.limit("worker") + 1)
-MAX_LEASE = 600_000
-"""Milliseconds of the longest lease."""
 
 
 def digits(value: object, info: ValidationInfo) -> int:
@@ -40,6 +35,11 @@ def digits(value: object, info: ValidationInfo) -> int:
 
 Name = Annotated[
     str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$", examples=["order"]), BeforeValidator(check_tag)
+]
+SpaceName = Annotated[
+    str,
+    Field(pattern=rf"^({SNOWFLAKE}|[A-Za-z0-9][A-Za-z0-9_.:-]{{0,63}})$", examples=["billing"]),
+    BeforeValidator(lambda space: space if space == SNOWFLAKE else check_tag(space)),
 ]
 Text = Annotated[
     str, WithJsonSchema({"type": "string", "pattern": "^[0-9A-Za-z-]{1,64}$", "examples": ["5016762319896585"]})
@@ -58,7 +58,6 @@ Holder = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 SEEN = WithJsonSchema({"type": "string", "pattern": r"^([0-9]+\.[0-9]+\.[0-9]+(,[0-9]+\.[0-9]+\.[0-9]+)*)?$"})
 COUNT = AfterValidator(partial(check_whole, "count", low=1, high=MAX_COUNT, error=InvalidCount))
 FORMAT = f"^({'|'.join(FORMATS)})(:[0-9]+(/[0-9]+)+)?$"
-LAYOUT = WithJsonSchema({"type": "string", "pattern": "^[0-9]+(/[0-9]+){4}$"})
 
 
 class Form(BaseModel):
@@ -118,21 +117,6 @@ class Settings(Body):
     )
 
 
-class LeaseWanted(Body):
-    layout: Annotated[Layout, PlainValidator(partial(layout_from_text, like=SNOWFLAKE)), LAYOUT] = Field(
-        description="Widths of the fields.", examples=["1/41/5/5/12"]
-    )
-    epoch: Millisecond = Field(description="Epoch of the ids, in milliseconds since 1970.", examples=[1288834974657])
-    now: Millisecond = Field(description="The client's clock, in milliseconds since 1970.", examples=[1790000000000])
-    until: Millisecond = Field(description="End of the lease, by the same clock.", examples=[1790000010000])
-
-
-class Renewal(LeaseWanted):
-    worker: Annotated[int, Field(ge=0, lt=WORKERS)] = Field(description="As in the answer to the lease.", examples=[0])
-    holder: Holder = Field(description="As in the answer to the lease.", examples=["3f1d0a5c8e9b4d27a6c1f0e2b7d49853"])
-    since: Millisecond = Field(description="As in the answer to the lease.", examples=[1790000000000])
-
-
 class NumberTimes(Body):
     seconds: float = Field(
         ge=MIN_SECONDS,
@@ -152,6 +136,7 @@ class NumberWanted(NumberTimes):
         default_factory=str, pattern="^[ -~]{1,255}$", description="Where the client runs, for the operator."
     )
     process: Millisecond = Field(0, description="The client's process id, for the operator.")
+    format: str = Field("", pattern="^([0-9/]{9,40} [0-9]{1,16})?$", description="Of @snowflake: layout and epoch.")
 
 
 class NumberRenewal(NumberTimes):
@@ -198,13 +183,6 @@ class Ticket(Answer):
 
 class Node(Answer):
     node: Digits = Field(examples=["1"])
-
-
-class Lease(Answer):
-    worker: Natural
-    holder: str = Field(examples=["3f1d0a5c8e9b4d27a6c1f0e2b7d49853"])
-    since: Natural = Field(examples=[1790000000000])
-    until: Natural = Field(examples=[1790000010000])
 
 
 class NumberLease(Answer):

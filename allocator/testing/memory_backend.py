@@ -14,10 +14,8 @@ from allocator.errors import AllocatorError, DatabaseUnavailable, NodeIdsExhaust
 from allocator.fleet.tag_administration import COLUMNS, Tags
 from allocator.rules.column_limit import NoColumn
 from allocator.rules.failover import plain, repaired
-from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen
-from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, settle, unknown
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 
@@ -89,11 +87,6 @@ class MemoryBackend:
         with self._table():
             self._counts[counter] += 1
             return self._counts[counter]
-
-    def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
-        """Lease worker 0 for the requested time."""
-        with self._table():
-            return Lease(0, "memory", claim.now, claim.until)
 
     def lease_number(self, claim: NumberClaim) -> NumberLease:
         """Lease the smallest free number, until it is released."""

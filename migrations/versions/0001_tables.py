@@ -21,7 +21,6 @@ depends_on = None
 TABLES = (
     "allocator_segment",
     "allocator_node",
-    "allocator_worker",
     "allocator_ticket",
     "allocator_token",
     "allocator_shard",
@@ -65,15 +64,6 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     create(
-        "allocator_worker",
-        number("number"),
-        text("layout", 40),
-        *counts("epoch_ms"),
-        text("holder", 32),
-        *counts("until_ms"),
-        *process(),
-    )
-    create(
         "allocator_ticket",
         numbered(always=False),
         sa.Column("type", name_type(64), nullable=False),
@@ -110,7 +100,7 @@ def upgrade() -> None:
     create(
         "allocator_failover",
         sa.Column("id", sa.SmallInteger(), primary_key=True, autoincrement=False),
-        *counts("first_value", "leases_from_ms", "leases_ahead_ms"),
+        *counts("first_value", "moved_at_ms"),
         sa.Column("server_run", ascii_text(255), server_default="", nullable=False),
         sa.CheckConstraint("id = 1", name="allocator_failover_one_row"),
     )

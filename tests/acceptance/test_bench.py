@@ -55,7 +55,7 @@ def test_a_run_against_ones_own_database_leaves_nothing_there(brief, fresh, kind
     assert kind != "postgres" or not [name for name in names.get_sequence_names() if "bench" in name]
     with engine.connect() as connection:
         assert [tag for (tag,) in connection.execute(text("SELECT tag FROM allocator_segment"))] == ["mine"]
-        for table in ("allocator_node", "allocator_worker", "allocator_number"):
+        for table in ("allocator_node", "allocator_lease", "allocator_number"):
             assert connection.scalar(text(f"SELECT count(*) FROM {table}")) == 0
     engine.dispose()
 

@@ -18,11 +18,10 @@ import pytest
 from support.distinct import distinct
 from support.processes.children import in_child
 from support.processes.patience import until
-from support.servers.administrator import execute
 from support.service.served import Served
 
 import allocator.errors
-from allocator import Allocator, Tag
+from allocator import Allocator, Layout, SnowflakeSettings, Tag
 from allocator.database.store import Database
 from allocator.errors import (
     AccessDenied,
@@ -31,14 +30,13 @@ from allocator.errors import (
     Exhausted,
     InvalidDatabase,
     InvalidSetting,
-    LeaseLost,
     MaxValueWentBack,
     NotCopyable,
     SchemaDamaged,
     TooManyRequests,
     UnknownTag,
 )
-from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
+from allocator.schemes.worker_number_lease import NumberClaim
 from allocator.service.token_administration import Tokens
 
 
@@ -319,71 +317,24 @@ def test_headers_that_cannot_be_sent_are_refused_in_a_sentence(made, face):
     assert made.asked == []
 
 
-def test_a_lease_far_in_the_future_is_refused(shared_service):
-    with Allocator(shared_service()) as ids:
-        servers = ids._backend.servers
-        now = int(time.time() * 1000)
-        for begin, until in ((now + 3_600_000, now + 3_660_000), (now, now + 700_000), (now, now)):
-            form = {"layout": str(SNOWFLAKE), "epoch": EPOCH, "now": begin, "until": until}
-            with pytest.raises(InvalidSetting, match="now must be|until must be"):
-                servers.request("POST", "/v1/workers", body=form, read=dict)
-
-
-def lease_of(ids: Allocator, now: int, before: Lease | None = None) -> Lease:
-    return ids._backend.lease_worker(LeaseClaim(before, now, now + 60_000), SNOWFLAKE, EPOCH)
-
-
-def test_a_lease_that_a_failover_set_ahead_of_the_clock_is_renewed(tmp_path):
-    """The database may have forgotten leases, so those that follow begin minutes later than the clock."""
-    database = f"sqlite:///{tmp_path}/ids.db"
-    with Served(database) as service, Allocator(service.address) as ids:
-        now = int(time.time() * 1000)
-        before = lease_of(ids, now)
-        execute(database, "UPDATE allocator_failover SET server_run = 'elsewhere'")
-        with pytest.raises(LeaseLost, match="before the database moved"):
-            lease_of(ids, now, before)
-        ahead = lease_of(ids, now)
-        renewed = lease_of(ids, ahead.since + 6000, ahead)
-        another = lease_of(ids, ahead.since + 6000)
-
-        assert ahead.since > before.until + 60_000
-        assert renewed == Lease(ahead.number, ahead.holder, ahead.since, ahead.since + 66_000)
-        assert another.since == ahead.since + 6000
-        with pytest.raises(InvalidSetting, match="now must be within 60 seconds of the service's clock"):
-            lease_of(ids, now + 86_400_000)
-
-
-def test_a_renewal_that_is_refused_for_good_leads_to_another_lease(made):
-    """As where the service's clock was set back by minutes: a new lease, by the wall clock if it must be."""
-    now = int(time.time() * 1000)
-    lease = {"worker": 7, "holder": "0" * 32, "since": now, "until": now + 60_000}
-    made.says(200, lease)
-    with Allocator(made.address) as ids:
-        held = lease_of(ids, now)
-        made.refuses(422, "InvalidSetting", "now must be within 60 seconds of the service's clock")
-        with pytest.raises(
-            LeaseLost, match="worker 7 was not renewed, and is not used any more: now must be within 60 seconds"
-        ):
-            lease_of(ids, now + 1, held)
-        with pytest.raises(InvalidSetting, match="now must be within 60 seconds"):
-            lease_of(ids, now + 1)
-
-
 def test_a_format_that_is_not_the_services_own_is_refused(shared_service):
     """The first lease of a database chooses the format of all."""
+    other = Layout(sign=1, timestamp=41, datacenter=2, worker=8, sequence=12)
+    said = "for the format 1/41/5/5/12 1288834974657"
+    for settings in ({"layout": other}, {"epoch": 0}, {"lease": 30.0}):
+        ids = Allocator(shared_service(), snowflake=SnowflakeSettings(**settings))
+        with ids, pytest.raises(InvalidSetting, match=f"{said}, bits=10 and seconds=20"):
+            ids.snowflake()
     with Allocator(shared_service()) as ids:
-        now = int(time.time() * 1000)
-        for layout, epoch in (("1/1/1/1/60", EPOCH), (str(SNOWFLAKE), 0)):
-            form = {"layout": layout, "epoch": epoch, "now": now, "until": now + 1000}
-            with pytest.raises(InvalidSetting, match="this service leases workers for the layout"):
-                ids._backend.servers.request("POST", "/v1/workers", body=form, read=dict)
+        claim = NumberClaim("other", 10, 60_000, int(time.time() * 1000), "", format="1/41/5/5/12 0")
+        with pytest.raises(InvalidSetting, match="no other space has a format"):
+            ids._backend.lease_number(claim)
         assert ids.snowflake() > 0
 
 
 def test_a_lease_of_a_worker_that_cannot_be_is_refused(made):
-    now = int(time.time() * 1000)
-    made.says(200, {"worker": 2**40, "holder": "0" * 32, "since": now, "until": now + 60_000})
-    with Allocator(made.address, timeout=5) as ids, pytest.raises(DatabaseRefused, match="worker must be 0 to 1023"):
+    made.says(200, {"space": "@snowflake", "number": 1024, "holder": "0" * 32, "until": 0})
+    with Allocator(made.address, timeout=5) as ids, pytest.raises(DatabaseRefused, match="number must be 0 to 1023"):
         ids.snowflake()
 
 

@@ -68,7 +68,7 @@ def content(url: str) -> list[object]:
     with engine.connect() as connection:
         found = [
             connection.exec_driver_sql(f"SELECT * FROM allocator_{name}").all()
-            for name in ("segment", "ticket", "shard", "node", "worker", "failover", "schema_version")
+            for name in ("segment", "ticket", "shard", "node", "lease", "failover", "schema_version")
         ]
     engine.dispose()
     return found
@@ -121,11 +121,14 @@ def test_rows_that_will_stop_ids_or_repeat_them(kind, patient):
 def test_workers_that_run_out_and_timestamps_that_end(patient):
     until = int((time.time() + 600) * 1000)
     soon = int((time.time() + 86_400) * 1000) - 2**41
-    rows = ", ".join(f"({number}, '1/41/5/5/12', {soon}, 'a', {until}, 'host', 1)" for number in range(820))
-    with changed(patient.url, f"INSERT INTO allocator_worker VALUES {rows}", "DELETE FROM allocator_worker"):
+    kept = f"1/41/5/5/12 {soon}"
+    rows = ", ".join(
+        f"('@snowflake', {number}, 10, 20000, 'a', 0, {until}, {until}, 'host', 1, '{kept}')" for number in range(820)
+    )
+    with changed(patient.url, f"INSERT INTO allocator_lease VALUES {rows}", "DELETE FROM allocator_lease"):
         found = patient.found()
 
-    assert "820 of 1024 workers" in found["workers-run-out"].found
+    assert "820 of 1024 worker numbers of the space '@snowflake' are held" in found["workers-run-out"].found
     assert f"ends on {time.strftime('%Y', time.gmtime(time.time() + 86_400))}" in found["snowflake-runs-out"].found
     assert not {"workers-run-out", "snowflake-runs-out"} & patient.healthy
 

@@ -27,7 +27,7 @@ from allocator.doctor import DANGER, OUTAGE, Finding, examine, is_healthy
 from allocator.errors import AllocatorError, DatabaseRefused
 from allocator.rules.failover import FLOOR, TICKETS_SKIPPED
 
-TABLES = ("segment", "shard", "node", "worker", "failover", "token", "schema_version")
+TABLES = ("segment", "shard", "node", "lease", "failover", "token", "schema_version")
 PASSWORD = "Secret-1"
 
 
@@ -115,12 +115,12 @@ MOVED = tuple(
 
 
 def test_the_rights_of_the_page_are_enough_on_another_run_of_a_server(service):
-    """Where a gap, nodes and tickets are skipped and leases begin later."""
+    """Where a gap, nodes and tickets are skipped."""
     with Allocator(service.url) as ids:
-        before = [ids.next_id("moved"), ids.meteor(), ids.snowflake(), ids.ticket("job")]
+        before = [ids.next_id("moved"), ids.meteor(), ids.ticket("job")]
     execute(service.admin, *MOVED)
     with Allocator(service.url, timeout=PATIENT) as ids:
-        after = [ids.next_id("moved"), ids.meteor(), ids.snowflake(), ids.ticket("job")]
+        after = [ids.next_id("moved"), ids.meteor(), ids.ticket("job")]
         ids.tags.create("waits", failover_gap="refuse", start_after=0)
         ids.tags.repair("waits", above=5000)
         assert ids.next_id("waits") == 5001
@@ -146,7 +146,7 @@ NEEDED = {
     "UPDATE ON allocator_segment": lambda ids: ids.next_id("order"),
     "INSERT ON allocator_segment": lambda ids: ids.next_id("another"),
     "INSERT ON allocator_node": lambda ids: ids.meteor(),
-    "SELECT ON allocator_worker": lambda ids: ids.snowflake(),
+    "SELECT ON allocator_lease": lambda ids: ids.snowflake(),
 }
 ON_MYSQL = {"INSERT ON allocator_ticket": lambda ids: ids.ticket("job")}
 
@@ -324,7 +324,7 @@ OPEN = {
         ("GRANT UPDATE (max_value) ON allocator_segment TO {other}", "{other} may write allocator_segment"),
         ("GRANT DELETE ON allocator_lease TO {other}", "{other} may write allocator_lease"),
         ("GRANT UPDATE ON allocator_node_id_seq TO {other}", "{other} may write allocator_node_id_seq"),
-        ("GRANT INSERT ON allocator_worker TO {other} WITH GRANT OPTION", "{other} may write allocator_worker"),
+        ("GRANT INSERT ON allocator_number TO {other} WITH GRANT OPTION", "{other} may write allocator_number"),
     ],
     "mysql": [
         ("GRANT INSERT, UPDATE ON {database}.* TO {other}", "{other} may write `{database}`.*"),

@@ -24,7 +24,7 @@ ACTS: tuple[tuple[int, Callable[[Allocator], object]], ...] = (
     (2, lambda ids: ids.reserve("there", 1)),
     (5, lambda ids: ids.next_id("made")),
     (5, lambda ids: ids.tags.create("created")),
-    (4, lambda ids: ids.snowflake()),
+    (5, lambda ids: ids.snowflake()),
     (4, lambda ids: ids.meteor()),
     (3, lambda ids: ids.ticket("there")),
 )

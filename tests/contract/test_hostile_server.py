@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from itertools import repeat
 from threading import Event
-from time import monotonic, time
+from time import monotonic
 
 import pytest
 from support.service.hostile_server import FLOODS, Hostile, saying
@@ -17,7 +17,6 @@ from allocator.errors import DatabaseRefused, DatabaseUnavailable, SchemaDamaged
 from allocator.remote.client import ServiceBackend
 from allocator.remote.http import Servers
 from allocator.schemes.shared.residues import Residue
-from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
 
 TIMEOUT = 4.0
 SETTINGS = {"tag": "order", "max_value": "0", "step": 50, "max_step": 50, "limit": "1000000"}
@@ -169,39 +168,6 @@ def test_a_segment_below_what_was_seen_stops_the_tag():
         asking(hostile.address).claim_segment("order", 50, {Residue(): 50})
 
 
-HELD = Lease(7, "ab" * 16, NOW - 60_000, NOW)
-
-
-def test_a_lease_that_was_not_asked_for_is_refused():
-    for before, wrong in (
-        (None, {"until": 2**62}),
-        (None, {"until": NOW + 60_001}),
-        (None, {"since": 0}),
-        (None, {"since": NOW + 70_000}),
-        (HELD, {"until": 2**62}),
-        (HELD, {"until": NOW + 60_001}),
-        (HELD, {"worker": 8}),
-        (HELD, {"holder": "cd" * 16}),
-        (HELD, {"since": 0}),
-    ):
-        since = before.since if before else NOW
-        right = {"worker": 7, "holder": "ab" * 16, "since": since, "until": NOW + 60_000}
-        claim = LeaseClaim(before, NOW, NOW + 60_000)
-        with always(right) as good, always(right | wrong) as hostile:
-            assert asking(hostile.address, good.address).lease_worker(claim, SNOWFLAKE, EPOCH).until == NOW + 60_000
-            with pytest.raises(DatabaseRefused, match="a lease from|a renewal of"):
-                pytest.fail(f"{wrong}: {asking(hostile.address).lease_worker(claim, SNOWFLAKE, EPOCH)}")
-
-
-def test_a_lease_may_begin_later_than_it_was_asked_for():
-    """As after a failover, when others may still hold what is forgotten."""
-    later = {"worker": 7, "holder": "ab" * 16, "since": NOW + 300_000, "until": NOW + 360_000}
-    with always(later) as server:
-        found = asking(server.address).lease_worker(LeaseClaim(None, NOW, NOW + 60_000), SNOWFLAKE, EPOCH)
-
-    assert found.until == NOW + 360_000
-
-
 def test_the_settings_of_another_tag_are_refused():
     with always(SETTINGS | {"tag": "other"}) as hostile, always(SETTINGS) as good:
         assert asking(hostile.address, good.address).read_tag("order") == Tag("order", 0, 50, 50, 1_000_000)
@@ -257,13 +223,3 @@ def test_what_a_server_says_reaches_messages_and_logs_without_control_characters
         assert len(str(refused.value)) < 4000, answer
     assert caplog.text.replace("\n", "").isprintable()
     assert "\n2026-01-01" not in caplog.text
-
-
-def test_a_snowflake_is_never_made_under_a_lease_without_end():
-    """It would never be renewed."""
-    now = int(time() * 1000)
-    with always({"worker": 1, "holder": "ab" * 16, "since": now, "until": 2**62}) as hostile:
-        ids = Allocator(hostile.address)
-        with pytest.raises(DatabaseRefused, match="a lease from"):
-            ids.snowflake()
-        ids.close()

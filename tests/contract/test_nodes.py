@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 from support.distinct import distinct
+from support.processes.patience import until
 from support.servers.administrator import execute
 
 from allocator import Allocator, Layout, MeteorSettings, SnowflakeSettings, inspect_id
 from allocator.database.store import Database
-from allocator.database.verbs import node_and_snowflake_rows
+from allocator.database.verbs import node_and_snowflake_rows, worker_number_rows
 from allocator.errors import DatabaseUnavailable, Exhausted, InvalidSetting, MaxValueWentBack, NodeIdsExhausted
-from allocator.rules.failover import LEASES_SKIPPED_MS
-from allocator.schemes.snowflake import AHEAD_MS, SNOWFLAKE, Lease, LeaseClaim
+from allocator.generators import snowflake
+from allocator.schemes.snowflake import EPOCH
+from allocator.schemes.worker_number_lease import Clocks
 
 of_the_rule = pytest.mark.parametrize("place", ["sqlite", "service"], indirect=True)
 """What is decided whatever the database."""
@@ -151,7 +152,7 @@ def test_a_node_or_lease_whose_commit_came_with_a_warning_is_not_used(fresh):
         "CREATE FUNCTION warn() RETURNS boolean LANGUAGE plpgsql AS "
         "$$ BEGIN RAISE WARNING 'canceling wait'; RETURN true; END $$",
         "ALTER TABLE allocator_node ADD CHECK (warn())",
-        "ALTER TABLE allocator_worker ADD CHECK (warn())",
+        "ALTER TABLE allocator_lease ADD CHECK (warn())",
     )
     with Allocator(fresh, timeout=2) as ids:
         ids.ping()
@@ -197,120 +198,71 @@ def test_when_all_workers_are_leased_it_says_by_whom(face, fresh):
     for _ in range(4):
         face(fresh, snowflake=settings).snowflake()
     with pytest.raises(
-        NodeIdsExhausted, match=r"all 4 workers are leased, by .* \(process \d+\); the next lease ends in"
+        NodeIdsExhausted, match=r"all 4 numbers of space '@snowflake' are held, by .* \(process \d+\); .* is free in"
     ):
         face(fresh, snowflake=settings).snowflake()
 
 
 @once
-def test_another_layout_or_epoch_is_refused(face, fresh):
+def test_another_layout_epoch_or_length_is_refused_for_ever(face, fresh):
     face(fresh).snowflake()
-    for settings in (SnowflakeSettings(layout=TINY), SnowflakeSettings(epoch=0)):
-        with pytest.raises(InvalidSetting, match="all processes of a database must use the same"):
-            face(fresh, snowflake=settings).snowflake()
+    execute(fresh, "UPDATE allocator_lease SET until_ms = 0, used_until_ms = 0")
+    for settings in ({"layout": TINY}, {"epoch": 0}, {"lease": 30}):
+        with pytest.raises(InvalidSetting, match="all processes of a space must use the same. To change them, stop"):
+            face(fresh, snowflake=SnowflakeSettings(**settings)).snowflake()
 
 
-@of_the_rule
-def test_a_lease_is_renewed_under_load_and_ids_never_stop(face, place):
-    ids = face(place, snowflake=SnowflakeSettings(lease=0.5))
-    drawn, end = [], time.monotonic() + 1.0
+@once
+def test_a_lease_is_renewed_under_load_and_ids_never_stop(face, fresh):
+    ids = face(fresh, snowflake=SnowflakeSettings(lease=5))
+    drawn, end = [], time.monotonic() + 3.0
     while time.monotonic() < end:
         drawn.append(ids.snowflake())
 
     assert distinct(drawn)
     assert sorted(drawn) == drawn
+    assert len({fields(number, "snowflake")["worker"] for number in drawn[::1000]}) == 1
 
 
 @once
-def test_a_lease_begins_after_the_one_that_it_follows(fresh):
+def test_closing_gives_the_worker_back_with_the_last_time_in_use(face, fresh):
+    ids = face(fresh)
+    last = fields([ids.snowflake() for _ in range(10_000)][-1], "snowflake")["timestamp"] + EPOCH
+    ids.close()
     with closing(Database(fresh)) as database:
+        ((row,),) = (rows for rows in database.run(worker_number_rows.fetch_all)[1].values())
 
-        def lease(now: int) -> Lease:
-            return database.lease_worker(LeaseClaim(None, now, now + 1000), TINY, 0)
+    assert row.holder == ""
+    assert last <= row.used_until_ms <= time.time() * 1000 + 1
 
-        before = {one.number: one for one in (lease(1000 + n) for n in range(4))}
-        with pytest.raises(NodeIdsExhausted):
-            lease(2000)
-        later = lease(2001)
 
-    assert sorted(before) == [0, 1, 2, 3]
-    assert before[later.number].until < later.since == 2001
+@once
+def test_a_worker_that_is_given_back_is_taken_in_a_later_second(face, fresh):
+    settings = SnowflakeSettings(layout=TINY)
+    first, drawn = face(fresh, snowflake=settings), []
+    for _ in range(4):
+        drawn.append(face(fresh, snowflake=settings).snowflake() if drawn else first.snowflake())
+    first.close()
+    late = face(fresh, snowflake=settings)
+
+    def is_drawn() -> bool:
+        try:
+            drawn.append(late.snowflake())
+        except NodeIdsExhausted:
+            return False
+        return True
+
+    assert until(is_drawn, every=0.1)
+    first, *_, last = (TINY.unpack(number) for number in drawn)
+    assert last["worker"] == first["worker"]
+    assert last["timestamp"] // 1000 > first["timestamp"] // 1000
 
 
 @statements
-def test_a_worker_is_taken_over_by_one_only(fresh):
-    """Two that see the same ended lease: the second finds it changed."""
-    database = Database(fresh)
-    lease = database.lease_worker(LeaseClaim(None, 1000, 2000), SNOWFLAKE, 0)
-    (row,) = database.run(node_and_snowflake_rows.fetch_workers)
-    fresh_row = type(row)(row.number, row.layout, row.epoch, "other", 9000, "here", 1)
-
-    assert database.run(node_and_snowflake_rows.take_worker, row, fresh_row)
-    assert not database.run(node_and_snowflake_rows.take_worker, row, fresh_row)
-    assert not database.run(node_and_snowflake_rows.add_worker, fresh_row)
-    assert not database.run(node_and_snowflake_rows.renew_worker, lease, LeaseClaim(lease, 2000, 99_000))
-    database.close()
-
-
-@statements
-def test_a_worker_is_leased_and_renewed_by_no_clock_that_is_far_ahead(fresh):
+def test_a_clock_that_is_far_ahead_leases_no_worker(fresh, monkeypatch):
     """Each start of a process with such a clock would take one of 1024 workers for years."""
-    near, minute = AHEAD_MS - 30_000, 60_000
-    with closing(Database(fresh)) as database:
-
-        def lease(held: Lease | None, ahead: int) -> Lease:
-            at = int(time.time() * 1000) + ahead
-            return database.lease_worker(LeaseClaim(held, at, at + minute), SNOWFLAKE, 0)
-
-        def refuses(held: Lease | None, ahead: int) -> None:
-            before = database.run(node_and_snowflake_rows.fetch_workers)
-            with pytest.raises(
-                InvalidSetting, match=r"is \d+ s ahead of the database's, and may be 60 s ahead; set both"
-            ):
-                lease(held, ahead)
-            assert database.run(node_and_snowflake_rows.fetch_workers) == before
-
-        refuses(None, 10 * 365 * 86_400_000)
-        refuses(None, AHEAD_MS + 30_000)
-        held = lease(lease(None, near), near)
-        refuses(held, AHEAD_MS + 30_000)
-        execute(fresh, "UPDATE allocator_failover SET server_run = 'elsewhere'")
-        held = lease(None, 0)
-        # The failover has set leases ahead by this; by twice as much, had another clock dated it.
-        moved = held.since - int(time.time() * 1000)
-        assert lease(held, moved + near).until > held.until
-        refuses(held, moved + LEASES_SKIPPED_MS + AHEAD_MS + 30_000)
-        refuses(None, moved + LEASES_SKIPPED_MS + AHEAD_MS + 30_000)
-
-
-@statements
-def test_a_lease_is_renewed_though_the_clock_that_dated_the_failover_was_ahead(fresh, monkeypatch):
-    """Whoever notes a failover may only make tags: leases of others begin by its clock."""
-    with closing(Database(fresh)) as database:
-        database.failover()
-        execute(fresh, "UPDATE allocator_failover SET server_run = 'elsewhere'")
-        with monkeypatch.context() as patched:
-            wall = time.time_ns() + LEASES_SKIPPED_MS * 10**6
-            patched.setattr("allocator.database.registry.time_ns", lambda: wall)
-            database.failover()
-        at = int(time.time() * 1000)
-        held = database.lease_worker(LeaseClaim(None, at, at + 60_000), SNOWFLAKE, 0)
-        later = held.since + 10_000
-
-        assert database.lease_worker(LeaseClaim(held, later, later + 60_000), SNOWFLAKE, 0).until == later + 60_000
-        database.lease_worker(LeaseClaim(None, later, later + 60_000), SNOWFLAKE, 0)
-
-
-@statements
-def test_a_lease_that_was_renewed_is_not_taken_over_and_never_shortened(fresh):
-    """Whoever saw it end would begin where it goes on by now."""
-    database = Database(fresh)
-    lease = database.lease_worker(LeaseClaim(None, 1000, 2000), SNOWFLAKE, 0)
-    (seen,) = database.run(node_and_snowflake_rows.fetch_workers)
-    for until in (5000, 4000):
-        assert database.run(node_and_snowflake_rows.renew_worker, lease, LeaseClaim(lease, 2000, until))
-    (now,) = database.run(node_and_snowflake_rows.fetch_workers)
-
-    assert not database.run(node_and_snowflake_rows.take_worker, seen, replace(seen, holder="other", until=9000))
-    assert now.until == 5000
-    database.close()
+    monkeypatch.setattr(snowflake, "read_clocks", lambda: Clocks(0.0, int(time.time() * 1000) + 15_000))
+    with Allocator(fresh) as ids:
+        with pytest.raises(InvalidSetting, match=r"is 1[45].\d s ahead of the database's, and may be 10 s ahead"):
+            ids.snowflake()
+        assert ids._backend.databases()[0].worker_spaces() == []

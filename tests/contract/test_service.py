@@ -17,7 +17,6 @@ from support.service.served import Served
 
 import allocator
 from allocator import inspect_id
-from allocator.schemes.snowflake import EPOCH, SNOWFLAKE
 
 ROUTES_WITH_COUNT = ("/v1/tags/some/ids", "/v1/meteor", "/v1/snowflake", "/v1/objectids")
 
@@ -288,11 +287,10 @@ def test_what_is_no_http_is_refused(embedded):
 
 
 def test_a_worker_that_cannot_be_is_refused(embedded):
-    now = int(time.time() * 1000)
-    form = {"layout": str(SNOWFLAKE), "epoch": EPOCH, "now": now, "until": now + 1000, "since": now, "holder": "0" * 32}
-    for worker in ("seven", "+7", "1_000", "\u0663", 4294967296, 1024, -1, True, 7.0):
-        refused = embedded.put("/v1/workers", json=form | {"worker": worker})
-        assert (worker, refused.status, refused.json["error"]) == (worker, 400, "InvalidSetting")
+    form = {"seconds": 20, "now": int(time.time() * 1000), "holder": "0" * 32}
+    for number in ("seven", "+7", "1_000", "\u0663", 4294967296, -1, True, 7.0):
+        refused = embedded.put("/v1/workers/@snowflake", json=form | {"number": number})
+        assert (number, refused.status, refused.json["error"]) == (number, 400, "InvalidSetting")
 
 
 def test_a_head_that_names_two_hosts_or_two_tokens_is_refused(embedded):

@@ -28,15 +28,13 @@ from allocator.database.verbs import worker_number_rows
 from allocator.database.verbs.servers import fetch_run
 from allocator.errors import DatabaseUnavailable
 from allocator.rules.failover import Here
-from allocator.schemes.snowflake import SNOWFLAKE, LeaseClaim
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 
-EPOCH, LEASE = 1288834974657, 30_000
+LEASE = 30_000
 COMMITTED = {
     "ticket": "SELECT max(id) FROM (SELECT id FROM allocator_ticket "
     "UNION SELECT max_value FROM allocator_segment WHERE tag = '.ticket:job') t",
     "node": "SELECT max(id) FROM allocator_node",
-    "lease": "SELECT max(until_ms) FROM allocator_worker",
     "number": "SELECT max(used_until_ms) FROM allocator_lease",
 }
 numbers = itertools.count(1)
@@ -62,10 +60,6 @@ def drawn(source: Any, **settings: Any) -> Iterator[dict[str, int]]:
         ids.meteor()
         database.run(transact)
         found["node"] = database.register_node()
-        now = EPOCH + next(numbers) * 1000 * LEASE  # later than all that were leased before
-        lease = database.lease_worker(LeaseClaim(None, now, now + LEASE), SNOWFLAKE, EPOCH)
-        renewed = database.lease_worker(LeaseClaim(lease, now, lease.until + LEASE), SNOWFLAKE, EPOCH)
-        found["lease"] = renewed.until
         wall = time_ns() // 1_000_000
         held = NumberLease("pods", next(numbers), f"{next(numbers)}", LEASE)
         claim = NumberClaim("pods", 31, LEASE, wall, held.holder)

@@ -4,7 +4,7 @@ The verbs and their statements are the real ones, on SQLite in memory. Before ea
 transaction another process may go on, this one may end, or a server goes on that lacks the newest commits. No id,
 ticket or node comes to two, and no worker or number is of two at one time.
 
-Given up, and so left out: a server that forgets the move of the one before, since both begin leases at one distance.
+Given up, and so left out: a server that forgets the move of the one before, since leases wait from the last one known.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ from allocator.errors import AllocatorError, LeaseLost, MaxValueWentBack, Server
 from allocator.fleet.shard_rotation import Handle
 from allocator.fleet.tag_administration import Tags, delete, last_claimed
 from allocator.integrations.alembic_operations import MigrationDatabase
+from allocator.schemes import worker_number_lease
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.shared.residues import Residue, residue_of
-from allocator.schemes.snowflake import LeaseClaim, LeasedSnowflake
+from allocator.schemes.snowflake import LeaseClaim, LeasedSnowflake, SnowflakeSettings
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import REPLACE
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, Renewal, Tenure
 from simulation.violation import Violation
 
 BEGIN = 1_800_000_000_000
-EPOCH = BEGIN - 5000
-LAYOUT = Layout(sign=1, timestamp=57, datacenter=1, worker=1, sequence=4)
 LENGTH = 4000
 """Of a lease of a worker, in milliseconds."""
+LAYOUT = Layout(sign=1, timestamp=57, datacenter=1, worker=1, sequence=4)
+SETTINGS = SnowflakeSettings(BEGIN - 5000, LAYOUT, LENGTH / 1000)
 WAIT = 300
 """Milliseconds of a process that has nothing to do."""
 SPACE, BITS, HOLD = "pods", 1, 15_000
@@ -154,7 +155,7 @@ class Process:
         self.opened: set[str] = set()
         self.seen: dict[str, dict[Residue, int]] = defaultdict(dict)
         self.handle = Handle(0, self.database)
-        self.snowflake = LeasedSnowflake(LENGTH / 1000, EPOCH, LAYOUT)
+        self.snowflake = LeasedSnowflake(SETTINGS)
         self.held: tuple[NumberLease, Tenure] | None = None
         self.verbs = [getattr(self, name) for name in world.verbs]
 
@@ -191,18 +192,24 @@ class Process:
         self.world.now += 1000
 
     def worker(self) -> None:
-        core, now = self.snowflake, self.world.now
-        claim = core.want(now / 1000, now / 1000)
+        core, asked = self.snowflake, self.clocks()
+        claim = core.want(asked.own, asked)
         if not isinstance(claim, LeaseClaim):
             self.world.now += WAIT
             return
+        since = claim.asked.wall_ms
         try:
-            lease = self.database.lease_worker(claim, LAYOUT, EPOCH)
+            if claim.lease:
+                lease = claim.lease
+                self.database.renew_number(lease, since)
+            else:
+                holder = self.dice.randbytes(8).hex()
+                lease = self.database.lease_number(SETTINGS.claim(since, holder, "host", 1))
         except AllocatorError as error:
-            core.failed(claim, error, self.world.now / 1000)
+            core.failed(claim, error, self.clocks().own)
             raise
-        core.granted(claim, lease, self.world.now / 1000)
-        self.world.held(f"worker {lease.number}", lease.holder, lease.since, lease.until)
+        core.granted(claim, lease, self.clocks())
+        self.world.held(f"worker {lease.number}", lease.holder, since, since + LENGTH)
 
     def clocks(self) -> Clocks:
         return Clocks(self.world.now / 1000, self.world.now)
@@ -476,7 +483,6 @@ class World:
 
 NUMBERS = {
     "randbelow": lambda limit: int(current().random.random() * limit),
-    "token_hex": lambda size: current().random.randbytes(size).hex(),
     "time_ns": lambda: current().now * 1_000_000,
     "identity": lambda: ("simulated", 1),
 }
@@ -493,6 +499,7 @@ def faces() -> Iterator[None]:
     with ExitStack() as stack:
         server()
         stack.enter_context(patch.multiple(allocator.database.registry, **NUMBERS))
+        stack.enter_context(patch.multiple(worker_number_lease, SECONDS=HOLD / 1000, SNOWFLAKE_SECONDS=LENGTH / 1000))
         stack.enter_context(patch.object(tickets, "number_as"))  # of a session of MySQL's
         stack.enter_context(patch.object(allocator.database.store.log, "disabled", new=True))
         yield

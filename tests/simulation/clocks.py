@@ -19,6 +19,7 @@ class Clock:
         self._scheduler = scheduler
         self._since_boot = since_boot
         self._off = 0.0
+        self.was_set_back = False
 
     def monotonic(self) -> float:
         """Never goes back. It stands still while a virtual machine does, and goes on while a process is stopped."""
@@ -30,6 +31,11 @@ class Clock:
     def jump(self, seconds: float) -> None:
         """Somebody sets the clock on the wall."""
         self._off += seconds
+        self.was_set_back |= seconds < 0
+
+    def mend(self) -> None:
+        """It shows what the server's does."""
+        self.jump(-self._off)
 
     def stand(self, seconds: float) -> None:
         """The machine was suspended for so long: neither clock has noticed yet."""

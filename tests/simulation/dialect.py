@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from allocator.database.verbs.start import Start
-from allocator.rules.failover import NOTHING, ONCE, Crossing, Failover, Here, Skipped, most_ahead, plain
+from allocator.rules.failover import NOTHING, ONCE, Crossing, Failover, Here, Skipped, plain
 from allocator.rules.fleet_consistency import Shard
 from allocator.schemes.shared.residues import Residue
-from allocator.schemes.snowflake import AHEAD_MS, Lease, LeaseClaim, SnowflakeWorker
 from allocator.schemes.tag import Tag
+from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow, leased, released, renewed
 from simulation.fates import Fate
 from simulation.network import Connection, Failure
 from simulation.statement import Row, Rules, claimed
 from simulation.store import View
 
 REVISION = "simulated"
-SEGMENT, NODE, WORKER = "allocator_segment", "allocator_node", "allocator_worker"
+SEGMENT, NODE, LEASE = "allocator_segment", "allocator_node", "allocator_lease"
 SHARD, FAILOVER = "allocator_shard", "allocator_failover"
 
 
@@ -117,7 +116,6 @@ class SegmentVerbs:
             connection.place.name,
             None,
             view.get(NODE, "last") or 0,
-            sorted(view.all(WORKER), key=lambda worker: worker.number),
         )
 
 
@@ -174,37 +172,43 @@ class NodeVerbs:
         view.put(NODE, "last", number)
         return number
 
-    def node_and_snowflake_rows_fetch_workers(self, connection: Connection) -> list[SnowflakeWorker]:
-        return sorted(connection.perform(lambda view: view.all(WORKER)), key=lambda worker: worker.number)
 
-    def node_and_snowflake_rows_add_worker(self, connection: Connection, fresh: SnowflakeWorker) -> bool:
-        return connection.perform(lambda view: self._write(view, None, fresh))
+class LeaseVerbs:
+    """The statements of worker numbers, which do what the rule says."""
 
-    def node_and_snowflake_rows_take_worker(
-        self, connection: Connection, old: SnowflakeWorker, fresh: SnowflakeWorker
+    def worker_number_rows_fetch(self, connection: Connection, space: str) -> tuple[int, list[NumberRow]]:
+        return connection.perform(lambda view: (view.at, view.all(LEASE)))
+
+    def worker_number_rows_take(
+        self, connection: Connection, chosen: NumberRow | int, claim: NumberClaim, state: Failover
     ) -> bool:
-        return connection.perform(lambda view: self._write(view, old, fresh))
+        return connection.perform(lambda view: self._take(view, chosen, claim, state))
 
     @staticmethod
-    def _write(view: View, old: SnowflakeWorker | None, fresh: SnowflakeWorker) -> bool:
-        if not view.lock(WORKER, fresh.number) or view.get(WORKER, fresh.number) != old:
+    def _take(view: View, chosen: NumberRow | int, claim: NumberClaim, state: Failover) -> bool:
+        number, before = (chosen, None) if isinstance(chosen, int) else (chosen.number, chosen)
+        if not view.lock(LEASE, number) or view.get(LEASE, number) != before:
             return False
-        view.put(WORKER, fresh.number, fresh)
+        if view.get(FAILOVER, 1) != state or state.run != view.here:
+            return False
+        view.put(LEASE, number, leased(chosen, claim, view.at))
         return True
 
-    def node_and_snowflake_rows_renew_worker(self, connection: Connection, held: Lease, claim: LeaseClaim) -> bool:
-        return connection.perform(lambda view: self._renew(view, held, claim))
+    def worker_number_rows_renew(self, connection: Connection, held: NumberLease, wall_ms: int) -> bool:
+        return connection.perform(lambda view: self._put(view, held, renewed, wall_ms, view.at))
+
+    def worker_number_rows_release(self, connection: Connection, held: NumberLease, used_ms: int) -> bool:
+        return connection.perform(lambda view: self._put(view, held, released, used_ms))
 
     @staticmethod
-    def _renew(view: View, held: Lease, claim: LeaseClaim) -> bool:
-        if not view.lock(WORKER, held.number):
+    def _put(view: View, held: NumberLease, rule: Callable[..., NumberRow | None], *given: int) -> bool:
+        if not view.lock(LEASE, held.number):
             return False
-        row: SnowflakeWorker | None = view.get(WORKER, held.number)
-        state: Failover | None = view.get(FAILOVER, 1)
-        is_near = state is not None and claim.now <= view.at + most_ahead(state, claim.span) + AHEAD_MS
-        if row is None or row.holder != held.holder or not is_near:
+        row: NumberRow | None = view.get(LEASE, held.number)
+        after = row and rule(row, held, *given)
+        if after is None:
             return False
-        view.put(WORKER, held.number, replace(row, until=max(row.until, claim.until)))
+        view.put(LEASE, held.number, after)
         return True
 
 
@@ -227,7 +231,7 @@ def imitation(verb: Callable[..., Any]) -> Callable[..., Any]:
     return lambda connection, dialect, *args: getattr(dialect, f"{noun}_{verb.__name__}")(connection, *args)
 
 
-class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, ShardVerbs):
+class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, LeaseVerbs, ShardVerbs):
     """Stands for an `allocator.database.dialect.Dialect`, and for the functions that take one: see `imitation`."""
 
     embedded = False

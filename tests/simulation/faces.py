@@ -26,8 +26,11 @@ import allocator.runtime.waiting
 import allocator.sync
 from allocator.backend import fleet_of
 from allocator.database.connection import Runner
+from allocator.schemes import worker_number_lease
+from allocator.schemes.worker_number_lease import Clocks
 from simulation import clocks, threads
 from simulation.dialect import imitation
+from simulation.leases import SNOWFLAKE
 from simulation.observed import note_what_is_late
 from simulation.scheduler import current
 
@@ -67,7 +70,6 @@ RUNNER = {
 }
 NUMBERS = {
     "randbelow": lambda limit: dice().randrange(limit),
-    "token_hex": lambda size: dice().randbytes(size).hex(),
     "time_ns": lambda: int(clocks.Time.time() * 1e9),
     "__version__": "simulated",
     "identity": lambda: ("simulated", current().process.number),  # type: ignore[union-attr]
@@ -82,7 +84,15 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
     (allocator.sync, {"monotonic": clocks.monotonic, "backend_of": backend_of}),
     (allocator.fleet.fleet_backend, {"monotonic": clocks.monotonic}),
     (allocator.fleet.shard_rotation, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
-    (allocator.generators.snowflake, {"time": clocks.Time}),
+    (
+        allocator.generators.snowflake,
+        {
+            "read_clocks": lambda: Clocks(clocks.monotonic(), int(clocks.Time.time() * 1000)),
+            "random_holder": lambda: dice().randbytes(16).hex(),
+            "this_process": lambda: ("simulated", current().process.number),  # type: ignore[union-attr]
+        },
+    ),
+    (worker_number_lease, {"SNOWFLAKE_SECONDS": SNOWFLAKE.lease}),
     (
         allocator.generators.meteor,
         {"time": clocks.Time.time, "urandom": lambda size: dice().randbytes(size)},
@@ -91,6 +101,7 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
     (
         allocator.runtime.thread_pool,
         {
+            "_thread": SimpleNamespace(start_new_thread=threads.start_new_thread),
             "monotonic": clocks.monotonic,
             "queue": SimpleNamespace(SimpleQueue=threads.SimpleQueue),
             "threading": threads.Threading,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import MeteorSettings
-from allocator.schemes.snowflake import Lease, SnowflakeSettings
+from allocator.schemes.snowflake import SnowflakeSettings
+from allocator.schemes.worker_number_lease import NumberLease
 from simulation.violation import Violation
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 BEGIN = 1_799_999_995
 """The epochs of these ids, in seconds since 1970: a moment before the world begins."""
-SNOWFLAKE = SnowflakeSettings(BEGIN * 1000, Layout(sign=1, timestamp=57, datacenter=1, worker=1, sequence=4), lease=0.4)
+SNOWFLAKE = SnowflakeSettings(BEGIN * 1000, Layout(sign=1, timestamp=57, datacenter=1, worker=1, sequence=4), lease=2.0)
 METEOR = MeteorSettings(BEGIN, Layout(sign=1, second=5, node=51, sequence=4, random=3))
 
 
@@ -28,6 +29,8 @@ class Held:
     holder: str
     since: int
     until: int
+    is_over: bool = False
+    """Its holder gave it back: the answer to a renewal before may come later."""
 
 
 class Leases:
@@ -35,18 +38,26 @@ class Leases:
         self._workers: dict[int, list[Held]] = defaultdict(list)
         self._nodes: dict[int, Process] = {}
 
-    def leased(self, process: Process, lease: Lease) -> None:
-        """That was committed, and answered."""
+    def leased(self, process: Process, lease: NumberLease, wall_ms: int) -> None:
+        """That was committed, and answered: times from the first request to a length after the last one."""
+        until = wall_ms + lease.length_ms
         ours = next((held for held in self._workers[lease.number] if held.holder == lease.holder), None)
         if ours is None:
-            ours = Held(process, lease.holder, lease.since, lease.until)
+            ours = Held(process, lease.holder, wall_ms, until)
             self._workers[lease.number].append(ours)
-        ours.until = max(ours.until, lease.until)
+        if not ours.is_over:
+            ours.until = max(ours.until, until)
         for held in self._workers[lease.number]:
             if held.process is process:
                 continue  # one lease after the other, of which the later begins behind the last id of the earlier
             if held is not ours and held.since <= ours.until and ours.since <= held.until:
                 raise Violation(f"worker {lease.number} is of {process} and of {held.process} at one time")
+
+    def released(self, lease: NumberLease, used_ms: int) -> None:
+        """Its holder asks to give it back, and makes no more ids."""
+        for held in self._workers[lease.number]:
+            if held.holder == lease.holder:
+                held.until, held.is_over = used_ms, True
 
     def registered(self, process: Process, node: int) -> None:
         if self._nodes.setdefault(node, process) is not process:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 from allocator import Allocator
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.sequence import Sequence
-from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.segment_refill import Claim
 from allocator.schemes.shared.residues import Seen
-from allocator.schemes.snowflake import Lease, LeaseClaim
+from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 from simulation.scheduler import current
 
 if TYPE_CHECKING:
@@ -34,10 +33,18 @@ class Watched:
             process.burnt[name] += len(found)  # until the call returns it
         return found
 
-    def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
-        lease = self._backend.lease_worker(claim, layout, epoch)
-        acting().world.account.leases.leased(acting(), lease)
+    def lease_number(self, claim: NumberClaim) -> NumberLease:
+        lease = self._backend.lease_number(claim)
+        acting().world.account.leases.leased(acting(), lease, claim.wall_ms)
         return lease
+
+    def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
+        self._backend.renew_number(lease, wall_ms)
+        acting().world.account.leases.leased(acting(), lease, wall_ms)
+
+    def release_number(self, lease: NumberLease, used_ms: int) -> None:
+        acting().world.account.leases.released(lease, used_ms)
+        self._backend.release_number(lease, used_ms)
 
     def register_node(self) -> int:
         node = self._backend.register_node()

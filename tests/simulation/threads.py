@@ -167,6 +167,7 @@ class Thread:
         self._call = lambda: target(*args)
         self._ended = Event()
         self.task: Task | None = None
+        self.ident: int | None = None
 
     def start(self) -> None:
         task = current()
@@ -176,6 +177,7 @@ class Thread:
         self.task = task.scheduler.start(task.process, self._run)
 
     def _run(self) -> None:
+        self.ident = id(self)
         try:
             self._call()
         except Killed:
@@ -187,6 +189,15 @@ class Thread:
 
     def join(self, seconds: float | None = None) -> None:
         self._ended.wait(seconds)
+
+
+def start_new_thread(call: Callable[..., None], args: tuple[Any, ...]) -> None:
+    """Of `_thread`: what it calls starts a thread, and waits for nothing."""
+    task = current()
+    assert task is not None
+    if not task.process.may_start_threads:
+        raise RuntimeError("can't start new thread")
+    call(*args)
 
 
 class Threading:

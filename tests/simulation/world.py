@@ -101,7 +101,9 @@ class World:
             place.cut_off.clear()
             place.fates.clear()
             place.server.is_frozen = False
+        self.database_off = 0.0
         for process in list(self.processes):
+            process.clock.mend()
             process.may_start_threads, process.stalls = True, 0.0
             if process.is_dead:
                 self.start()
@@ -110,7 +112,7 @@ class World:
 
     def _check_progress(self) -> None:
         probes = {process: probe(process) for process in self.processes if not process.is_dead}
-        # A snowflake without a lease waits until a clock that was set back has caught up.
+        # Who leases a worker waits until its clock is past what was in use by clocks that were ahead.
         set_back = sum(max(0.0, -step.size) for step in self.plan.steps if step.kind == "clock")
         self.scheduler.run(FAULTS_END + HEALING + PATIENCE + set_back)
         for process, still in probes.items():

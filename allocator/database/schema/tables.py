@@ -16,16 +16,18 @@ MariaDB alone; elsewhere `allocator_segment` has a row per type, whose name no t
 `allocator_shard` holds one row: who this database is among the shards of its fleet, and how it draws tickets.
 
 `allocator_node` gets a row for every start of a meteor generator; its number is never used again, so no row is ever
-deleted. `allocator_worker` holds a row per snowflake worker: until when, and by whom, it may be used.
+deleted.
 
 `allocator_token` holds a row per token of the service, of whose secret only the digest is known; one that is revoked
 stays.
 
 `allocator_number` holds a row per name, scope and period of `Numbers`: the newest number that was given.
 It is written in the transactions of applications, and locked until they end. `allocator_number_void` holds a row per
-number that was given and is not used. `allocator_lease` holds a row per worker number of a space that was ever leased:
-who holds it, until when by the database's clock, and the last millisecond in which the holder may have used it. No row
-is ever deleted. No id depends on these three.
+number that was given and is not used. No id depends on these two.
+
+`allocator_lease` holds a row per worker number of a space that was ever leased: who holds it, until when by the
+database's clock, and the last millisecond in which the holder may have used it. Snowflakes have a space of their own,
+whose `format` is their layout and epoch. No row is ever deleted.
 """
 
 from __future__ import annotations
@@ -130,18 +132,6 @@ node = Stored(
     Column("started_at", DateTime, nullable=False),
 )
 
-worker = Stored(
-    "allocator_worker",
-    metadata,
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("layout", String(40), nullable=False),
-    Column("epoch_ms", BigInteger, nullable=False),
-    Column("holder", String(32), nullable=False),
-    Column("until_ms", BigInteger, nullable=False),
-    Column("host", String(255), nullable=False),
-    Column("process", BigInteger, nullable=False),
-)
-
 ticket = Stored(
     "allocator_ticket",
     metadata,
@@ -170,7 +160,7 @@ failover = Stored(
     "allocator_failover",
     metadata,
     Column("id", SmallInteger, primary_key=True, autoincrement=False),
-    *counts("first_value", "leases_from_ms", "leases_ahead_ms"),
+    *counts("first_value", "moved_at_ms"),
     Column("server_run", run_type, nullable=False, server_default=""),
     CheckConstraint("id = 1", name="allocator_failover_one_row"),
 )
@@ -225,10 +215,10 @@ lease = Stored(
     Column("format", String(64), nullable=False),
 )
 
-BESIDE = (number, number_void, lease)
+BESIDE = (number, number_void)
 """The tables that no id depends on: ids are drawn without them too."""
 
-CLAIMED = tuple(one.name for one in (segment, ticket, node, worker, lease, failover))
+CLAIMED = tuple(one.name for one in (segment, ticket, node, lease, failover))
 """The tables whose rows a claim writes. A trigger there can change what was claimed, so there must be none."""
 
 FOR_IDS = [one for one in metadata.sorted_tables if one not in BESIDE]

@@ -5,17 +5,16 @@ it is one of these, which a test holds complete:
 
 Changes no row:
     checks.ask column_types.read examination.rows failover_row.fetch inspection.check inspection.check_sound
-    inspection.current inspection.problems node_and_snowflake_rows.fetch_newest node_and_snowflake_rows.fetch_workers
+    inspection.current inspection.problems node_and_snowflake_rows.fetch_newest
     number_columns.fetch_counters segments.fetch segments.fetch_all segments.fetch_page segments.fetch_runs
     servers.fetch_blind servers.fetch_identity servers.fetch_own_run servers.fetch_place servers.fetch_run
     shard_row.check_owner shard_row.check_writer shard_row.fetch shard_row.fetch_if_made shard_row.fetch_member
     shard_row.has_ids start.fetch tag_columns.read tickets.fetch_last tickets.has_any token_rows.any_made
     token_rows.fetch_all worker_number_rows.fetch worker_number_rows.fetch_all
 Takes something else; what the first run took stays unused, a lease until its end:
-    claims.claim node_and_snowflake_rows.add_worker node_and_snowflake_rows.register
-    node_and_snowflake_rows.take_worker tickets.draw worker_number_rows.take
+    claims.claim node_and_snowflake_rows.register tickets.draw worker_number_rows.take
 Finds what the first run wrote, and answers the same:
-    failover_row.add failover_row.end_run node_and_snowflake_rows.renew_worker number_commands.raise_counter
+    failover_row.add failover_row.end_run number_commands.raise_counter
     segments.begin_run segments.change segments.remove segments.repair shard_row.add shard_row.begin
     shard_row.begin_alone shard_row.claim_tickets shard_row.end_run token_rows.add upgrade.upgrade
     worker_number_rows.renew

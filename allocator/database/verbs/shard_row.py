@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, exists, func, insert, inspect,
 
 from allocator.database.dialect import NOWHERE, Dialect
 from allocator.database.driver_errors import FORBIDDEN, meaning
-from allocator.database.schema.tables import failover, node, segment, shard, ticket, worker
+from allocator.database.schema.tables import failover, lease, node, segment, shard, ticket
 from allocator.database.verbs import failover_row, segments, tickets
 from allocator.errors import DatabaseRefused, ShardMisconfigured
 from allocator.rules.failover import Failover
@@ -67,7 +67,7 @@ def begin_alone(connection: Connection, dialect: Dialect, url: str) -> None:
 def has_ids(connection: Connection, dialect: Dialect) -> bool:
     """Whether the database issued ids before it joined a fleet. Nodes and leases count too: the lead of the fleet would
     issue the same ones."""
-    others = (select(segment), select(worker), select(node).where(node.c.process != 0))  # 0 marks a skipped number
+    others = (select(segment), select(lease), select(node).where(node.c.process != 0))  # 0 marks a skipped number
     return tickets.has_any(connection, dialect) or any(connection.scalar(select(exists(other))) for other in others)
 
 

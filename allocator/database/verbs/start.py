@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -19,18 +18,15 @@ from sqlalchemy import (
     null,
     select,
     table,
-    true,
 )
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema import inspection
-from allocator.database.schema.tables import REVISIONS, VERSION_TABLE, failover, node, segment, shard, worker
-from allocator.database.verbs.node_and_snowflake_rows import as_worker
+from allocator.database.schema.tables import REVISIONS, VERSION_TABLE, failover, node, segment, shard
 from allocator.database.verbs.segments import as_tag
 from allocator.database.verbs.shard_row import as_shard
 from allocator.rules.failover import Failover, Here
 from allocator.rules.fleet_consistency import Shard
-from allocator.schemes.snowflake import SnowflakeWorker
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import ShardNumbering
 
@@ -54,7 +50,6 @@ class Start(NamedTuple):
     server: str | None
     numbering: ShardNumbering | None
     last_node: int
-    workers: Sequence[SnowflakeWorker]
 
     @property
     def is_alone(self) -> bool:
@@ -68,15 +63,12 @@ def fetch(
     where: str,
     name: str,
     with_nodes: bool,
-    with_workers: bool,
     with_revision: bool,
 ) -> Start:
     """`name` names a tag. Raises `SchemaOutOfDate` at another revision where it is asked for, and `SchemaDamaged`."""
     facts = tuple(dialect.facts(connection).items())
-    rows = connection.execute(statement(facts, with_nodes, with_workers, with_revision), {"name": name}).all()
-    first = rows[0]
+    first = connection.execute(statement(facts, with_nodes, with_revision), {"name": name}).one()
     tag, own, kept = part(first, segment), part(first, shard), part(first, failover)
-    leased = [as_worker(found) for row in rows if (found := part(row, worker))] if with_workers else []
     if with_revision and first.revision not in REVISIONS:
         raise inspection.unlike(first.revision, where)
     if first.mends:
@@ -92,14 +84,11 @@ def fetch(
         dialect.identity(connection, first),
         dialect.server_numbering(first),
         first.last_node or 0,
-        leased,
     )
 
 
 @cache
-def statement(
-    facts: tuple[tuple[str, str], ...], with_nodes: bool, with_workers: bool, with_revision: bool
-) -> Select[Any]:
+def statement(facts: tuple[tuple[str, str], ...], with_nodes: bool, with_revision: bool) -> Select[Any]:
     revision = select(func.max(column("version_num"))).select_from(table(VERSION_TABLE)).scalar_subquery()
     last_node = select(func.max(node.c.id)).scalar_subquery()
     # Joined to one row that is always there: the facts of the server are wanted also from empty tables.
@@ -117,8 +106,7 @@ def statement(
         *segment.c,
         *failover.c,
         *shard.c,
-        *(worker.c if with_workers else ()),
-    ).select_from(rows.outerjoin(worker, true()) if with_workers else rows)
+    ).select_from(rows)
 
 
 def part(row: Any, of: Table) -> Any:

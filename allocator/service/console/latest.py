@@ -19,7 +19,6 @@ from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.runtime.thread_pool import Background
 from allocator.runtime.waiting import result_async
 from allocator.schemes.meteor import Node
-from allocator.schemes.snowflake import SnowflakeWorker
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import Space
 from allocator.service.settings import ServeSettings
@@ -108,11 +107,10 @@ def read_tags(fleet: Fleet) -> TagsRead:
 
 
 class FleetStatus(NamedTuple):
-    """The shards as in `allocator shards list`; nodes, workers and spaces, if the database that keeps them answers."""
+    """The shards as in `allocator shards list`; nodes and spaces, if the database that keeps them answers."""
 
     shards: list[Found]
     nodes: list[Node]
-    workers: list[SnowflakeWorker]
     spaces: list[Space]
 
 
@@ -122,9 +120,9 @@ def read_fleet(settings: ServeSettings) -> FleetStatus:
         shards = discovery.shards()
         lead = next((one.database for one in shards if leads(one, shards)), None)
         if lead is None:
-            return FleetStatus(shards, [], [], [])
+            return FleetStatus(shards, [], [])
         nodes = lead.run(node_and_snowflake_rows.fetch_newest, NODES)
-        return FleetStatus(shards, nodes, lead.run(node_and_snowflake_rows.fetch_workers), lead.worker_spaces())
+        return FleetStatus(shards, nodes, lead.worker_spaces())
 
 
 def leads(one: Found, shards: list[Found]) -> bool:

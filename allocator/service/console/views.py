@@ -150,7 +150,7 @@ class Console:
         return await self._pages.show(request, principal, page, self._tags.reads, lambda: common | values())
 
     async def fleet(self, request: Request) -> Response:
-        return await self._of_operator(request, "fleet", self._fleet, now=time.time(), state_of=state_of)
+        return await self._of_operator(request, "fleet", self._fleet, state_of=state_of)
 
     async def doctor(self, request: Request) -> Response:
         return await self._of_operator(request, "doctor", self._findings)

@@ -24,7 +24,13 @@ from allocator.errors import AllocatorError
 from allocator.schemes.snowflake import SnowflakeSettings
 
 RECORD = struct.Struct("<dq")
-CLAIMS = ("UPDATE allocator_segment", "REPLACE", "INSERT INTO allocator_node", "UPDATE allocator_worker")
+CLAIMS = (
+    "UPDATE allocator_segment",
+    "REPLACE",
+    "INSERT INTO allocator_node",
+    "UPDATE allocator_lease",
+    "INSERT INTO allocator_lease",
+)
 STEP, LEASE = 10, 2.0
 LIVES = {"meteor": 20, "snowflake": 200}
 """Ids after which a node is registered anew, and another worker leased."""

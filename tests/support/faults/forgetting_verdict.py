@@ -30,7 +30,8 @@ def a_refusal_waits_for_a_repair(story: Story) -> None:
 
 
 def no_number_is_given_again(story: Story) -> None:
-    """Nodes that were registered and forgotten, workers whose lease was, and a tag that was made and forgotten."""
+    """Nodes that were registered and forgotten, workers that were leased, and a tag that was made; a worker that may be
+    forgotten is leased to nobody for a minute."""
     crowds = story.crowds
     assert not crowds.forgotten.errors
     assert not crowds.fresh.errors

@@ -39,7 +39,7 @@ class MemoryShard:
 
     # -- as Database
 
-    open_segment = claim_segment = register_node = lease_worker = None
+    open_segment = claim_segment = register_node = None
     lease_number = renew_number = release_number = None
 
     def cross_all(self) -> None:

@@ -14,8 +14,9 @@ from allocator.runtime.mounts import is_networked, mount_of, mounts_of
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import METEOR, MeteorSettings
 from allocator.schemes.shared.residues import ALL, Residue
-from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, SnowflakeSettings, SnowflakeWorker
+from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, SnowflakeSettings
 from allocator.schemes.tag import REFUSE, Tag
+from allocator.schemes.worker_number_lease import NumberRow, Space
 
 NOW = 1_790_000_000.0
 TAG = Tag("order", 1000)
@@ -104,16 +105,15 @@ def test_node_numbers_that_run_out():
     } == expected
 
 
-def worker(number: int = 1, epoch: int = EPOCH, layout: Layout = SNOWFLAKE, until: float = NOW + 60) -> SnowflakeWorker:
-    return SnowflakeWorker(number, str(layout), epoch, "holder", int(until * 1000), "host", 1)
+def space(held: int, epoch: int = EPOCH) -> Space:
+    row = NumberRow(0, 10, 20_000, "a", 0, 0, 0, "host", 1)
+    return Space("@snowflake", 10, 20_000, [row] * held, f"{SNOWFLAKE} {epoch}")
 
 
-def test_workers_that_run_out_are_those_that_are_leased():
-    leased = [worker(number) for number in range(819)]
-
-    assert names(tag_rules.of_workers([], NOW)) == names(tag_rules.of_workers(leased, NOW)) == []
-    assert names(tag_rules.of_workers([*leased, worker(819)], NOW)) == ["workers-run-out"]
-    assert names(tag_rules.of_workers([*leased, worker(819, until=NOW - 1)], NOW)) == []
+def test_workers_that_run_out_are_those_that_are_held():
+    assert names(tag_rules.of_spaces([], NOW)) == names(tag_rules.of_spaces([space(819)], NOW)) == []
+    assert names(tag_rules.of_spaces([space(820)], NOW)) == ["workers-run-out"]
+    assert names(tag_rules.of_spaces([space(0, int(1000 * NOW) - 2**41 + 10**9)], NOW)) == ["snowflake-runs-out"]
 
 
 def test_formats_that_end_within_two_years():
@@ -127,7 +127,7 @@ def test_formats_that_end_within_two_years():
 
 
 def test_clocks_that_differ():
-    for ahead, severity in [(0, None), (-5, None), (5.1, NOTE), (-59, NOTE), (61, OUTAGE), (-3600, OUTAGE)]:
+    for ahead, severity in [(0, None), (-5, None), (5.1, NOTE), (-10, NOTE), (10.1, OUTAGE), (-3600, OUTAGE)]:
         assert [one.severity for one in tag_rules.of_clocks(ahead)] == ([severity] if severity else []), ahead
 
 

@@ -12,8 +12,8 @@ from allocator.remote.http import Servers
 from allocator.remote.service_address import addresses
 from allocator.remote.wire import (
     holder_of,
-    lease_from_json,
-    lease_to_json,
+    number_lease_from_json,
+    number_lease_to_json,
     seen_from_text,
     seen_to_text,
     segment_from_json,
@@ -23,7 +23,7 @@ from allocator.remote.wire import (
     whole,
 )
 from allocator.schemes.shared.residues import Residue, merged
-from allocator.schemes.snowflake import Lease
+from allocator.schemes.worker_number_lease import NumberLease
 
 MAX_ID = 2**63 - 1
 numbers = st.integers(1, MAX_ID)
@@ -87,11 +87,13 @@ def test_two_that_have_seen_different_residues_have_seen_both():
 
 
 def test_a_lease_comes_back_as_it_went():
-    lease = Lease(7, "0123456789abcdef" * 2, 5, 9)
+    lease = NumberLease("@snowflake", 7, "0123456789abcdef" * 2, 20_000)
 
-    assert lease_from_json(lease_to_json(lease), 8) == lease
-    with pytest.raises(InvalidSetting, match="worker must be 0 to 6, got 7"):
-        lease_from_json(lease_to_json(lease), 7)
+    assert number_lease_from_json(number_lease_to_json(lease, 5), "@snowflake", 3, 20_000) == lease
+    with pytest.raises(InvalidSetting, match="number must be 0 to 3, got 7"):
+        number_lease_from_json(number_lease_to_json(lease, 5), "@snowflake", 2, 20_000)
+    with pytest.raises(InvalidSetting, match="expected space 'billing', got '@snowflake'"):
+        number_lease_from_json(number_lease_to_json(lease, 5), "billing", 3, 20_000)
     for odd in ("", "x" * 32, "A" * 32, 5, None):
         with pytest.raises(InvalidSetting, match="32 hexadecimal digits"):
             holder_of(odd)

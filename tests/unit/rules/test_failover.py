@@ -9,14 +9,13 @@ import pytest
 from allocator import Tag
 from allocator.errors import InvalidSetting, ServerReplaced
 from allocator.rules.failover import (
+    AHEAD_MS,
     FLOOR,
-    LEASES_SKIPPED_MS,
     NODES_SKIPPED,
     PERIOD_MS,
     TICKETS_SKIPPED,
     Failover,
     Here,
-    begin_of_lease,
     beginning,
     cross,
     moved,
@@ -255,16 +254,16 @@ def test_repair_goes_above_what_is_said_or_skips_the_usual_gap():
 # -- what else may be forgotten
 
 
-def test_another_server_sets_leases_off_and_the_beginning_of_new_tags():
+def test_another_server_sets_the_time_of_the_move_and_the_beginning_of_new_tags():
     before = Failover("run")
     first = moved(before, plain("run", "run2"), 5)
     second = moved(first, plain("run2", "run3", PERIOD_MS // 2), PERIOD_MS // 2)
 
     assert moved(before, plain("run", "run"), 5) == before
     assert moved(before._replace(server_run=""), plain("", "run"), 5) == before
-    assert first == Failover("run2", FLOOR + 20, 5 + LEASES_SKIPPED_MS, LEASES_SKIPPED_MS)
+    assert first == Failover("run2", FLOOR + 20, 5)
     assert second.first_value == first.first_value + FLOOR + FLOOR // 2
-    assert second.leases_from_ms == PERIOD_MS // 2 + 2 * LEASES_SKIPPED_MS
+    assert second.moved_at_ms == PERIOD_MS // 2
 
 
 def test_a_shard_waits_to_be_trusted_where_tickets_may_be_forgotten():
@@ -299,47 +298,18 @@ def test_a_new_tag_of_several_shards_begins_above_what_another_may_have_given():
     assert beginning(low, FLOOR, is_alone=False).max_value == low.limit
 
 
-def test_a_lease_begins_behind_every_one_that_may_be_forgotten():
-    hour = 3_600_000
-    state = Failover("run", 0, 5000 + LEASES_SKIPPED_MS)
-
-    assert begin_of_lease(Failover("run"), 5000, 5000 + hour) == 5000
-    assert begin_of_lease(state, 5000, 65_000) == 5000 + LEASES_SKIPPED_MS
-    assert begin_of_lease(state, 5000, 5000 + hour) == 5000 + 5 * hour
-    assert begin_of_lease(state, 10**7, 10**7 + 60_000) == 10**7
-
-
-def test_leases_begin_behind_those_that_were_leased_since_the_move_before_and_may_be_forgotten_too():
-    first = moved(Failover("run"), plain("run", "run2"), 1_000)
-    until = first.leases_from_ms + 60_000
-    at_once = moved(first, plain("run2", "run3"), 1_001)
-    much_later = moved(first, plain("run2", "run3", 10**9), 10**9, leased_until_ms=10**9 + until)
-
-    assert at_once.leases_from_ms > until
-    assert much_later.leases_from_ms == 10**9 + until + LEASES_SKIPPED_MS
-
-
-def test_leases_begin_behind_those_of_processes_that_an_earlier_move_has_set_ahead():
-    """An old backup knows of none of them: they began five minutes ahead, and are renewed from there."""
-    first = moved(Failover("run"), plain("run", "run2"), 1_000)
-    day = 86_400_000
-    forgotten = day + LEASES_SKIPPED_MS + 60_000
-
-    assert moved(first, plain("run2", "run3", day), day).leases_from_ms > forgotten
-
-
 def test_the_time_of_a_move_is_the_later_of_two_clocks_and_the_server_bounds_that_of_a_process():
     day = 86_400_000
     for wall, counts in [
         (0, day),
         (day + 1, day + 1),
-        (day + LEASES_SKIPPED_MS, day + LEASES_SKIPPED_MS),
-        (day + LEASES_SKIPPED_MS + 1, day + LEASES_SKIPPED_MS),
-        (3650 * day, day + LEASES_SKIPPED_MS),
+        (day + AHEAD_MS, day + AHEAD_MS),
+        (day + AHEAD_MS + 1, day + AHEAD_MS),
+        (3650 * day, day + AHEAD_MS),
     ]:
         state = moved(Failover("run"), plain("run", "run2", day), wall)
 
-        assert (state.moved_at_ms, state.leases_from_ms) == (counts, counts + LEASES_SKIPPED_MS), wall
+        assert state.moved_at_ms == counts, wall
 
 
 def test_two_moves_from_one_row_leave_room_for_a_node_and_a_hundred_tickets_a_second():

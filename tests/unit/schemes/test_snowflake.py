@@ -21,19 +21,19 @@ from allocator.errors import (
     NodeIdsExhausted,
     NotCopyable,
 )
+from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.formats.bit_layout import Format
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.snowflake import (
     EPOCH,
     SNOWFLAKE,
-    Lease,
     LeaseClaim,
     LeasedSnowflake,
     SnowflakeBlocks,
-    SnowflakeWorker,
-    choose_worker,
+    SnowflakeSettings,
 )
+from allocator.schemes.worker_number_lease import Clocks, NumberLease, NumberRow
 
 
 def alone(clock: Clock, **settings) -> Snowflake:
@@ -145,136 +145,136 @@ def test_a_child_refuses_the_parents_worker():
 
 # -- leases
 
+L = 20_000
 
-class Leases:
-    """The database of the test: one table of workers, exact."""
+
+class Database:
+    """Rows of the space, by the lease rule; its clock is an argument."""
 
     def __init__(self, workers: int = 1024) -> None:
-        self.rows: dict[int, SnowflakeWorker] = {}
-        self.workers = workers
-        self.given = 0
+        self.rows: dict[int, NumberRow] = {}
+        self.free_below = workers
+        self.asked = 0
 
-    def lease(self, claim: LeaseClaim) -> Lease:
-        if claim.lease is not None:
-            row = self.rows[claim.lease.number]
-            if row.holder != claim.lease.holder:
-                raise LeaseLost("taken")
-            self.write(row.number, row.holder, max(row.until, claim.until))
-            return Lease(row.number, row.holder, claim.lease.since, claim.until)
-        rows = list(self.rows.values())
-        rows += [
-            SnowflakeWorker(n, str(SNOWFLAKE), EPOCH, "busy", 1 << 60, "there", 2) for n in range(self.workers, 1024)
-        ]
-        chosen = choose_worker(rows, SNOWFLAKE, EPOCH, claim.now, 0)
-        self.given += 1
-        number, since = (
-            (chosen, claim.now) if isinstance(chosen, int) else (chosen.number, max(claim.now, chosen.until + 1))
-        )
-        self.write(number, f"holder {self.given}", claim.until)
-        return Lease(number, f"holder {self.given}", since, claim.until)
-
-    def write(self, number: int, holder: str, until: int) -> None:
-        self.rows[number] = SnowflakeWorker(number, str(SNOWFLAKE), EPOCH, holder, until, "here", 1)
+    def do(self, claim: LeaseClaim, settings: SnowflakeSettings, at_ms: int) -> NumberLease:
+        self.asked += 1
+        held = claim.lease
+        if held is not None:
+            row = rule.renewed(self.rows[held.number], held, claim.asked.wall_ms, at_ms)
+            if row is None:
+                raise rule.lost(held)
+            self.rows[held.number] = row
+            return held
+        wanted = settings.claim(claim.asked.wall_ms, f"holder {self.asked}", "here", 1)
+        rule.check_clock(wanted, at_ms)
+        busy = [rule.leased(n, replace(wanted, holder="busy"), 1 << 60) for n in range(self.free_below, 1024)]
+        chosen = rule.choose([*self.rows.values(), *busy], wanted, at_ms, 1, 0)
+        number = chosen if isinstance(chosen, int) else chosen.number
+        self.rows[number] = rule.leased(chosen, wanted, at_ms)
+        return NumberLease(wanted.space, number, wanted.holder, wanted.length_ms)
 
 
 class Process:
     """The core of one process, driven as the supply drives it."""
 
-    def __init__(self, leases: Leases, span: float = 60.0) -> None:
-        self.core = LeasedSnowflake(span, EPOCH, SNOWFLAKE)
-        self.leases = leases
+    def __init__(self, database: Database, boot: float = 0.0) -> None:
+        self.settings = SnowflakeSettings()
+        self.core = LeasedSnowflake(self.settings)
+        self.database, self.boot = database, boot
         self.away = False
 
-    def draw(self, now: float, wall: float, count: int = 3) -> list[int]:
-        for _ in range(3):
-            want = self.core.want(now, wall)
+    def clocks(self, now: float, wall: float) -> Clocks:
+        return Clocks(self.boot + now, round(wall * 1000))
+
+    def draw(self, now: float, wall: float, at: float | None = None, count: int = 3) -> list[int]:
+        """at: the clock of the database; as of the world unless given."""
+        for _ in range(4):
+            want = self.core.want(now, self.clocks(now, wall))
             if isinstance(want, LeaseClaim):
-                self.claim(want, now)
-            if drawn := self.core.take(now)[:count]:
+                self.claim(want, now, wall, NOW + now if at is None else at)
+            if drawn := self.core.take(self.clocks(now, wall))[:count]:
                 return list(drawn)
+            if self.core.left(self.clocks(now, wall)) > 0:
+                now += self.core.passing(self.clocks(now, wall))
         return []
 
-    def claim(self, want: LeaseClaim, now: float) -> None:
+    def claim(self, want: LeaseClaim, now: float, wall: float, at: float) -> None:
         try:
             if self.away:
                 raise DatabaseUnavailable("away")
-            self.core.granted(want, self.leases.lease(want), now)
-        except (LeaseLost, NodeIdsExhausted, DatabaseUnavailable) as error:
+            lease = self.database.do(want, self.settings, round(at * 1000))
+        except (InvalidSetting, LeaseLost, NodeIdsExhausted, DatabaseUnavailable) as error:
             self.core.failed(want, error, now)
+        else:
+            self.core.granted(want, lease, self.clocks(now, wall))
 
 
-def test_nothing_is_served_without_a_lease():
-    process = Process(Leases())
-    process.away = True
-
-    assert process.draw(0.0, NOW) == []
-    assert isinstance(process.core.want(0.5, NOW), Wait)
-
-
-def leased(now: float, ahead: int = 0) -> tuple[LeasedSnowflake, Lease]:
-    core = LeasedSnowflake(60.0, EPOCH, SNOWFLAKE)
-    claim = core.want(now, NOW)
-    assert isinstance(claim, LeaseClaim)
-    lease = Lease(1, "us", claim.now + ahead, claim.until + ahead)
-    core.granted(claim, lease, now)
-    return core, lease
-
-
-def milliseconds(ids: range) -> set[int]:
+def times(ids: list[int] | range) -> set[int]:
     return {SNOWFLAKE.unpack(number)["timestamp"] + EPOCH for number in {*ids[:1], *ids[-1:]}}
 
 
-def test_ids_begin_with_the_lease_whatever_our_clock_says():
-    for tick in range(200):
-        core, lease = leased(now=tick / 7, ahead=tick)
-
-        assert milliseconds(core.take(tick / 7)) == {lease.since}
+def ms(seconds: float) -> int:
+    return round(1000 * (NOW + seconds))
 
 
-def test_the_last_millisecond_of_a_lease_is_its_last():
-    core, lease = leased(now=0.0)
+def test_nothing_is_served_without_a_lease():
+    process = Process(Database())
+    process.away = True
 
-    assert milliseconds(core.take(60.0005)) == {lease.until}
-    assert milliseconds(core.take(60.0015)) == set()
-
-
-def test_time_does_not_go_back_by_what_a_renewal_took():
-    core, lease = leased(now=0.0)
-    claim = core.want(6.1, NOW + 6.1)
-    assert isinstance(claim, LeaseClaim)
-    before = core.millisecond(7.0)
-    core.granted(claim, replace(lease, until=claim.until), 7.0)
-
-    assert core.millisecond(7.0) == before
+    assert process.draw(0.0, NOW) == []
+    assert isinstance(process.core.want(0.5, process.clocks(0.5, NOW)), Wait)
 
 
-def test_a_lease_is_renewed_when_a_tenth_of_it_is_used():
-    process = Process(Leases())
+def test_ids_begin_with_the_first_request_and_end_with_the_last():
+    """However long its answer took, and by the clock of the process."""
+    process = Process(Database(), boot=77.0)
+    want = process.core.want(5.0, process.clocks(5.0, NOW + 5))
+    assert isinstance(want, LeaseClaim)
+    process.claim(want, 6.5, NOW + 6.5, NOW + 6)
+    assert times(process.core.take(process.clocks(6.5, NOW + 6.5))) == {ms(6.5)}
+    process.away = True
+
+    assert times(process.core.take(process.clocks(24.9995, NOW + 24))) == {ms(24.999)}
+    assert process.core.take(process.clocks(25.0, NOW + 24)) == range(0)
+
+
+def test_an_answer_after_the_end_of_the_lease_gives_no_id():
+    process = Process(Database())
+    want = process.core.want(0.0, process.clocks(0.0, NOW))
+    assert isinstance(want, LeaseClaim)
+    process.claim(want, 20.0, NOW + 20, NOW + 1)
+
+    assert process.core.take(process.clocks(20.0, NOW + 20)) == range(0)
+
+
+def test_a_lease_is_renewed_when_a_third_of_it_is_used():
+    process = Process(Database())
     process.draw(0.0, NOW)
-    assert process.core.want(5.9, NOW + 5.9) is None
-    assert isinstance(process.core.want(6.1, NOW + 6.1), LeaseClaim)
+
+    assert process.core.want(6.6, process.clocks(6.6, NOW + 6.6)) is None
+    assert isinstance(process.core.want(6.7, process.clocks(6.7, NOW + 6.7)), LeaseClaim)
 
 
 def test_ids_go_on_while_the_database_is_away_for_less_than_the_lease():
-    process = Process(Leases())
+    process = Process(Database())
     process.draw(0.0, NOW)
     process.away = True
-    for second in range(1, 60):
+    for second in range(1, 20):
         assert process.draw(float(second), NOW + second)
-    assert process.draw(61.0, NOW + 61) == []
+    assert process.draw(20.0, NOW + 20) == []
     process.away = False
 
-    assert process.draw(63.0, NOW + 63)
+    assert process.draw(23.0, NOW + 23)
 
 
-def test_a_process_stopped_for_longer_than_its_lease_and_its_successor_own_disjoint_rectangles():
+def test_a_process_that_stood_still_and_its_successor_have_no_time_in_common():
     """One worker, two holders: the first is stopped, the second takes over, the first goes on."""
-    leases = Leases(workers=1)
-    first, second = Process(leases, span=10), Process(leases, span=10)
+    database = Database(workers=1)
+    first, second = Process(database), Process(database, boot=900.0)
     drawn = first.draw(0.0, NOW) + first.draw(9.0, NOW + 9)
-    taken = second.draw(1000.0, NOW + 25)
-    late = first.draw(25.5, NOW + 25.5)  # its lease is lost, and there is no other worker
-    again = second.draw(1001.0, NOW + 26)
+    taken = second.draw(51.0, NOW + 51)
+    late = first.draw(51.5, NOW + 51.5)  # its lease is over, and there is no other worker
+    again = second.draw(52.0, NOW + 52)
 
     assert taken
     assert again
@@ -282,23 +282,23 @@ def test_a_process_stopped_for_longer_than_its_lease_and_its_successor_own_disjo
     assert distinct(drawn + taken + again)
 
 
-def test_control_without_the_range_of_time_they_repeat_each_others_ids():
-    """What a lease without its timestamps would do: the stopped process goes on with the worker it had."""
-    leases = Leases(workers=1)
-    first, second = Process(leases, span=10), Process(leases, span=10)
+def test_control_without_the_end_of_its_lease_it_repeats_the_others_ids():
+    """What a lease without its times would do: the stopped process goes on with the worker that it had."""
+    database = Database(workers=1)
+    first, second = Process(database), Process(database, boot=900.0)
     first.draw(0.0, NOW)
-    taken = second.draw(25.0, NOW + 25)
-    first.core.lease = Lease(0, "holder 1", 0, 1 << 60)  # the rule, broken
+    taken = second.draw(51.0, NOW + 51)
+    first.core.left = lambda now: 1.0  # type: ignore[method-assign]
 
-    assert set(first.draw(25.0, NOW + 25)) & set(taken)
+    assert set(first.draw(51.0, NOW + 51)) & set(taken)
 
 
 def test_a_wall_clock_that_jumps_neither_repeats_nor_stops_ids():
-    leases, rnd = Leases(), random.Random(2)
-    processes = [Process(leases, span=2) for _ in range(4)]
-    wall, drawn, idle = NOW, [], 0
+    database, rnd = Database(), random.Random(2)
+    processes = [Process(database, boot=1000.0 * number) for number in range(4)]
+    drawn, idle = [], 0
     for tick in range(3000):
-        wall += rnd.choice([0.1, 0.1, 3600.1, -3599.9])
+        wall = NOW + tick / 10 + rnd.choice([0, 0, 0, -3600, -15, 9])
         found = processes[tick % 4].draw(tick / 10, wall)
         idle += not found
         drawn += found
@@ -307,18 +307,82 @@ def test_a_wall_clock_that_jumps_neither_repeats_nor_stops_ids():
     assert idle < 30
 
 
-def test_a_worker_leased_for_another_layout_or_epoch_is_refused():
-    rows = [SnowflakeWorker(0, "1/41/10/12", EPOCH, "x", 5, "here", 1)]
-    with pytest.raises(InvalidSetting, match=r"worker 0 was leased for layout 1/41/10/12 .* must use the same"):
-        choose_worker(rows, SNOWFLAKE, EPOCH, 10, 0)
+def test_a_wall_clock_that_steps_back_is_asked_for_no_time():
+    """The next request asks with the last value, which the database takes."""
+    process = Process(Database())
+    before = process.draw(0.0, NOW)
+    for second in range(1, 60):
+        after = process.draw(float(second), NOW - 3600 + second)
+        assert after > before
+        before = after
+
+    assert process.core.lease == NumberLease("@snowflake", 0, "holder 1", L)
 
 
-def test_when_all_workers_are_leased_it_says_by_whom():
-    rows = [SnowflakeWorker(n, str(SNOWFLAKE), EPOCH, "x", 60_000 + n, f"host{n % 7}", 42) for n in range(1024)]
-    with pytest.raises(
-        NodeIdsExhausted, match=r"all 1024 workers are leased, by host0 \(process 42\), .* and others; .*10 s"
-    ):
-        choose_worker(rows, SNOWFLAKE, EPOCH, 50_000, 0)
+def test_where_all_clocks_step_back_another_number_is_taken_after_one_question():
+    """The database refuses times that are far ahead of its own; the old number stays held until they are over."""
+    database = Database()
+    process = Process(database)
+    before = process.draw(0.0, NOW)
+    asked = database.asked
+    after = process.draw(7.0, NOW - 593, at=NOW - 593)
+
+    assert database.asked == asked + 2, "to renew, and for another"
+    assert times(after) == {ms(-593)}
+    assert process.core.lease is not None
+    assert process.core.lease.number == 1
+    assert distinct([*before, *after])
+
+
+def test_where_they_step_back_by_less_than_the_lease_ids_wait_until_they_are_near():
+    database = Database()
+    process = Process(database)
+    before = process.draw(0.0, NOW + 8, at=NOW)
+    asked = database.asked
+    drawn = [process.draw(7 + tick / 10, NOW - 5 + tick / 10, at=NOW - 5 + tick / 10) for tick in range(60)]
+    first = next(tick for tick, ids in enumerate(drawn) if ids)
+
+    assert 30 <= first < 40
+    assert all(drawn[first:])
+    assert drawn[first][0] > before[-1]
+    assert database.asked - asked <= 6, "to renew, and once a second for another"
+
+
+def test_ids_increase_across_a_lost_lease_within_one_millisecond():
+    process = Process(Database())
+    before = process.draw(5.0, NOW + 5)
+    renewal = LeaseClaim(process.core.lease, process.clocks(5.0, NOW + 5))
+    process.core.failed(process.core.pace.begin(renewal, 5.0), LeaseLost("x"), 5.0)
+
+    assert process.draw(5.0, NOW + 5.002)[0] > before[-1]
+
+
+def test_a_worker_is_given_back_with_the_last_time_in_use(subtests):
+    for drawn in (True, False):
+        with subtests.test(drawn=drawn):
+            process = Process(Database())
+            process.draw(0.0, NOW)
+            if drawn:
+                process.core.take(process.clocks(3.0, NOW - 9))
+            found = process.core.given_back(process.clocks(3.0, NOW - 9))
+
+            assert found is not None
+            assert found[0].number == 0
+            assert found[1] >= ms(3.0 if drawn else 0.0)
+            assert process.core.take(process.clocks(3.001, NOW)) == range(0)
+
+
+def test_a_lease_that_has_ended_is_not_given_back():
+    process = Process(Database())
+    process.draw(0.0, NOW)
+
+    assert process.core.given_back(process.clocks(20.0, NOW)) is None
+
+
+def test_a_request_names_the_layout_and_epoch():
+    claim = SnowflakeSettings(epoch=7).claim(ms(0), "a", "here", 1)
+
+    assert (claim.space, claim.bits, claim.length_ms, claim.format) == ("@snowflake", 10, L, "1/41/5/5/12 7")
 
 
 def test_a_clock_that_is_mended_while_it_is_waited_for_is_noticed():
@@ -351,55 +415,3 @@ def test_a_clock_that_a_test_has_stopped_is_refused_after_a_second():
 
 def test_one_made_right_after_another_of_the_same_worker_repeats_nothing():
     assert distinct(Snowflake(1, 1).next_id() for _ in range(100)) == 100
-
-
-def test_ids_increase_across_a_lost_lease_within_one_millisecond():
-    process = Process(Leases())
-    before = process.draw(5.0, NOW)
-    process.core.failed(process.core.pace.begin(LeaseClaim(process.core.lease, 0, 0), 5.0), LeaseLost("x"), 5.0)
-    assert process.draw(5.0, NOW) == []
-
-    assert process.draw(5.002, NOW)[0] > before[-1]
-
-
-def test_where_our_time_is_refused_the_next_lease_begins_by_the_wall_clock():
-    """A service refuses whoever is far ahead of its clock, which was set back; we would be for ever."""
-    process = Process(Leases())
-    before = process.draw(5.0, NOW + 600)
-    for error in (LeaseLost("not renewed: now must be within 60 seconds"), InvalidSetting("now must be within")):
-        process.core.failed(process.core.pace.begin(process.core.want(11.5, NOW), 11.5), error, 11.5)
-    after = process.draw(13.0, NOW + 1.5)
-
-    assert milliseconds(range(after[0], after[-1] + 1)) == {round((NOW + 1.5) * 1000)}
-    assert process.core.lease.number != 0
-    assert distinct([*before, *after])
-
-
-def test_where_the_clocks_were_set_back_ids_go_on_after_the_lease():
-    """The database refuses to renew what its clock was ahead for; while the lease lasts its ids are good."""
-    process = Process(Leases())
-    before = process.draw(5.0, NOW + 600)
-    refused = InvalidSetting("the clock of this machine is 600 s ahead")
-    process.core.failed(process.core.pace.begin(process.core.want(11.5, NOW), 11.5), refused, 11.5)
-    meanwhile = process.core.take(11.6)
-    process.core.failed(process.core.pace.begin(process.core.want(66.5, NOW), 66.5), refused, 66.5)
-    after = process.draw(68.0, NOW + 63)
-
-    assert milliseconds(range(after[0], after[-1] + 1)) == {round((NOW + 63) * 1000)}
-    assert distinct([*before, *meanwhile, *after])
-    assert meanwhile
-
-
-def test_numbers_that_never_were_leased_come_before_ended_ones():
-    rows = [SnowflakeWorker(0, str(SNOWFLAKE), EPOCH, "x", 5, "here", 1)]
-
-    assert choose_worker(rows, SNOWFLAKE, EPOCH, 10, 0) == 1
-
-
-def test_a_worker_is_free_from_the_millisecond_after_its_lease():
-    """Whoever takes it over begins at `now`, and the last millisecond of the lease is still its holder's."""
-    rows = [SnowflakeWorker(n, str(SNOWFLAKE), EPOCH, "x", 60_000, "here", 1) for n in range(1024)]
-    with pytest.raises(NodeIdsExhausted, match="the next lease ends in 0 s"):
-        choose_worker(rows, SNOWFLAKE, EPOCH, 60_000, 0)
-
-    assert choose_worker(rows, SNOWFLAKE, EPOCH, 60_001, 0) in rows

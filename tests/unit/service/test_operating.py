@@ -50,14 +50,11 @@ def test_the_tags_that_end_first_have_days_left_and_the_others_are_counted(monke
     assert tags.days == {names[0]: inf}
 
 
-def test_a_lease_ends_for_the_metrics_only_where_its_renewal_fails(monkeypatch):
-    """Without draws no lease is renewed, and nobody must get up for that."""
-    monkeypatch.setattr(metric_updates, "time", lambda: 1000.0)
+def test_a_lease_ends_for_the_metrics_only_where_its_renewal_fails():
     looked = updater(lambda: None)
     ids: Any = looked._ids
-    ids.is_lease_in_danger, seen = False, []
-    for number, danger in ((7, False), (7, True), (8, True), (8, False)):
-        ids.lease, ids.is_lease_in_danger = SimpleNamespace(number=number, until=1_012_000), danger
+    seen = []
+    for ids.lease in ((7, inf), (7, 12.0), (8, 12.0), (8, inf), None):
         looked._update_lease()
         (metric,) = looked._metrics.lease.collect()
         seen += [(one.labels["worker"], one.value) for one in metric.samples]

@@ -89,8 +89,8 @@ def test_what_cannot_be_is_refused_by_its_name(subtests):
         (schemas.Pages, {"after": "a b"}, InvalidTag, "a tag is 1 to 64"),
         (schemas.Format, {"scheme": "c"}, InvalidSetting, "^scheme: .*'meteor'"),
         (schemas.Settings, {"step": 5, "stepp": 1}, InvalidSetting, "unknown parameter 'stepp'"),
-        (schemas.LeaseWanted, {"layout": "1/41/5/5/12", "epoch": 1, "now": 1}, InvalidSetting, "until is missing"),
-        (schemas.LeaseWanted, {"layout": "x", "epoch": 1, "now": 1, "until": 2}, InvalidSetting, "layout"),
+        (schemas.NumberWanted, {"seconds": 20}, InvalidSetting, "now is missing"),
+        (schemas.NumberWanted, {"seconds": 20, "now": 1, "format": "x"}, InvalidSetting, "format"),
         (schemas.Settings, [1], AllocatorError, "the body must be a JSON object"),
     ]:
         with subtests.test(sentence=sentence), pytest.raises(kind, match=sentence):
@@ -102,7 +102,7 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
     max_leaves=10,
 )
-BODIES = [schemas.Settings, schemas.Renewal, schemas.NumberWanted]
+BODIES = [schemas.Settings, schemas.NumberRenewal, schemas.NumberWanted]
 QUERIES = [schemas.Count, schemas.Wanted, schemas.Pages, schemas.Format]
 
 
