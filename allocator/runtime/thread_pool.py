@@ -20,6 +20,7 @@ from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
 from time import monotonic
+from traceback import clear_frames
 from typing import Any, ParamSpec, TypeVar
 
 from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, ReentrantCall
@@ -60,6 +61,7 @@ class Work(Outcome[T]):
                 self.end(taken.pop()())
         except BaseException as error:
             self._calls.clear()  # the error may have come before the call was taken
+            clear_frames(error.__traceback__)  # who keeps the error keeps no lock that one of its frames holds
             self.end(error=error)
             if not isinstance(error, Exception):
                 raise

@@ -220,7 +220,7 @@ def test_a_fork_in_the_middle_of_a_statement_leaves_no_file_locked(fresh_file, t
 class Open(nullcontext):
     """No lock."""
 
-    def acquire(self, timeout: float) -> bool:
+    def acquire(self, blocking: bool, timeout: float) -> bool:
         return True
 
     def release(self) -> None: ...

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from struct import unpack_from
 from time import monotonic, sleep
 from typing import Any
@@ -117,15 +118,19 @@ def alone(path: str, end: float) -> Iterator[None]:
     `path` is absolute and without symbolic links: all processes must lock one file.
     """
     while True:
-        if not fork_gate.lock.acquire(timeout=max(0.0, end - monotonic())):  # a statement may hang
-            raise PoolTimeout
+        taken: list[bool] = []
+        wait = partial(fork_gate.lock.acquire, timeout=max(0.0, end - monotonic()))  # a statement may hang
         try:
+            taken.extend(map(wait, (True,)))  # one step, in C: no exception comes between the lock and the list
+            if taken != [True]:
+                raise PoolTimeout
             with opened(f"{path}{LOCK}") as file:
                 if is_ours(file, path):
                     yield
                     return
         finally:
-            fork_gate.lock.release()
+            if taken == [True]:
+                fork_gate.lock.release()
         if monotonic() + PAUSE > end:
             raise PoolTimeout
         sleep(PAUSE)
@@ -139,9 +144,12 @@ def opened(path: str) -> Iterator[int | None]:
         yield file
     finally:
         if file is not None:
-            with suppress(OSError):
+            try:
                 fcntl.flock(file, fcntl.LOCK_UN)  # a child that C code forked meanwhile has it open too
-            os.close(file)
+            except OSError:
+                pass
+            finally:
+                os.close(file)
 
 
 def file_of(path: str) -> int | None:

@@ -9,16 +9,19 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from time import monotonic
 
 import pytest
 from sqlalchemy import make_url
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from support.faults.call_steps import Steps, acting
 
 from allocator.database import address
 from allocator.database.sqlite import dialect, fork_gate
-from allocator.runtime.thread_pool import is_held_here
+from allocator.database.sqlite.file import alone
+from allocator.runtime.thread_pool import Work, is_held_here
 
 
 def begun(act: Callable[[], None]) -> threading.Thread:
@@ -63,6 +66,28 @@ def test_a_fork_waits_for_what_is_under_way() -> None:
     statement.end()
     assert forked.wait(5)
     fork.join()
+
+
+def test_an_exception_at_any_step_leaves_no_file_taken(tmp_path: Path) -> None:
+    """As one that is sent to a thread of the pool. Each is kept, as the last error of a tag is."""
+    kept: list[Work[None]] = []
+
+    def statement() -> None:
+        with alone(f"{tmp_path}/ids.db", monotonic() + 5):
+            pass
+
+    def interrupt() -> None:
+        raise SystemExit
+
+    for at in count():
+        steps = Steps(at, interrupt, raising=True)
+        kept.append(Work(statement))
+        with suppress(SystemExit), acting(steps):
+            kept[-1].run()
+        assert not is_held_here(fork_gate.lock), steps.where
+        if not steps.acted:
+            break
+    assert len(kept) > 10
 
 
 def test_what_comes_next_waits_for_the_fork() -> None:

@@ -9,8 +9,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from weakref import WeakSet
@@ -148,6 +149,28 @@ def test_an_exception_between_the_queue_and_the_work_loses_no_work(monkeypatch):
     monkeypatch.setattr(Work, "run", once(MemoryError, Work.run))
 
     assert background.submit(lambda: "well").result(10) == "well"
+    background.close(5)
+
+
+def test_who_keeps_an_error_keeps_nothing_that_its_frames_hold():
+    """As a lock, which another thread could not release."""
+    background, ended = Background(), list[str]()
+
+    @contextmanager
+    def held() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            ended.append(threading.current_thread().name)
+
+    def fail() -> None:
+        manager = held()
+        manager.__enter__()
+        raise MemoryError  # as one that is sent to the thread before the `with` has begun
+
+    error = error_of(background.submit(fail))
+    assert isinstance(error, MemoryError)
+    assert ended == ["allocator"]
     background.close(5)
 
 
