@@ -117,7 +117,7 @@ column_options = options(
 @click.option("--order-column", "order", required=True, metavar="C", help="Column that orders the rows, as their key.")
 @database_options
 def assign_column(column: str, name: str, reset: str | None, order: str, url: str, **given: Any) -> None:
-    """Number the rows of TABLE in which COLUMN is NULL, with numbers of NAME.
+    """Number the rows of TABLE whose COLUMN is NULL, with numbers of NAME.
 
     A row without a scope or a date does not wait. Several may run at once.
 

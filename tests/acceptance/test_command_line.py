@@ -22,7 +22,7 @@ from support.distinct import distinct
 from support.servers.administrator import execute
 
 import allocator
-from allocator import Allocator, AsyncAllocator
+from allocator import Allocator, AsyncAllocator, PublicIds
 from allocator.cli import main
 from allocator.cli.output import show
 from allocator.database.schema.tables import REVISIONS
@@ -84,10 +84,10 @@ def test_an_id_of_a_file_that_was_not_there_says_where_it_was_made(here):
 
 
 def test_what_looks_at_a_missing_file_answers_without_making_it(here):
-    for words in ("doctor", "shards list"):
+    for words, code in (("doctor", 1), ("shards list", 0)):
         done = run(*words.split(), url="sqlite:///ids.db")
 
-        assert (done.exit_code, list(here.iterdir())) == (0, []), words
+        assert (done.exit_code, list(here.iterdir())) == (code, []), words
         assert f"there is no file {here}/ids.db" in done.stdout
 
 
@@ -514,3 +514,67 @@ def test_what_rows_hold_does_not_command_the_terminal(fresh):
     assert not [one for one in said if not one.isprintable() and one != "\n"]
     findings = click.Command("findings", callback=lambda: show({}, "of\x1b[2J\na row"))
     assert CliRunner().invoke(findings).output == "of\\x1b[2J\na row\n"
+
+
+# -- `allocator public`, as a user types it
+
+
+KEY = bytes(range(32)).hex()
+OTHER = "ab" * 16
+
+
+def decoded(*words: str, key: str | None = KEY, **environment: str) -> Result:
+    return CliRunner().invoke(main, ["public", *words], env={"ALLOCATOR_PUBLIC_KEY": key, **environment})
+
+
+def test_what_an_application_encoded_is_decoded():
+    for text in ("base62", "crockford"):
+        public = PublicIds(KEY, prefix="ord_", text=text)
+        texts = [public.encode(id_) for id_ in (1, 2)]
+
+        assert decoded("decode", *texts, "--prefix", "ord_", "--text", text).output == "1\n2\n"
+
+
+def test_the_options_are_those_of_the_format():
+    text = PublicIds(KEY, check=40, limit=2**53 - 1).encode(5)
+
+    assert decoded("decode", text, "--limit", str(2**53 - 1), "--check", "40").output == "5\n"
+    assert json.loads(decoded("decode", PublicIds(KEY).encode(5), "--json").output) == {"ids": ["5"]}
+
+
+def test_older_keys_follow_the_one_in_use():
+    texts = [PublicIds(key).encode(7) for key in (KEY, OTHER)]
+
+    assert decoded("decode", *texts, key=f"{KEY} {OTHER}").output == "7\n7\n"
+
+
+def test_the_key_may_be_in_a_file(tmp_path: Path):
+    (tmp_path / "key").write_text(f"{KEY}\n")
+
+    text = PublicIds(KEY).encode(1)
+
+    assert decoded("decode", text, key=None, ALLOCATOR_PUBLIC_KEY_FILE=str(tmp_path / "key")).output == "1\n"
+
+
+NOT_DECODED = {
+    "decode ch7CeG9133OA2RkV": "was altered or mistyped",
+    "decode ch7CeG9133OA2RkUx": "error: a public id is 16 characters of 0-9 A-Z a-z, got 17",
+    f"decode {PublicIds(OTHER).encode(1)}": "or made with another key",
+    "decode x --check 99": "error: check must be 0 to 48, got 99",
+}
+
+
+def test_a_refusal_is_one_sentence():
+    for words, sentence in NOT_DECODED.items():
+        done = decoded(*words.split())
+
+        assert (done.exit_code, done.stderr.count("\n")) == (1, 1), words
+        assert sentence in done.stderr
+
+
+def test_without_a_key_the_command_is_not_understood():
+    for key in (None, "", " "):
+        done = decoded("decode", "x", key=key)
+
+        assert done.exit_code == 2, key
+        assert "ALLOCATOR_PUBLIC_KEY is not set" in done.stderr

@@ -10,7 +10,7 @@ from time import time_ns
 
 import pytest
 from sqlalchemy import create_engine, insert
-from support.faults.tcp_proxy import Wire
+from support.faults.wire import Wire
 from support.processes.patience import until
 from support.servers.administrator import execute
 from support.servers.databases import with_schema

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from support.distinct import distinct
-from support.faults.tcp_proxy import Wire
+from support.faults.wire import Wire
 from support.processes.patience import until
 from support.servers.throwaway import free_port
 from support.service.kept_connection import Connection, post

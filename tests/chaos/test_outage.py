@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 from support.distinct import distinct
-from support.faults.tcp_proxy import Wire
 from support.faults.trouble import FilePlace, skipping
+from support.faults.wire import Wire
+from support.kit import backend_of
 from support.processes.drawing import AccountedAllocator
 from support.servers.containers import killable
 from support.servers.databases import with_schema
@@ -92,7 +93,7 @@ def test_a_frozen_database_is_not_noticed(kind, freezing, tag, long, report):
 def attempted(ids: Any) -> list[float]:
     """When a claim was attempted, from here on."""
     found: list[float] = []
-    backend = ids._backend
+    backend = backend_of(ids)
     claim = backend.claim_segment
 
     def counting(*args: Any, **settings: Any) -> range:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.clusters.cluster import Cluster
-from support.clusters.galera import Galera
-from support.clusters.group_replication import GroupReplication
+from support.clusters.cluster import Cluster, Galera, GroupReplication
 from support.clusters.writers import Writers
 from support.documents.reports import reporting
 from support.faults.trouble import skipping

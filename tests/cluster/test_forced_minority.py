@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 import pytest
-from support.clusters.cluster import MEMBERS, Cluster
-from support.clusters.group_replication import PORT
+from support.clusters.cluster import MEMBERS, PORT, Cluster
 from support.distinct import distinct
 
 from allocator import Allocator

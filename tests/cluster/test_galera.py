@@ -6,8 +6,7 @@ import time
 
 import pytest
 from support.clusters.numbers import EACH, REFUSED, both_drew, under_contention
-from support.clusters.runs import account, in_order, its_own, its_own_first, only, under_load
-from support.clusters.writers import wait
+from support.clusters.writers import account, in_order, its_own, its_own_first, only, under_load, wait
 from support.distinct import distinct
 
 ISOLATED = 15

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import pytest
 from support.clusters.cluster import MEMBERS
-from support.clusters.runs import TIMEOUT, account, its_own_first
-from support.clusters.writers import wait
+from support.clusters.writers import TIMEOUT, account, its_own_first, wait
 
 SELDOM = ("SET GLOBAL innodb_flush_log_at_trx_commit = 0", "SET GLOBAL innodb_flush_log_at_timeout = 5")
 LAZY = {

@@ -10,8 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.clusters.runs import account, only, under_load
-from support.clusters.writers import wait
+from support.clusters.writers import account, only, under_load, wait
 from support.faults.trouble import skipping
 from support.servers.administrator import execute, values
 from support.servers.databases import with_schema

@@ -12,6 +12,7 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import create_engine, make_url
 from support.faults.ill_databases import Patient, changed
+from support.kit import database_of
 from support.processes.patience import until
 from support.servers.administrator import execute, values
 from support.servers.available import own
@@ -216,7 +217,7 @@ def test_a_run_names_the_cluster_of_its_server_and_another_cluster_is_a_failover
     with changed(patient.url, "SET GLOBAL wsrep_on = ON", "SET GLOBAL wsrep_on = OFF"), Allocator(patient.url) as ids:
         first = ids.next_id("member")
         run = ids.tags.get("member").server_run
-        database = ids._backend.databases()[0]
+        database = database_of(ids)
         session = database.run(lambda connection, _: connection.exec_driver_sql("SELECT @allocator_run").scalar())
         execute(patient.url, "UPDATE allocator_segment SET server_run = 'F00.A' WHERE tag = 'member'")
         execute(patient.url, "UPDATE allocator_failover SET server_run = 'F00.A'")

@@ -10,7 +10,7 @@ import pytest
 from pymysql.constants import CLIENT
 from sqlalchemy import create_engine, make_url
 from support.distinct import distinct
-from support.faults.message_counter import counted
+from support.faults.wire import counted
 from support.servers.administrator import execute
 
 from allocator import Allocator

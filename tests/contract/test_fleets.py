@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 
 import pytest
 from support.distinct import distinct
-from support.faults.tcp_proxy import Wire
+from support.faults.wire import Wire
 from support.servers.administrator import execute
 from support.servers.databases import with_schema
 from support.servers.fleets import MYSQLS, copy_row, draw_until, grow, growing, on_one_of_each, on_servers, once

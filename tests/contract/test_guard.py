@@ -11,7 +11,8 @@ from alembic import command
 from click.testing import CliRunner
 from support.distinct import distinct
 from support.faults.ill_databases import changed, named
-from support.faults.tcp_proxy import Wire
+from support.faults.wire import Wire
+from support.kit import database_of
 from support.servers.administrator import execute, values
 
 from allocator import Allocator
@@ -69,7 +70,7 @@ def test_what_sets_a_row_back_is_refused_and_without_the_guard_it_is_done(guarde
     with Allocator(guarded) as ids:
         ids.reserve("order", 10)
         state = ids.tags.get("order")
-        database = ids._backend.databases()[0]
+        database = database_of(ids)
         for statement, words in (*REFUSED, OF_KIND[kind]):
             with pytest.raises(MaxValueWentBack, match=f"the guard keeps {words}.*; raise numbers only, or drop"):
                 database.run(lambda connection, _, words=statement: connection.exec_driver_sql(words))

@@ -7,6 +7,7 @@ import itertools
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
 from support.distinct import Duplicate, distinct
+from support.kit import database_of
 from support.rules import rule
 from support.servers.administrator import execute
 
@@ -173,7 +174,7 @@ def test_a_tag_is_changed_and_its_value_only_raised(face, place, tag):
 def test_a_change_writes_what_was_asked_for_and_no_more(ids, tag):
     """Two administrators at once: what one sets is not undone by the other."""
     ids.tags.create(tag)
-    run = ids._backend.databases()[0].run
+    run = database_of(ids).run
     run(segments.change, tag, {"id_limit": 5000})
     run(segments.change, tag, {"step": 7})
     run(segments.change, tag, {"max_value": 100})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import closing
+from types import ModuleType
+from typing import Any
 
 import pytest
-from sqlalchemy.exc import IntegrityError
-from support.faults.lost_answer import lose_answer
+from sqlalchemy.exc import IntegrityError, OperationalError
 from support.servers.administrator import execute
 
 from allocator.database.store import Database
@@ -58,3 +59,20 @@ def test_control_a_row_that_a_claim_has_raised_is_not_deleted(fresh):
         database.claim_segment("order", 10, {})
 
         assert not database.remove_tag(read)
+
+
+# -- a verb whose first run commits, while its answer is lost with the connection
+
+
+def lose_answer(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[object]:
+    """Lose the first answer of a verb, as where a pooler restarts. Returns the answers of its runs, as they come."""
+    verb, answers = getattr(module, name), []
+
+    def losing(*given: Any) -> object:
+        answers.append(verb(*given))
+        if not answers[1:]:
+            raise OperationalError(name, {}, Exception("server closed the connection"), connection_invalidated=True)
+        return answers[-1]
+
+    monkeypatch.setattr(module, name, losing)
+    return answers

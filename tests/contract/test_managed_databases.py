@@ -15,7 +15,7 @@ from support.applications.faces import PATIENT
 from support.distinct import distinct
 from support.documents.rights import SERVICE, granted
 from support.faults.ill_databases import changed, named
-from support.faults.message_counter import counted
+from support.faults.wire import counted
 from support.servers.administrator import execute
 from support.servers.databases import with_schema
 from support.servers.lookalikes import (

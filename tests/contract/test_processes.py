@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import json
-import multiprocessing
 import signal
 import subprocess
 import sys
@@ -15,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from support.distinct import distinct
-from support.faults.tcp_proxy import Wire
+from support.faults.wire import Wire
+from support.kit import database_of
 from support.processes.children import in_child
 from support.processes.patience import until
 from support.rules import rule
@@ -23,12 +21,8 @@ from support.rules import rule
 from allocator import Allocator
 from allocator.database.store import Database
 from allocator.errors import AllocatorClosed
-from allocator.schemes.meteor import METEOR
-from allocator.schemes.snowflake import SNOWFLAKE
 from allocator.schemes.tag import Tag
 
-FORK_DEADLINE = 30
-STARTED_ANEW = ("spawn", "forkserver")
 once = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 """Where no connection has a part in it."""
 
@@ -44,41 +38,6 @@ def test_a_forked_child_draws_ids_of_its_own(url, tag):
 
     assert mine == [1, 2, 3, 4, 5, 6, 7]
     assert theirs == "[11, 12, 13, 14, 15]"
-
-
-@once
-def test_a_loop_that_goes_on_in_a_forked_child_gives_ids_of_its_own(url, tag):
-    with Allocator(url) as ids:
-        endless = iter(ids.sequence(tag))
-        mine = [next(endless) for _ in range(3)]
-        theirs = json.loads(in_child(lambda: [next(endless) for _ in range(3)]))
-        mine += [next(endless) for _ in range(3)]
-
-    assert mine == [1, 2, 3, 4, 5, 6]
-    assert theirs == [11, 12, 13]
-
-
-@once
-def test_control_a_loop_whose_range_is_not_emptied_repeats_ids(url, tag, monkeypatch):
-    monkeypatch.setattr("allocator.generators.supply.exhaust", lambda values: None)
-    with Allocator(url) as ids:
-        endless = iter(ids.sequence(tag))
-        assert [next(endless), next(endless)] == [1, 2]
-
-        assert json.loads(in_child(lambda: [next(endless)])) == [next(endless)] == [3]
-
-
-def test_a_forked_child_has_a_node_and_a_worker_of_its_own(url):
-    with Allocator(url) as ids:
-        mine = [ids.meteor(), ids.snowflake()]
-        theirs = json.loads(in_child(lambda: [ids.meteor(), ids.snowflake(), ids.meteor(), ids.snowflake()]))
-        mine += [ids.meteor(), ids.snowflake()]
-
-    assert distinct([*mine, *theirs]) == 8
-    nodes = [METEOR.unpack(number)["node"] for number in (mine[0], mine[2], theirs[0])]
-    workers = [SNOWFLAKE.unpack(number)["worker"] for number in (mine[1], mine[3], theirs[1])]
-    assert nodes[0] == nodes[1] != nodes[2]
-    assert workers[0] == workers[1] != workers[2]
 
 
 @pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
@@ -98,19 +57,8 @@ def test_the_parents_connection_survives_the_child_which_opens_its_own(url, tag)
 def backend(ids: Allocator) -> object:
     """The server's name for our connection."""
     ask = {"postgresql": "SELECT pg_backend_pid()", "mysql": "SELECT CONNECTION_ID()"}
-    question = ask[ids._backend.databases()[0].dialect.name]
-    return ids._backend.databases()[0].run(lambda connection, _: connection.exec_driver_sql(question).scalar())
-
-
-@once
-def test_a_handle_whose_allocator_was_let_go_is_renewed_too(url, tag):
-    handle = Allocator(url).sequence(tag)
-    assert handle.next_id() == 1
-    gc.collect()
-    theirs = in_child(handle.next_id)
-
-    assert (handle.next_id(), theirs) == (2, "11")
-    handle._owner.close()
+    question = ask[database_of(ids).dialect.name]
+    return database_of(ids).run(lambda connection, _: connection.exec_driver_sql(question).scalar())
 
 
 def test_a_fork_while_close_waits_duplicates_nothing(url, tag):
@@ -142,28 +90,6 @@ def test_control_without_the_hook_a_child_repeats_the_parents_ids(url, tag):
         theirs = in_child(lambda: ids.next_id(tag))
 
         assert theirs == str(ids.next_id(tag))
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
-@pytest.mark.parametrize("method", ["fork", *(pytest.param(one, marks=pytest.mark.nightly) for one in STARTED_ANEW)])
-def test_multiprocessing(url, tag, method):
-    context = multiprocessing.get_context(method)
-    with Allocator(url) as ids:
-        mine = ids.next_ids(tag, 10) + [ids.meteor() for _ in range(10)] + [ids.snowflake() for _ in range(10)]
-        results = context.Queue()
-        child = context.Process(target=draw, args=(url, tag, results))
-        child.start()
-        theirs = results.get(timeout=FORK_DEADLINE)
-        child.join(FORK_DEADLINE)
-
-    assert distinct([*mine, *theirs]) == 60
-    assert len(theirs) == 30
-
-
-def draw(url: str, tag: str, results) -> None:
-    with Allocator(url) as ids:
-        drawn = ids.next_ids(tag, 10) + [ids.meteor() for _ in range(10)] + [ids.snowflake() for _ in range(10)]
-        results.put(drawn)
 
 
 @rule(3)

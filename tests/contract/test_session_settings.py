@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.pool import base as pool_base
 from support.distinct import distinct
+from support.kit import database_of
 from support.servers.administrator import administrator, execute
 from support.servers.available import own
 from support.servers.databases import with_schema
@@ -415,7 +416,7 @@ def held_open(url: str) -> Iterator[tuple[Allocator, list[Any]]]:
 
     with Allocator(engine, failover_gap=0) as ids:
         assert list(ids.reserve("order", 5)) == [1, 2, 3, 4, 5]
-        event.listen(ids._backend.databases()[0].engine, "checkout", begin)
+        event.listen(database_of(ids).engine, "checkout", begin)
         yield ids, held
     engine.dispose()
 

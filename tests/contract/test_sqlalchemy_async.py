@@ -12,6 +12,7 @@ from sqlalchemy.exc import StatementError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
+from support.kit import backend_of
 
 from allocator import Allocator, AsyncAllocator
 from allocator.errors import DatabaseUnavailable, InvalidDatabase
@@ -26,13 +27,13 @@ class Stalled:
     def __init__(self, ids: Allocator, monkeypatch: pytest.MonkeyPatch) -> None:
         self.passed: list[bool] = []
         self.held: list[threading.Event] = []
-        claim = ids._backend.claim_segment
+        claim = backend_of(ids).claim_segment
 
         def hold(*args: Any, **kwargs: Any) -> range:
             self.passed.append(self.wait())
             return claim(*args, **kwargs)
 
-        monkeypatch.setattr(ids._backend, "claim_segment", hold)
+        monkeypatch.setattr(backend_of(ids), "claim_segment", hold)
 
     def wait(self) -> bool:
         go = threading.Event()

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from sqlalchemy import make_url
 from support.distinct import distinct
 from support.faults.ill_databases import changed
-from support.faults.tcp_proxy import Wire
+from support.faults.wire import Wire
 from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
 from support.servers.fleets import MYSQLS, claim_tickets, growing, in_each_way, on_one_of_each, once

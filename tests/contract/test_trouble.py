@@ -14,7 +14,8 @@ import pytest
 from sqlalchemy import create_engine, event, make_url, text
 from sqlalchemy.pool import StaticPool
 from support.distinct import distinct
-from support.faults.tcp_proxy import Wire
+from support.faults.wire import Wire
+from support.kit import database_of
 from support.processes.patience import patiently
 from support.rules import rule
 from support.servers.administrator import execute
@@ -500,7 +501,7 @@ def test_names_that_are_no_database(sync):
 
 def test_the_durability_of_sqlite_is_full(tmp_path):
     with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
-        (database,) = ids._backend.databases()
+        database = database_of(ids)
         level = database.run(lambda connection, _: connection.exec_driver_sql("PRAGMA synchronous").scalar())
 
     assert level == 3  # EXTRA

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from support.kit import backend_of
 from support.processes.patience import until
 from support.service.guarded import Guarded
 from support.service.served import Served
@@ -98,7 +99,7 @@ def renewals(guarded: Guarded, name: str) -> int:
 
 def test_the_verbs_of_a_client_are_those_of_a_database(guarded, service):
     with Allocator(service.address, token=guarded.admin) as ids:
-        backend = ids._backend
+        backend = backend_of(ids)
         leases = [backend.lease_number(NumberClaim("verbs", 1, 60_000, now_ms(), "", "hé\n", 1)) for _ in range(2)]
         assert [lease.number for lease in leases] == [0, 1]
         with pytest.raises(NodeIdsExhausted):

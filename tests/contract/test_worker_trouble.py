@@ -7,8 +7,8 @@ from contextlib import closing
 from time import time_ns
 
 import pytest
-from support.faults.tcp_proxy import Wire
 from support.faults.trouble import ServerPlace, skipping
+from support.faults.wire import Wire
 from support.processes.patience import until
 from support.servers.containers import killable
 from support.servers.databases import with_schema

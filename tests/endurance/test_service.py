@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,13 +20,19 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 from support.distinct import none_twice
-from support.faults.tcp_proxy import Wire
+from support.documents.pages import ROOT, blocks
+from support.faults.wire import Wire
+from support.processes.patience import until
 from support.servers.available import server
 from support.servers.containers import killable
 from support.servers.databases import with_schema
+from support.servers.throwaway import free_port
 from support.service.load import Load, Readiness
 from support.service.served import Served
 from tqdm import tqdm
+
+from allocator.database.store import Database
+from allocator.service.token_administration import Tokens
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="connections are found in /proc")
 
@@ -190,3 +200,82 @@ def wait_for(url: str) -> None:
             time.sleep(0.02)
         finally:
             engine.dispose()
+
+
+# -- two replicas behind nginx, as docs/service.md configures it, restarted in turn under load: no request fails
+
+
+OF_NGINX, ROUNDS = 32, 3
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+
+
+@contextmanager
+def nginx(folder: Path, replicas: list[int], token: str) -> Iterator[int]:
+    """The port of one with the configuration of the page, before services on these ports. It sends the token."""
+    assert NGINX
+    (page,) = [block.text for block in blocks(ROOT / "docs" / "service.md") if "upstream ids" in block.text]
+    first, second = re.findall(r"127\.0\.0\.1:\d+", page)
+    port = free_port()
+    page = page.replace(first, f"127.0.0.1:{replicas[0]}").replace(second, f"127.0.0.1:{replicas[1]}")
+    page = page.replace("server {\n", f"server {{\n    listen 127.0.0.1:{port};\n", 1)
+    page = page.replace("proxy_pass", f'proxy_set_header Authorization "Bearer {token}"; proxy_pass')
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    places = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in kinds)
+    (folder / "nginx.conf").write_text(
+        f"daemon off; pid {folder}/pid; error_log {folder}/error.log; user {os.environ.get('USER', 'root')};\n"
+        f"events {{}}\nhttp {{ access_log off; {places}\n{page}}}\n"
+    )
+    with subprocess.Popen([NGINX, "-p", str(folder), "-c", str(folder / "nginx.conf")]) as process:
+        try:
+            assert until(lambda: is_open(port))
+            yield port
+        finally:
+            process.terminate()
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as attempt:
+        return attempt.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.skipif(NGINX is None, reason="there is no nginx")
+def test_replicas_behind_nginx_restart_in_turn_and_fail_no_request(tmp_path, report):
+    url = f"sqlite:///{tmp_path}/ids.db"
+    ports = [free_port(), free_port()]
+    with closing(Database(url)) as database:
+        database.upgrade_schema()
+        token, _ = Tokens(lambda: database).create("proxy", verbs=("draw", "administer"), tags=("*",))
+
+    def start(port: int) -> Served:
+        return Served(url, options=("--port", str(port)), is_open=False)
+
+    async def restarts(load: Load) -> int:
+        restarted = 0
+        async with asyncio.TaskGroup() as group:
+            group.create_task(load.run())
+            for place in [0, 1] * ROUNDS:
+                seen = load.requests
+                while load.requests < seen + 20 * OF_NGINX:  # the connections to the one that has started are kept
+                    await asyncio.sleep(0.1)
+                assert await asyncio.to_thread(replicas[place].stop) == 0
+                replicas[place].close()
+                replicas[place] = await asyncio.to_thread(start, ports[place])
+                restarted += 1
+            load.over = True
+        return restarted
+
+    replicas = [start(port) for port in ports]
+    try:
+        with nginx(tmp_path, ports, token) as port:
+            load = Load(port, OF_NGINX, ("order", "invoice"))
+            restarted = asyncio.run(restarts(load))
+    finally:
+        for replica in replicas:
+            replica.close()
+
+    report(
+        f"{restarted} restarts of one of two replicas behind nginx: {load.requests} requests of {OF_NGINX} clients, "
+        f"{len(load.wrong)} failed, {load.duplicates()} duplicates, the longest took {load.longest:.3f} s"
+    )
+    none_twice(load.duplicates())
+    assert not load.wrong, load.wrong[:5]

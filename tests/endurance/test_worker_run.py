@@ -9,8 +9,7 @@ import pytest
 from support.distinct import none_twice
 from support.faults.trouble import FilePlace, Place, ServerPlace, planned, skipping, troubled
 from support.processes.holder import LIBRARIES
-from support.processes.holdings import judged, write
-from support.processes.pods import BITS, FAULTS, LEASE, Pods
+from support.processes.pods import BITS, FAULTS, LEASE, Pods, judged, write
 from support.servers.containers import killable
 from support.servers.databases import with_schema
 

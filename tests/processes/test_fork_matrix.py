@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -9,12 +10,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import nullcontext
 
 import pytest
 from sqlalchemy import create_engine, event
 from support.distinct import distinct
+from support.kit import backend_of, database_of
 from support.processes.children import found_in_child
 from support.rules import rule
 from support.servers.databases import with_schema
@@ -25,6 +28,8 @@ from allocator.database.sqlite import fork_gate
 from allocator.errors import ForkedUnseen, NotCopyable
 from allocator.generators.objectid import generator
 from allocator.runtime.thread_pool import Background
+from allocator.schemes.meteor import METEOR
+from allocator.schemes.snowflake import SNOWFLAKE
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 """`test_children_and_their_children` has the drivers of all databases."""
@@ -52,9 +57,14 @@ def test_a_pool_of_forked_workers(drawn_before, tag):
         found = pool.starmap(draw, [(tag, 40)] * 12)
         pool.close()  # else the end of the block may fork a worker that nobody ends
         pool.join()
-    everything = sum((ids for _, ids in found), [*drawn_before, *draw(tag, 40)[1]])
+    found += [(os.getpid(), drawn_before), draw(tag, 40)]
+    processes: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
+    for process, ids in found:
+        processes["node", METEOR.unpack(ids[-3])["node"]].add(process)
+        processes["worker", SNOWFLAKE.unpack(ids[-2])["worker"]].add(process)
 
-    assert distinct(everything)
+    assert distinct(one for _, ids in found for one in ids)
+    assert {len(each) for each in processes.values()} == {1}
 
 
 @SQLITE
@@ -76,6 +86,17 @@ def test_children_and_their_children(drawn_before, tag):
     everything = drawn_before + family(3)
 
     assert distinct(everything)
+
+
+@SQLITE
+def test_a_loop_whose_allocator_was_let_go_gives_a_child_ids_of_its_own(url, tag):
+    endless = iter(Allocator(url).sequence(tag))
+    mine = [next(endless)]
+    gc.collect()
+    theirs = found_in_child(lambda: [next(endless) for _ in range(3)])
+    endless.close()
+
+    assert (mine, theirs) == ([1], [11, 12, 13])
 
 
 @SQLITE
@@ -131,10 +152,10 @@ LOCKS = {
     "a tag's": lambda ids, tag: ids.sequence(tag)._lock,
     "the meteor's": lambda ids, tag: ids._meteor._lock,
     "the snowflake's": lambda ids, tag: ids._snowflake._lock,
-    "the fleet's": lambda ids, tag: ids._backend._shards._lock,
+    "the fleet's": lambda ids, tag: backend_of(ids)._shards._lock,
     "alembic's": lambda ids, tag: upgrade.alembic_lock,
     "an ObjectId's": lambda ids, tag: generator._lock,
-    "the pool's": lambda ids, tag: ids._backend.databases()[0].engine.pool._pool.mutex,
+    "the pool's": lambda ids, tag: database_of(ids).engine.pool._pool.mutex,
 }
 
 
@@ -154,7 +175,7 @@ def test_a_fork_while_another_thread_holds_a_lock(drawn_before, url, tag, lock):
 
     def work() -> list:
         with Allocator(url) as fresh:
-            fresh._backend.databases()[0].upgrade_schema()
+            database_of(fresh).upgrade_schema()
         return [*draw(tag, 1500)[1], inherited.ticket(tag)]
 
     thread = threading.Thread(target=hold, daemon=True)
@@ -200,7 +221,7 @@ def drawn_after_a_fork_within(ids: Allocator, tag: str, words: str) -> int:
         time.sleep(0.3)
         connection.exec_driver_sql("COMMIT")
 
-    thread = threading.Thread(target=ids._backend.databases()[0].run, args=(verb,), daemon=True)
+    thread = threading.Thread(target=database_of(ids).run, args=(verb,), daemon=True)
     thread.start()
     assert inside.wait(5)
     try:

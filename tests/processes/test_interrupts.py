@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, event, text
 from support.distinct import distinct, none_twice
-from support.faults.call_steps import Steps, acting
-from support.faults.interrupted_calls import Interrupted, every_step
+from support.faults.call_steps import Interrupted, Steps, acting, every_step
+from support.kit import database_of
 from support.memory.database import Source
 from support.processes.patience import until
 from support.servers.locks import SEEN_EACH, waits
@@ -269,7 +269,7 @@ class Held:
         stack.callback(engine.dispose)
         self.holder, self.watcher = stack.enter_context(engine.connect()), stack.enter_context(engine.connect())
         self.pool = stack.enter_context(ThreadPoolExecutor(1))
-        event.listen(self.ids._backend.databases()[0].engine, "checkout", self.note)
+        event.listen(database_of(self.ids).engine, "checkout", self.note)
 
     def note(self, *_: object) -> None:
         self.thread = threading.get_ident()

@@ -9,6 +9,7 @@ import time
 import pytest
 from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, create_engine
 from support.faults.locks import watched
+from support.kit import backend_of
 from support.rules import rule
 
 from allocator import Allocator, AsyncAllocator, Meteor, Numbers, Snowflake
@@ -40,7 +41,7 @@ def test_nothing_is_done_under_a_lock(fresh, monkeypatch, caplog):
             everything(ids)
         with Allocator(fresh, step=100, max_step=100) as ids:
             ids.next_ids("late", 49)
-            monkeypatch.setattr(type(ids._backend), "claim_segment", missing)
+            monkeypatch.setattr(type(backend_of(ids)), "claim_segment", missing)
             ids.next_ids("late", 51)
 
     assert found == set()

@@ -35,11 +35,10 @@ FULL = (sys.executable, "-m", "tools.retry", "--no-skips", "--numprocesses", "4"
 NOX = (sys.executable, "-m", "nox", "--session")
 MATRIX = ("3.11-oldest", "3.11-2.0", "3.11", "3.12", "3.13", "3.14")
 SOAKS = {
-    "processes": ("interrupts", "prefork", "restarts", "starts", "threads", "clock"),
+    "processes": ("interrupts", "prefork", "restarts", "threads", "clock"),
     "workers": ("worker_run",),
     "rows": ("numbers",),
-    "waiting": ("waiting_numbers",),
-    "service": ("service", "rolling_restart", "shards", "many_connections"),
+    "service": ("service", "shards", "many_connections"),
 }
 OTHERS = ("unit", "simulation", "processes", "migrations", "acceptance", "mutants", "chaos")
 PARTS: dict[str, tuple[str, ...]] = {

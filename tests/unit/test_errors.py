@@ -1,10 +1,9 @@
-"""The tree of errors, and the promise that its drawing is true."""
+"""The errors, and the names of the package."""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import re
 from pathlib import Path
 
 import pytest
@@ -19,17 +18,6 @@ def tree() -> dict[str, type]:
         for name, kind in vars(errors).items()
         if inspect.isclass(kind) and issubclass(kind, errors.AllocatorError)
     }
-
-
-def test_the_tree_is_drawn_in_full():
-    """Each error under its base class, with the other ones that it is too."""
-    drawn: dict[str, list[str]] = {}
-    above: dict[int, str] = {}
-    for indent, name, words in re.findall(r"^ {4}([ │├└─]*)(\w+)(.*)$", errors.__doc__ or "", re.MULTILINE):
-        above[len(indent)] = name
-        drawn[name] = [above.get(len(indent) - 4, "Exception"), *re.findall(r"also an? (\w+)", words)]
-
-    assert drawn == {name: [base.__name__ for base in kind.__bases__] for name, kind in tree().items()}
 
 
 def test_every_error_says_what_it_means():

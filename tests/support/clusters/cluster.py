@@ -208,3 +208,185 @@ class Cluster:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+# -- three MariaDB servers as a Galera cluster
+
+
+WSREP = (
+    "--wsrep-on=ON --wsrep-provider=/usr/lib/libgalera_smm.so --binlog-format=ROW --innodb-autoinc-lock-mode=2 "
+    "--wsrep-sst-method=rsync"
+)
+DATA = "/var/lib/mysql"
+RECOVER = (
+    f"mariadbd --no-defaults --user=mysql --datadir={DATA} --socket=/tmp/recover.sock {WSREP} "
+    "--wsrep-cluster-address=gcomm:// --wsrep-recover --log-error=/tmp/recovered.log 2>/dev/null; "
+    "sed -n 's/.*Recovered position: *//p' /tmp/recovered.log | tail -n 1"
+)
+
+
+class Galera(Cluster):
+    kind, image = "mariadb", "mariadb:11"
+
+    def start(self) -> None:
+        self.up(0, "--wsrep-new-cluster")
+        for number in range(1, MEMBERS):
+            self.up(number)
+        self.wait_until_whole()
+        self.ask(0, "CREATE DATABASE ids")
+
+    def up(self, number: int, more: str = "") -> None:
+        members = ",".join(map(self.address, range(MEMBERS)))
+        place = f"--wsrep-node-address={self.address(number)} --wsrep-cluster-address=gcomm://{members}"
+        self.launch(number, f"{WSREP} {place} {more}")
+
+    def restart(self, number: int) -> None:
+        self.up(number, f"--wsrep-start-position={self.position(number)}")
+        self.wait_until_whole()
+
+    def position(self, number: int) -> str:
+        """Of a server that was killed, the last write-set in its redo log: `uuid:number`."""
+        return self.shell(number, RECOVER).strip()
+
+    def bootstrap(self) -> int:
+        positions = [self.position(number) for number in range(MEMBERS)]
+        first = max(range(MEMBERS), key=lambda number: int(positions[number].rpartition(":")[2]))
+        grant = f"sed -i 's/safe_to_bootstrap: 0/safe_to_bootstrap: 1/' {DATA}/grastate.dat; rm -f {DATA}/gvwstate.dat"
+        self.shell(first, grant)
+        self.up(first, f"--wsrep-start-position={positions[first]} --wsrep-new-cluster")
+        self.until(lambda: self.state(first) == ("1", "Synced"), "the new cluster has begun")
+        for number in set(range(MEMBERS)) - {first}:
+            self.up(number, f"--wsrep-start-position={positions[number]}")
+        self.wait_until_whole()
+        return first
+
+    def state(self, number: int) -> tuple[str, str]:
+        """How many members it sees, and what it does."""
+        names = "'wsrep_cluster_size', 'wsrep_local_state_comment'"
+        try:
+            found = dict(self.ask(number, f"SHOW GLOBAL STATUS WHERE variable_name IN ({names})"))
+        except pymysql.Error:
+            return "0", "away"
+        return found["wsrep_cluster_size"], found["wsrep_local_state_comment"]
+
+    def is_whole(self) -> bool:
+        return all(self.state(number) == (str(MEMBERS), "Synced") for number in range(MEMBERS))
+
+
+# -- three MySQL servers in Group Replication, with one primary or with three
+
+
+GROUP = "11111111-2222-3333-4444-555555555555"
+PORT = 33061
+RECOVERY = "group_replication_recovery"
+SERVER = (
+    "--gtid-mode=ON --enforce-gtid-consistency=ON --log-bin=binlog --mysqlx=OFF "
+    "--plugin-load-add=group_replication.so "
+    f"--loose-group-replication-group-name={GROUP} --loose-group-replication-start-on-boot=OFF "
+    "--loose-group-replication-recovery-get-public-key=ON"
+)
+SEVERAL = (
+    "--loose-group-replication-single-primary-mode=OFF --loose-group-replication-enforce-update-everywhere-checks=ON"
+)
+USER = (
+    "SET sql_log_bin = 0",
+    "CREATE USER replica@'%' IDENTIFIED BY 'replica'",
+    "GRANT REPLICATION SLAVE, CONNECTION_ADMIN, BACKUP_ADMIN, GROUP_REPLICATION_STREAM ON *.* TO replica@'%'",
+    "SET sql_log_bin = 1",
+    "RESET BINARY LOGS AND GTIDS",
+    f"CHANGE REPLICATION SOURCE TO source_user = 'replica', source_password = 'replica' FOR CHANNEL '{RECOVERY}'",
+)
+BEGIN = (
+    "SET GLOBAL group_replication_bootstrap_group = ON",
+    "START GROUP_REPLICATION",
+    "SET GLOBAL group_replication_bootstrap_group = OFF",
+)
+
+
+class GroupReplication(Cluster):
+    """primaries: 1, or 3 for a group of which every member writes."""
+
+    kind, image = "mysql", "mysql:9"
+
+    def __init__(self, primaries: int = 1) -> None:
+        self.primaries = primaries
+        super().__init__()
+
+    def start(self) -> None:
+        for number in range(MEMBERS):
+            self.up(number)
+        for number in range(MEMBERS):
+            self.until(lambda number=number: self.answers(number), f"member {number} answers")
+            self.ask(number, *USER)
+        self.begin_with(0)
+        self.ask(0, "CREATE DATABASE ids")
+
+    def up(self, number: int) -> None:
+        seeds = ",".join(f"{self.address(other)}:{PORT}" for other in range(MEMBERS))
+        place = (
+            f"--server-id={number + 1} --report-host={self.address(number)} "
+            f"--loose-group-replication-local-address={self.address(number)}:{PORT} "
+            f"--loose-group-replication-group-seeds={seeds}"
+        )
+        self.launch(number, f"{SERVER} {place} {'' if self.primaries == 1 else SEVERAL}")
+
+    def begin_with(self, first: int) -> None:
+        self.ask(first, *BEGIN)
+        for number in set(range(MEMBERS)) - {first}:
+            self.ask(number, "START GROUP_REPLICATION")
+        self.wait_until_whole()
+
+    def restart(self, number: int) -> None:
+        self.up(number)
+        self.until(lambda: self.answers(number), f"member {number} answers")
+        self.ask(number, "START GROUP_REPLICATION")
+        self.wait_until_whole()
+
+    def bootstrap(self) -> int:
+        for number in range(MEMBERS):
+            self.up(number)
+        for number in range(MEMBERS):
+            self.until(lambda number=number: self.answers(number), f"member {number} answers")
+        first = max(range(MEMBERS), key=self.transactions)
+        self.begin_with(first)
+        return first
+
+    def transactions(self, number: int) -> int:
+        """The last one of the group that this server has."""
+        ((executed,),) = self.ask(number, "SELECT @@gtid_executed")
+        of_group = next((part for part in executed.replace("\n", "").split(",") if part.startswith(GROUP)), "")
+        return int(of_group.rpartition(":")[2].rpartition("-")[2] or 0)
+
+    def primary(self) -> int:
+        """The member that writes, of a group with one, as soon as a majority knows it."""
+        found: set[str] = set()
+
+        def is_known() -> bool:
+            found.clear()
+            found.update(self.elected())
+            return len(found) == 1
+
+        self.until(is_known, "a majority has one primary")
+        return next(number for number in range(MEMBERS) if self.address(number) in found)
+
+    def elected(self) -> set[str]:
+        """The addresses of the primaries that a majority sees."""
+        views = [self.members(number) for number in range(MEMBERS)]
+        return {
+            host
+            for rows in views
+            if sum(state == "ONLINE" for _, state, _ in rows) > MEMBERS // 2
+            for host, state, role in rows
+            if role == "PRIMARY" and state == "ONLINE"
+        }
+
+    def members(self, number: int) -> list[tuple[str, str, str]]:
+        columns = "member_host, member_state, member_role"
+        try:
+            return list(self.ask(number, f"SELECT {columns} FROM performance_schema.replication_group_members"))
+        except pymysql.Error:
+            return []
+
+    def is_whole(self) -> bool:
+        states = [[state for _, state, _ in self.members(number)] for number in range(MEMBERS)]
+        return states == [["ONLINE"] * MEMBERS] * MEMBERS

@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from support.faults.tcp_proxy import Wire
+from support.faults.wire import Wire
 from support.servers.databases import with_schema
 from support.servers.machines import Machine, Templates, until
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from support.faults.tcp_proxy import Turn, Wire
+from support.faults.wire import Turn, Wire
 
 SECONDS = 30
 

@@ -15,11 +15,27 @@ from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Self
 
-from sqlalchemy import BigInteger, Column, Connection, Engine, MetaData, String, Table, create_engine, insert, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    func,
+    insert,
+    select,
+    text,
+)
 from sqlalchemy.exc import DBAPIError
 from tqdm import tqdm
 
 from allocator import Numbers
+from allocator.database.verbs.waiting_number_rows import WaitingNumbers
 from allocator.errors import DatabaseUnavailable, NumberConflict
 from support.faults.trouble import ServerPlace
 from support.processes.crew import PROCESSES
@@ -247,3 +263,72 @@ def figures_of(told: list[Any]) -> tuple[int, int, int, int]:
         max(getattr(one, name) for one in told) for name in ("greatest", "found", "different", "counter")
     )
     return found, max(greatest, counter) - different, found - different, max(0, greatest - counter)
+
+
+# -- processes that write rows without a number and assign numbers after their commit
+
+
+waited = Table(
+    "waited",
+    MetaData(),
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("scope", String(64), index=True),
+    Column("n", BigInteger),
+)
+"""Without a unique key on the numbers: a duplicate would be written, and found."""
+BATCHES = (1, 9, 100, 1000)
+"""How many rows a transaction writes."""
+
+
+def waiting() -> WaitingNumbers:
+    return Numbers("soak").waiting(waited, number="n", scope="scope", order_by="id", at_once=400)
+
+
+class WaitingWriter(Writer):
+    """One process: writes rows, and assigns the numbers of a scope or of all; may kill itself before each statement."""
+
+    table = waited
+
+    def __init__(self, *words: Any) -> None:
+        super().__init__(*words)
+        self.waiting = waiting()
+        event.listen(self.engine, "before_cursor_execute", self.before_a_statement)
+        event.listen(self.engine, "commit", self.before_a_statement)
+
+    def before_a_statement(self, *_: object) -> None:
+        if self.progress.step and self.rnd.random() < self.odds:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def write(self, connection: Connection) -> None:
+        scope, count = f"scope-{self.rnd.randrange(self.scopes)}", self.rnd.choice(BATCHES)
+        self.progress.step = 2
+        connection.execute(insert(waited), [{"scope": scope}] * count)
+        self.progress.step = 3
+        if self.rnd.random() < ROLLED_BACK:
+            connection.rollback()
+        else:
+            connection.commit()
+            self.progress.written += count
+        self.progress.step = 1
+        try:
+            self.waiting.assign(self.engine, self.rnd.choice([scope, None]))
+        except NumberConflict:
+            pass  # somebody else will
+        except DatabaseUnavailable as error:
+            if not isinstance(error.__cause__, DBAPIError) or is_lost(error.__cause__):
+                raise
+        self.progress.step = 4
+
+
+class WaitingWriters(Writers):
+    writer = WaitingWriter
+
+
+def unnumbered(url: str) -> int:
+    """How many rows have no number after one more call."""
+    engine = engine_of(url)
+    waiting().assign(engine)
+    with engine.connect() as connection:
+        found = connection.scalar(select(func.count()).where(waited.c.n.is_(None)))
+    engine.dispose()
+    return int(found or 0)

@@ -15,7 +15,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
+from signal import SIGCONT, SIGSTOP
+from tempfile import mkdtemp
 from typing import NoReturn
 
 import pytest
@@ -23,8 +26,7 @@ from sqlalchemy import Engine, create_engine, make_url
 
 from support.servers.administrator import values
 from support.servers.containers import from_container
-from support.servers.running import Running
-from support.servers.throwaway import from_binary
+from support.servers.throwaway import Running, signal_all
 
 KINDS = ("postgres", "mysql", "mariadb")
 
@@ -97,6 +99,22 @@ def from_url(kind: str) -> Running:
     if not url:
         raise LookupError(f"{name} is not set")
     return Running(url, name)
+
+
+def from_binary(kind: str, options: tuple[str, ...] = ()) -> Running:
+    """A throw-away server in a temporary folder."""
+    from support.servers.machine_mysql import MariaDB, MySQL
+    from support.servers.machine_postgres import Postgres
+    from support.servers.machines import Machine, made
+
+    types: dict[str, type[Machine]] = {"postgres": Postgres, "mysql": MySQL, "mariadb": MariaDB}
+    program = types[kind].program_here()
+    extra = tuple(word for word in options if word != "-c")  # which a PostgreSQL gets before each
+    machine = made(types[kind](program, Path(mkdtemp(prefix=f"allocator-{kind}-")), extra=extra))
+    machine.start()
+    assert machine.process is not None
+    freeze, thaw = (partial(signal_all, machine.process.pid, number) for number in (SIGSTOP, SIGCONT))
+    return Running(machine.url, f"a throw-away {program}", machine.close, freeze, thaw)
 
 
 @contextmanager

@@ -6,8 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from support.servers.running import Running
-from support.servers.throwaway import POSTGRES_BIN, free_port
+from support.servers.throwaway import POSTGRES_BIN, Running, free_port
 
 PORTS = {"postgres": 5432, "mysql": 3306, "mariadb": 3306}
 DATA = {"postgres": "/var/lib/postgresql", "mysql": "/var/lib/mysql", "mariadb": "/var/lib/mysql"}

@@ -10,7 +10,7 @@ from typing import Any
 
 from support.servers.containers import IMAGES
 from support.servers.machine_mysql import FIRST, MariaDB
-from support.servers.machine_postgres import Postgres
+from support.servers.machine_postgres import PASSWORD, Postgres
 from support.servers.machines import SECONDS, Machine, until
 
 
@@ -82,12 +82,8 @@ class Image(Machine):
 class PostgresImage(Image, Postgres):
     mount = "/var/lib/postgresql"
 
-    @property
-    def url(self) -> str:
-        return super().url.replace("postgres@", "postgres:tester@")
-
     def environment(self) -> dict[str, str]:
-        return {"POSTGRES_PASSWORD": "tester", "PGDATA": f"{self.mount}/data"}
+        return {"POSTGRES_PASSWORD": PASSWORD, "PGDATA": f"{self.mount}/data"}
 
     def words(self) -> list[str]:
         return [word for setting in (f"port={self.port}", *self.extra) for word in ("-c", setting)]

@@ -24,7 +24,7 @@ class MariaDB(Machine):
 
     @classmethod
     def program_here(cls) -> Path:
-        return Path(mysql_binary("mariadb"))
+        return Path(mysql_binary(cls.kind))
 
     @property
     def url(self) -> str:
@@ -40,18 +40,23 @@ class MariaDB(Machine):
         return [self.program, "--no-defaults", *owner, f"--datadir={self.data}", f"--socket={self.socket}"]
 
     def command(self) -> list[object]:
-        return [*self.common(), "--bind-address=127.0.0.1", f"--pid-file={self.place}/pid", *self.words()]
+        # The kernel's asynchronous I/O is for a few servers on a machine.
+        own = ["--bind-address=127.0.0.1", f"--pid-file={self.place}/pid", "--innodb-use-native-aio=0"]
+        return [*self.common(), *own, *self.words()]
 
     @property
     def socket(self) -> Path:
         return self.place / "s.sock"
 
-    def prepare(self) -> None:
+    def initialize(self) -> None:
         install = shutil.which("mariadb-install-db")
         if install is None:
             raise LookupError("mariadbd is here, mariadb-install-db is not")
         auth = "--auth-root-authentication-method=normal"
-        run({}, [install, *self.common()[1:], auth], self.place)
+        run({}, [install, *self.common()[1:], auth, "--skip-test-db"], self.place)  # with `test`, anybody may log in
+
+    def prepare(self) -> None:
+        self.initialize()
         self.process = start({}, [*self.common(), "--skip-networking"], self.place)
         wait_until(self.lets_root_in, self.process, self.place)
         with pymysql.connect(unix_socket=str(self.socket), user="root") as root, root.cursor() as cursor:
@@ -93,6 +98,13 @@ class MariaDB(Machine):
     def promote(self) -> None:
         self.ask("STOP SLAVE")
         self.ask("RESET SLAVE ALL")
+
+
+class MySQL(MariaDB):
+    kind = "mysql"
+
+    def initialize(self) -> None:
+        run({}, [*self.common(), "--initialize-insecure"], self.place)
 
 
 def listens(path: Path) -> bool:

@@ -12,6 +12,8 @@ from support.servers.databases import with_schema
 from support.servers.machines import Machine
 from support.servers.throwaway import postgres_binaries, run, unprivileged
 
+PASSWORD = "tester"
+
 
 class Postgres(Machine):
     kind = "postgres"
@@ -32,7 +34,7 @@ class Postgres(Machine):
 
     @property
     def url(self) -> str:
-        return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
+        return f"postgresql+psycopg://postgres:{PASSWORD}@127.0.0.1:{self.port}/postgres"
 
     def as_user(self) -> dict[str, object]:
         return unprivileged(self.place)
@@ -47,25 +49,16 @@ class Postgres(Machine):
         ]
 
     def prepare(self) -> None:
-        initdb = [
-            self.program / "initdb",
-            "-D",
-            self.data,
-            "-U",
-            "postgres",
-            "-k",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--locale=C",
-        ]
+        (secret := self.place / "secret").write_text(PASSWORD)
+        secret.chmod(0o644)
+        auth = ["-k", "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={secret}"]
+        initdb = [self.program / "initdb", "-D", self.data, "-U", "postgres", *auth, "-E", "UTF8", "--locale=C"]
         run(self.as_user(), initdb, self.place)
 
     def backup(self) -> Self:
         """A base backup without WAL, in another place, while the server runs."""
         twin = type(self)(self.program, self.empty_place(), self.port, self.extra)
-        own = ["-d", f"host=127.0.0.1 port={self.port} user=postgres"]
+        own = ["-d", f"host=127.0.0.1 port={self.port} user=postgres password={PASSWORD}"]
         run(self.as_user(), [self.program / "pg_basebackup", "-D", twin.data, "-X", "none", *own], self.place)
         return twin
 
@@ -77,7 +70,7 @@ class Postgres(Machine):
     def follow(self, primary: Machine) -> None:
         (self.data / "standby.signal").touch()
         with (self.data / "postgresql.auto.conf").open("a") as file:
-            file.write(f"primary_conninfo = 'host=127.0.0.1 port={primary.port} user=postgres'\n")
+            file.write(f"primary_conninfo = 'host=127.0.0.1 port={primary.port} user=postgres password={PASSWORD}'\n")
         self.start()
 
     def has_all_of(self, primary: Machine) -> bool:
@@ -110,7 +103,7 @@ class Green(Postgres):
             with_schema(each.url)
         self.ask("TRUNCATE " + ", ".join([VERSION_TABLE, *metadata.tables]))
         primary.ask("CREATE PUBLICATION blue FOR ALL TABLES")
-        blue = f"host=127.0.0.1 port={primary.port} user=postgres dbname=postgres"
+        blue = f"host=127.0.0.1 port={primary.port} user=postgres password={PASSWORD} dbname=postgres"
         self.ask(f"CREATE SUBSCRIPTION green CONNECTION '{blue}' PUBLICATION blue")
 
     def has_all_of(self, primary: Machine) -> bool:

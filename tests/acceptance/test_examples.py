@@ -1,0 +1,383 @@
+"""`examples/fastapi_app` as its README starts it, and orders made over HTTP from many threads at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+import yaml
+from fastapi import Depends, FastAPI
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from support.distinct import distinct
+from support.documents.pages import blocks
+from support.processes.prefork import Asked, celery, gunicorn, results, serving
+from support.servers.throwaway import free_port
+
+import allocator
+from allocator import Allocator, AsyncAllocator, inspect_id
+from allocator.cli import main
+from allocator.cli.serve import serve, unknown_variables
+from allocator.errors import AllocatorClosed, InvalidSetting
+from allocator.integrations.starlette import ids_of, lifespan
+from allocator.service import ServeSettings
+from allocator.service.app import application
+from allocator.service.http_server import DRAIN, GRACE
+
+FASTAPI = Path(allocator.__file__).parent.parent / "examples" / "fastapi_app"
+START_SECONDS = 60.0
+LISTENING = re.compile(r"running on (http://[\d.:]+)")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the example keeps its files."""
+    return tmp_path_factory.mktemp("shop")
+
+
+@pytest.fixture(scope="module")
+def shop(folder: Path) -> Iterator[str]:
+    """The address of the example."""
+    log = folder / "log"
+    command = [sys.executable, "-m", "uvicorn", "app:app", "--app-dir", str(FASTAPI), "--port", "0"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SHOP_")}
+    with log.open("wb") as told:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=told, stderr=told)
+    try:
+        yield address(process, log)
+        process.terminate()
+        assert process.wait(START_SECONDS) in {0, -15}, log.read_text()
+        assert "Traceback" not in log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def address(process: subprocess.Popen[bytes], log: Path) -> str:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end and process.poll() is None:
+        if found := LISTENING.search(log.read_text()):
+            return found.group(1)
+        time.sleep(0.05)
+    raise RuntimeError(f"the example does not start:\n{log.read_text()}")
+
+
+def test_orders_with_items_made_concurrently(shop: str, folder: Path):
+    pool = urllib3.PoolManager(maxsize=8, retries=False, timeout=60)
+    products = ["tea", "cup", "spoon"]
+
+    def make(number: int) -> dict:
+        reply = pool.request("POST", f"{shop}/orders", json={"customer": f"c{number}", "products": products})
+        assert reply.status == 201, reply.data
+        return reply.json()
+
+    with ThreadPoolExecutor(8) as threads:
+        made = list(threads.map(make, range(40)))
+
+    assert distinct(order["id"] for order in made) == 40
+    assert distinct(item["id"] for order in made for item in order["items"]) == 120
+    assert {len(order["items"]) for order in made} == {3}
+    for order in made[:3]:
+        assert pool.request("GET", f"{shop}/orders/{order['id']}").json() == order
+    with closing(sqlite3.connect(folder / "shop.db")) as rows:
+        found = {
+            (str(order), str(item))
+            for order, item in rows.execute(
+                'SELECT "order".id, item.id FROM "order" JOIN item ON order_id = "order".id'
+            )
+        }
+    assert found == {(order["id"], item["id"]) for order in made for item in order["items"]}
+
+
+def test_what_is_not_in_a_table_and_what_is_refused(shop: str, folder: Path):
+    pool = urllib3.PoolManager(retries=False, timeout=60)
+    assert [pool.request("POST", f"{shop}/jobs").json() for _ in range(3)] == [{"number": n} for n in "123"]
+    assert pool.request("POST", f"{shop}/orders", json={"customer": "nobody", "products": [None]}).status == 422
+    assert pool.request("GET", f"{shop}/orders/77").status == 404
+
+    with closing(sqlite3.connect(folder / "shop.db")) as rows:
+        assert rows.execute("SELECT count(*) FROM \"order\" WHERE customer = 'nobody'").fetchone() == (0,)
+
+
+# -- the example of a Celery worker, with two processes and no server
+
+
+CELERY = Path(__file__).parents[2] / "examples" / "celery_worker"
+TASKS, EACH = 16, 25
+
+
+def test_tasks_of_two_processes_insert_rows_and_none_twice(tmp_path):
+    here = {"SHOP_FOLDER": str(tmp_path), "PYTHONPATH": str(CELERY)}
+    ask = [sys.executable, str(CELERY / "ask.py"), str(TASKS)]
+    subprocess.run(ask, cwd=tmp_path, env=os.environ | here, check=True, timeout=60)
+    found = results(celery("tasks"), tmp_path, tmp_path / "results", TASKS, **here)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as rows:
+        stored = dict(rows.execute("SELECT id, process FROM orders").fetchall())
+    drawn = [number for numbers in found for number in numbers]
+    processes = Counter(stored[number] for number in drawn)
+
+    assert len(found) == TASKS, (tmp_path / "log").read_text()
+    assert distinct(drawn) == TASKS * EACH
+    assert len(stored) == len(drawn) + 1
+    assert stored.keys() - set(drawn) == {1}  # of the parent
+    assert len(processes) == 2
+
+
+# -- the files of `examples/deployment`, by what can be checked without a cluster or a systemd that runs
+
+
+ROOT = Path(__file__).parents[2]
+DEPLOYMENT = ROOT / "examples" / "deployment"
+
+
+def options_of(command: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Those that our command line reads from `allocator` and these words."""
+    monkeypatch.setenv("ALLOCATOR_DATABASE_URL", "sqlite://")
+    assert main.get_command(main.make_context("allocator", [*command]), command[0]) is serve
+    return serve.make_context("serve", command[1:]).params
+
+
+def test_kubernetes_probes_what_is_served_and_waits_for_what_is_running(tmp_path, monkeypatch):
+    deployment, service = yaml.safe_load_all((DEPLOYMENT / "kubernetes.yaml").read_text())
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    (port,) = container["ports"]
+    probes = [container[name]["httpGet"] for name in ("startupProbe", "livenessProbe", "readinessProbe")]
+    served = application(ServeSettings((f"sqlite:///{tmp_path}/ids.db",)))._framework
+
+    assert {probe["path"] for probe in probes} <= {route.path for route in served.routes}
+    assert {probe["port"] for probe in probes} | {service["spec"]["ports"][0]["targetPort"]} == {port["name"]}
+    assert port["containerPort"] == options_of(container["args"], monkeypatch)["port"]
+    assert f"EXPOSE {port['containerPort']}\n" in (ROOT / "Dockerfile").read_text()
+    assert not unknown_variables({one["name"]: "" for one in container["env"]})
+    assert deployment["spec"]["selector"]["matchLabels"] == service["spec"]["selector"]
+    assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
+    _, pause = container["lifecycle"]["preStop"]["exec"]["command"]
+    assert pod["terminationGracePeriodSeconds"] > int(pause) + DRAIN + GRACE
+
+
+def test_the_units_of_systemd_start_our_command_and_wait_for_what_is_running(tmp_path, monkeypatch):
+    unit = (DEPLOYMENT / "allocator@.service").read_text()
+    program, *command = re.search("^ExecStart=(.*)$", unit, re.MULTILINE)[1].split()
+
+    assert options_of(command, monkeypatch)["uds"] == ""
+    assert program.removesuffix("/bin/allocator") == re.search("python3 -m venv ([^ ]+) ", unit)[1]
+    port = re.search("^ListenStream=(.*)$", (DEPLOYMENT / "allocator@.socket").read_text(), re.MULTILINE)[1]
+    assert f"curl -f --retry 30 --retry-all-errors http://{port.replace('%i', '1')}/readyz && " in unit
+    assert not unknown_variables(dict(re.findall("^Environment=([A-Z_]+)=(.*)$", unit, re.MULTILINE)))
+    assert float(re.search("^TimeoutStopSec=(.*)$", unit, re.MULTILINE)[1]) > DRAIN + GRACE
+    if not shutil.which("systemd-analyze"):
+        return
+    (tmp_path / "allocator@.service").write_text(unit.replace(program, sys.executable))
+    (tmp_path / "allocator@1.socket").write_text((DEPLOYMENT / "allocator@.socket").read_text())
+    verify = ["systemd-analyze", "verify", "allocator@1.service"]
+    said = subprocess.run(verify, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (said.returncode, said.stderr) == (0, "")
+
+
+# -- generators in other languages, and servers of Python applications: each has its number, and no id comes twice
+
+
+ROOT = Path(__file__).parents[2]
+WORKERS, PAGE = ROOT / "examples" / "worker_numbers", ROOT / "docs" / "workers.md"
+PROGRAMS = {"java": ["java", "Ids.java"], "node": ["node", "ids.mjs"], "go": ["go", "run", "ids.go"]}
+COMPILERS = {"java": "javac"}
+"""Needed beside the command."""
+COUNT = 20_000
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(sys.platform != "linux", reason="needs timerfd and prctl of Linux")
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_two_programs_at_once_make_different_ids(language, tmp_path):
+    program = PROGRAMS[language]
+    needed = COMPILERS.get(language, program[0])
+    if not shutil.which(needed):
+        pytest.skip(f"there is no command {needed}")
+    url = f"sqlite:///{tmp_path}/ids.db"
+    words = [sys.executable, "-m", "allocator", "worker", "run", "--url", url, "--space", "shop", "--"]
+    outs = [tmp_path / name for name in ("one", "two")]
+    running = []
+    for out in outs:
+        with out.open("w") as file:
+            running.append(subprocess.Popen([*words, *program, str(COUNT)], cwd=WORKERS, stdout=file))
+    assert [one.wait(120) for one in running] == [0, 0]
+    drawn = [[int(line) for line in out.read_text().split()] for out in outs]
+
+    assert distinct(drawn[0] + drawn[1])
+    assert [len(ids) for ids in drawn] == [COUNT, COUNT]
+    assert all(ids == sorted(ids) for ids in drawn)
+
+
+# -- the servers of docs/workers.md
+
+WSGI = """
+import json, os
+
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [json.dumps({"process": os.getpid(), "worker": os.environ["WORKER_ID"]}).encode()]
+"""
+
+
+def block_of_the_page(word: str) -> str:
+    (found,) = [block.text for block in blocks(PAGE) if block.language == "python" and word in block.text]
+    return found
+
+
+def test_each_process_of_fastapi_makes_ids_of_its_own_number(tmp_path):
+    (tmp_path / "shop.py").write_text(block_of_the_page("lifespan"))
+    ports = free_port(), free_port()
+    words = [sys.executable, "-m", "uvicorn", "shop:app", "--port"]
+    with ExitStack() as servers:
+        for port in ports:
+            servers.enter_context(serving([*words, str(port)], tmp_path, port))
+        ids = [Asked(port, "/orders", "POST").answer()["id"] for port in ports]
+
+    assert [inspect_id(one, layout="cosid").readings[0].fields["machine"] for one in ids] == [0, 1]
+
+
+def test_each_worker_of_gunicorn_has_its_own_number(tmp_path):
+    (tmp_path / "gunicorn.conf.py").write_text(block_of_the_page("post_fork"))
+    (tmp_path / "application.py").write_text(WSGI)
+    port = free_port()
+    with serving(gunicorn("application:app", port), tmp_path, port):
+        found = Asked(port).answers_of_several(24)
+
+    numbers = {answer["process"]: answer["worker"] for answer in found}
+    assert len(numbers) > 1
+    assert distinct(numbers.values())
+
+
+# -- the lifespan and the dependency, in a Starlette and in a FastAPI application, called as a server calls them
+
+
+async def ask(app: Any, path: str, state: dict[str, Any]) -> Any:
+    """One GET, as ASGI."""
+    sent: list[dict[str, Any]] = []
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [],
+        "state": dict(state),
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    return json.loads(b"".join(message.get("body", b"") for message in sent))
+
+
+async def visit(app: Any, *paths: str) -> list[Any]:
+    """Start the application, ask, and end it."""
+    async with app.router.lifespan_context(app) as state:
+        return [await ask(app, path, state or {}) for path in paths]
+
+
+def starlette_app(**options: Any) -> Starlette:
+    async def draw(request: Any) -> JSONResponse:
+        return JSONResponse([await ids_of(request).next_id("order"), getattr(request.state, "other", None)])
+
+    return Starlette(routes=[Route("/", draw)], **options)
+
+
+def fastapi_app(**options: Any) -> FastAPI:
+    app = FastAPI(**options)
+
+    async def draw(ids: AsyncAllocator = Depends(ids_of)) -> list[int]:  # noqa: B008
+        return [await ids.next_id("order")]
+
+    app.get("/")(draw)
+    return app
+
+
+@pytest.fixture
+def url(tmp_path) -> str:
+    return f"sqlite:///{tmp_path}/ids.db"
+
+
+def test_starlette(url):
+    assert asyncio.run(visit(starlette_app(lifespan=lifespan(url, step=5)), "/", "/")) == [[1, None], [2, None]]
+    with Allocator(url) as ids:
+        assert ids.tags.get("order").step == 5
+
+
+def test_fastapi(url):
+    assert asyncio.run(visit(fastapi_app(lifespan=lifespan(url)), "/", "/")) == [[1], [2]]
+
+
+def test_the_applications_own_lifespan_runs_inside(url):
+    seen: list[str] = []
+
+    @asynccontextmanager
+    async def own(app: Any) -> AsyncIterator[dict[str, str]]:
+        seen.append("begins")
+        yield {"other": "state"}
+        seen.append("ends")
+
+    app = starlette_app(lifespan=lifespan(url, own))
+
+    assert asyncio.run(visit(app, "/")) == [[1, "state"]]
+    assert seen == ["begins", "ends"]
+
+
+def test_an_allocator_that_was_opened_here_is_closed_and_a_shared_one_is_not(url):
+    kept: list[AsyncAllocator] = []
+
+    @asynccontextmanager
+    async def own(app: Any) -> AsyncIterator[None]:
+        yield
+
+    async def main(database: Any) -> None:
+        async with lifespan(database, own)(None) as state:
+            kept.append(state["ids"])
+            await state["ids"].next_id("order")
+
+    with Allocator(url) as shared:
+        for database in (url, shared, AsyncAllocator(shared)):
+            asyncio.run(main(database))
+        assert shared.next_id("order") > 0
+    with pytest.raises(AllocatorClosed):
+        asyncio.run(kept[0].next_id("order"))
+
+
+def test_two_things_of_one_name_are_refused(url):
+    @asynccontextmanager
+    async def own(app: Any) -> AsyncIterator[dict[str, str]]:
+        yield {"ids": "mine"}
+
+    with pytest.raises(InvalidSetting, match="sets the state 'ids' too"):
+        asyncio.run(visit(starlette_app(lifespan=lifespan(url, own))))
+
+
+def test_an_application_without_an_allocator_says_what_to_do():
+    with pytest.raises(InvalidSetting, match=r"pass it lifespan=lifespan\(URL\)"):
+        asyncio.run(visit(starlette_app(), "/"))
