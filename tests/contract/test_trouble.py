@@ -16,9 +16,10 @@ from sqlalchemy.pool import StaticPool
 from support.distinct import distinct
 from support.faults.wire import Wire
 from support.kit import database_of
-from support.processes.patience import patiently
+from support.processes.patience import patiently, until
 from support.rules import rule
 from support.servers.administrator import execute
+from support.servers.locks import SEEN_EACH, waits
 
 from allocator import Allocator
 from allocator.database.mysql import dialect as mysql
@@ -468,7 +469,7 @@ def everything_said(error: BaseException | None) -> str:
 
 
 @on_servers
-def test_a_lock_held_by_somebody_ends_in_an_error_and_not_in_a_hang(sync, url, tag):
+def test_a_lock_held_by_somebody_ends_in_an_error_and_not_in_a_hang(sync, url, kind, tag):
     ids = sync(url, timeout=2.0)
     ids.reserve(tag, 1)
     engine = create_engine(url)
@@ -478,7 +479,8 @@ def test_a_lock_held_by_somebody_ends_in_an_error_and_not_in_a_hang(sync, url, t
         for _ in range(2):
             with pytest.raises(DatabaseUnavailable):
                 ids.reserve(tag, 1)
-        time.sleep(3)  # the statements given up are ended in the server too
+        with engine.connect() as watcher:  # the statements given up are ended in the server too
+            assert until(lambda: not waits(kind, watcher), every=SEEN_EACH)
         connection.rollback()
     engine.dispose()
 
