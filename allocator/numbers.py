@@ -73,8 +73,9 @@ class Numbers:
         timezone: str | tzinfo | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.rule = NumberRule(name, NumberFormat(format), reset, start, year_starts)
         self._zone = None if timezone is None else zone_of(timezone)
+        named = getattr(self._zone, "key", "UTC" if self._zone in {None, UTC} else "-")
+        self.rule = NumberRule(name, NumberFormat(format), reset, start, year_starts, named)
         self._clock = clock
         self._has_dates = self.rule.has_dates
 
@@ -95,13 +96,14 @@ class Numbers:
         count: 1 to 10000.
 
         Raises `InvalidDatabase` outside of a transaction, `NumberBusy` or `NumberConflict` if the caller should retry
-        the whole transaction, `Exhausted` above 2**63 - 1, `SchemaOutOfDate` if the table is missing, and
+        the whole transaction, `Exhausted` above 2**63 - 1, `InvalidSetting` if its counters keep another
+        format, reset, fiscal year or time zone, `SchemaOutOfDate` if the table is missing, and
         `DatabaseRefused` on a replica.
         """
         many = 1 if count is None else check_whole("count", integer(count), 1, MAX_COUNT, InvalidCount)
         caller, day = caller_of(session), self._day(at)
         row = self._row(scope, day)
-        last = rows.draw(caller, row, many, self.rule.start)
+        last = rows.draw(caller, self.rule, row, many)
         if count is None:
             return self.rule.number(last, row["scope"], row["period"], day)
         return [self.rule.number(n, row["scope"], row["period"], day) for n in range(last - many + 1, last + 1)]

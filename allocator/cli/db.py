@@ -14,10 +14,14 @@ from allocator.database.schema import inspection
 from allocator.database.schema import upgrade as migrations
 from allocator.database.store import Database
 from allocator.database.verbs import servers, shard_row
+from allocator.database.verbs.number_columns import Counter, fetch_counters
 from allocator.errors import AllocatorError
 from allocator.rules.fleet_consistency import Shard, check_joined
+from allocator.schemes.gapless_numbers import place
 from allocator.schemes.ticket import CLAIM
 
+SHOWN = 20
+"""Newest numbers that are printed after a restore; as JSON all are."""
 UPGRADE_TIMEOUT = 600.0
 """Seconds that an upgrade may wait for another upgrade, and that one statement may take."""
 
@@ -72,14 +76,22 @@ def mark_restored(urls: tuple[str, ...]) -> None:
 
     Use it after a restored snapshot, disk or older rows, which look like a restart to the allocator. Run it before any
     process draws ids. Each tag then skips its failover gap with its next claim. Safe to repeat.
+
+    Numbers without gaps skip nothing. It prints their newest ones, to be compared with those that anybody has.
     """
-    restored = []
+    restored: list[str] = []
+    numbers: list[Counter] = []
     for url in urls:
         with open_database(url) as database:
             database.forget_run()
             restored.append(database.address.shown)
+            numbers += database.run(fetch_counters)
     lines = [f"{shown}: each tag skips its failover gap with its next claim" for shown in restored]
-    show({"restored": restored}, "\n".join(lines))
+    lines += [f"the newest number of {place(*one[:3])} is {one.n}" for one in numbers[:SHOWN]]
+    if numbers:
+        lines.append("raise each that is below what anybody has: allocator numbers set NAME N (all: numbers list)")
+    newest = [{"name": one.name, "scope": one.scope, "period": one.period, "newest": str(one.n)} for one in numbers]
+    show({"restored": restored, "numbers": newest}, "\n".join(lines))
 
 
 @db.command()

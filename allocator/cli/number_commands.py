@@ -1,10 +1,10 @@
-"""`allocator numbers list|set|assign|audit`."""
+"""`allocator numbers list|set|assign|reformat|audit`."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from itertools import chain
 from shlex import quote
@@ -13,7 +13,7 @@ from typing import Any
 import click
 from sqlalchemy import Connection
 
-from allocator.cli.options import database_options, open_database, option, options
+from allocator.cli.options import ROWS_ZONE, database_options, open_database, option, options
 from allocator.cli.output import REFUSED, CommandGroup, printable, show, show_rows, table
 from allocator.database.address import address_of
 from allocator.database.dialect import Dialect
@@ -22,7 +22,9 @@ from allocator.database.verbs.number_columns import (
     Read,
     Source,
     fetch_counters,
+    forget_rule,
     read_column,
+    read_moments,
     read_uuids,
     uuid_of,
     writing,
@@ -30,7 +32,7 @@ from allocator.database.verbs.number_columns import (
 from allocator.errors import InvalidSetting
 from allocator.numbers import Numbers, zone_of
 from allocator.rules.gapless_audit import Found, audit, disorder, is_period, read_row, reset_of
-from allocator.schemes.gapless_numbers import CALENDAR, RESETS, Group, NumberRule, first_day, place
+from allocator.schemes.gapless_numbers import RESETS, Group, NumberRule, first_day, place, settings_in
 from allocator.schemes.shared.argument_checks import split_column
 
 SHOWN = 1000
@@ -102,11 +104,11 @@ def check_restart(name: str, period: str, counters: Sequence[Row]) -> None:
 column_options = options(
     click.argument("column", metavar="TABLE.COLUMN"),
     click.argument("name"),
-    option("--format", "template", default="{n}", help="Format of the numbers."),
+    click.option("--format", help="Format of the numbers; else as the counters keep it."),
     click.option("--reset", type=click.Choice(list(RESETS)), help="When the numbers restart; else as the counters do."),
-    option("--year-starts", default=CALENDAR, help="First day of a fiscal year, as 04-01."),
+    click.option("--year-starts", help="First day of a fiscal year, as 04-01; else as the counters keep it."),
     option("--start", type=int, default=1, help="First number of each scope and period."),
-    option("--timezone", default="UTC", help="Time zone of the dates in --period-column."),
+    click.option("--timezone", help="Time zone of the dates in --period-column; else as the counters keep it."),
     click.option("--scope-column", "scope", metavar="C", help="Column with the scope."),
     click.option("--period-column", "period", metavar="C", help="Column with the date."),
 )
@@ -116,7 +118,7 @@ column_options = options(
 @column_options
 @click.option("--order-column", "order", required=True, metavar="C", help="Column that orders the rows, as their key.")
 @database_options
-def assign_column(column: str, name: str, reset: str | None, order: str, url: str, **given: Any) -> None:
+def assign_column(column: str, name: str, order: str, url: str, **given: Any) -> None:
     """Number the rows of TABLE whose COLUMN is NULL, with numbers of NAME.
 
     A row without a scope or a date does not wait. Several may run at once.
@@ -124,48 +126,72 @@ def assign_column(column: str, name: str, reset: str | None, order: str, url: st
     \b
     Example:
         allocator numbers assign invoices.number invoice
-            --format 'INV-{year}-{n:05}' --reset year --scope-column tenant_id
-            --period-column booked_on --order-column id
+            --scope-column tenant_id --period-column booked_on --order-column id
     """
     table_name, number = split_column(column)
     counters = counters_of(url, name)
-    made = numbers_in(counters, name, check_reset(name, reset, counters), **given)
+    if not counters and given["reset"] is None:
+        raise click.UsageError(f"no number of {name!r} was drawn yet: give --reset, as the application does")
+    made = numbers_in(counters, name, **given)
     scope, at = given["scope"], given["period"]
     with writing(address_of(url), table_name) as (engine, found):
+        read_moments(found, at, zone_of_rows())
         if not counters or any(one.scope == str(uuid_of(one.scope)) for one in counters):
             read_uuids(engine, found, scope)
         done = made.waiting(found, number=number, scope=scope, at=at, order_by=order).assign(engine)
     show({"numbered": done}, f"{rows_of(done)} numbered")
 
 
-def counters_of(url: str, name: str) -> list[Group]:
-    """The scopes and periods in which numbers of this name were drawn. A name without any may be a typing error."""
+def counters_of(url: str, name: str) -> Sequence[Row]:
+    """The counters from which numbers of this name were drawn. A name without any may be a typing error."""
     with open_database(url) as database:
         found = database.run(fetch_counters, name)
         others = [] if found else sorted({one.name for one in database.run(fetch_counters)})
     if others:
         known = ", ".join(others[:10]) + " ..." * (len(others) > 10)
         click.echo(printable(f"no number of {name!r} was drawn yet; numbers were drawn of: {known}"), err=True)
-    return [Group(one.scope, one.period) for one in found]
+    return found
 
 
-def check_reset(name: str, reset: str | None, counters: Collection[Group]) -> str:
-    """When the numbers restart. Counted otherwise than by the application, the same number would be given twice."""
-    if not counters and reset is None:
-        raise click.UsageError(f"no number of {name!r} was drawn yet: give --reset, as the application does")
-    each = reset_of(one.period for one in counters) if counters else reset
-    if reset not in {None, each}:
-        raise click.UsageError(f"--reset is {reset!r}, but the counters of {name!r} say {each!r}: leave it out")
-    return str(each)
+def zone_of_rows() -> tzinfo | None:
+    """The time zone of datetimes without one: Django's, by `manage.py`; else that of the numbers."""
+    given: Mapping[str, Any] = click.get_current_context().obj or {}
+    return given.get(ROWS_ZONE)
+
+
+def settled(counters: Sequence[Row], name: str, given: Mapping[str, str | None]) -> dict[str, str]:
+    """What the counters keep, else what is given. Counted otherwise than by the application, the same number would be
+    given twice. A column may still hold texts of an earlier format."""
+    kept = next((settings_in(one.rule) for one in counters if one.rule), {})
+    kept = kept or ({"reset": reset_of(one.period for one in counters)} if counters else {})
+    chosen = {setting: value for setting, value in given.items() if value is not None}
+    for setting, value in chosen.items():
+        if setting != "format" and kept.get(setting, value) != value:
+            told = f"--{setting.replace('_', '-')} is {value!r}, but the counters of {name!r} say {kept[setting]!r}"
+            raise click.UsageError(f"{told}: leave it out")
+    return {"reset": reset_of([]), "timezone": "UTC"} | kept | chosen
+
+
+@numbers.command()
+@click.argument("name")
+@database_options
+def reformat(name: str, url: str) -> None:
+    """Let NAME take another format, reset, fiscal year or time zone.
+
+    Its counters keep these from the first draw, and refuse others. After this command they keep what draws next.
+
+    Stop whatever draws these numbers first.
+    """
+    with open_database(url) as database:
+        count = database.run(forget_rule, name)
+    show({"name": name, "counters": count}, f"{count} counters of {name!r} keep what draws next")
 
 
 @numbers.command("audit")
 @column_options
 @click.option("--order-column", "order", metavar="C", help="Report numbers out of the order of this column.")
 @database_options
-def audit_column(
-    column: str, name: str, reset: str | None, timezone: str, order: str | None, url: str, **given: Any
-) -> None:
+def audit_column(column: str, name: str, order: str | None, url: str, **given: Any) -> None:
     """Find what is wrong with the numbers of NAME in TABLE.COLUMN. Changes nothing.
 
     \b
@@ -180,33 +206,32 @@ def audit_column(
 
     \b
     Example:
-        allocator numbers audit invoices.number invoice
-            --format 'INV-{year}-{n:05}' --scope-column tenant_id
+        allocator numbers audit invoices.number invoice --scope-column tenant_id
     """
     place = split_column(column)
     counters = counters_of(url, name)
-    resets = reset or reset_of(one.period for one in counters)
     try:
-        zone = zone_of(timezone)
-        rule = numbers_in(counters, name, resets, timezone=zone, **given).rule
+        made = numbers_in(counters, name, **given)
     except InvalidSetting as error:  # exit code 1 would say that something was found
         raise click.UsageError(str(error)) from error
-    source = Source(*place, given["scope"], given["period"])
-    found, kinds, rows = read_column(address_of(url), source, name, lambda read: judged(rule, zone, read, order))
+    source = Source(*place, given["scope"], given["period"], zone_of_rows())
+    zone = zone_of(made.rule.timezone)
+    found, kinds, rows = read_column(address_of(url), source, name, lambda read: judged(made.rule, zone, read, order))
     show({"rows": rows, "kinds": kinds, "findings": found}, text_of(found, kinds, rows))
     if found:
         sys.exit(REFUSED)
 
 
 def numbers_in(
-    counters: Collection[Group], name: str, reset: Any, template: str, scope: Any, period: Any, **given: Any
+    counters: Sequence[Row], name: str, scope: str | None, period: str | None, start: int, **given: str | None
 ) -> Numbers:
     """The numbers of a column. Raises `InvalidSetting` if rows would be counted in the wrong group.
 
     scope, period: the columns that hold them, if any.
     """
-    made = Numbers(name, format=template, reset=reset, **given)
-    written = made.rule.format
+    settings: Any = settled(counters, name, given)
+    made = Numbers(name, start=start, **settings)
+    written, reset = made.rule.format, made.rule.reset
     if reset != "never" and written.is_bare and not period:
         raise InvalidSetting(
             f"the numbers of {name!r} restart each {reset}: give --period-column, or a --format that has the {reset}"

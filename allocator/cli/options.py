@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from allocator.cli.output import json_option
-from allocator.database.address import address_of
+from allocator.database.address import BETWEEN_COMMAS, address_of
 from allocator.database.store import Database
 from allocator.errors import InvalidDatabase
 from allocator.remote.service_address import is_address
@@ -25,11 +25,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 URL_VARIABLE = "ALLOCATOR_DATABASE_URL"
 TOKEN_VARIABLE = "ALLOCATOR_TOKEN"  # noqa: S105  # the name of a variable
 HOSTS_VARIABLE = "ALLOCATOR_SHARD_HOSTS"
+ROWS_ZONE = "zone of rows"
+"""No variable: `manage.py` alone gives it, which knows how Django keeps datetimes."""
 
 BETWEEN_URLS = re.compile(r"\s+(?=[a-zA-Z]\w*(?:\+\w+)?://)")
 """Splits the variable only before a URL, because a path may hold blanks."""
-
-BETWEEN_COMMAS = re.compile(r",\s*[a-zA-Z]\w*(?:\+\w+)?://")
 
 TIMEOUT = 10.0
 

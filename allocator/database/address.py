@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -15,6 +16,8 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from allocator.database.dialect import Dialect
 from allocator.database.sqlite import fork_gate
 from allocator.errors import InvalidDatabase
+
+BETWEEN_COMMAS = re.compile(r",\s*[a-zA-Z]\w*(?:\+\w+)?://")
 
 BACKENDS = ("sqlite", "postgresql", "mysql", "mariadb", "postgres")
 
@@ -114,6 +117,8 @@ def of_url(given: str | URL) -> Address:
             "the URL of the database is empty, as by an environment variable without a value; one looks like "
             "postgresql+psycopg://user@host/name"
         )
+    if isinstance(given, str) and BETWEEN_COMMAS.search(given):
+        raise InvalidDatabase("several URLs have commas between them; give a list: Allocator(shards=[…, …])")
     try:
         url = make_url(given)
     except (ArgumentError, ValueError):
@@ -129,6 +134,7 @@ def of_url(given: str | URL) -> Address:
     url = url.set(drivername=f"{scheme}+{driver or dialect.default_driver}")
     check_file(url, dialect)
     check_usable(url, dialect)
+    check_tls(url)
     check_driver(url, dialect)
     if dialect.needs_name and not url.database and dialect.may_name.isdisjoint(url.query):
         raise InvalidDatabase(f"{shown(url)} names no database; a URL ends in /name")
@@ -229,6 +235,14 @@ def check_usable(url: URL, dialect: Dialect) -> None:
         raise InvalidDatabase(
             f"{shown(url)} names a driver that the allocator cannot use; give a URL that begins with "
             f"{url.get_backend_name()}+{dialect.default_driver}://"
+        )
+
+
+def check_tls(url: URL) -> None:
+    if "ssl" in url.query and url.get_backend_name() in {"mysql", "mariadb"}:
+        raise InvalidDatabase(
+            f"{shown(url)} has the argument ssl, of which its driver takes no text; write ?ssl_check_hostname=false "
+            "for TLS without a check of the certificate, or ?ssl_ca=FILE"
         )
 
 

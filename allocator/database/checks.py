@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Executable, delete, false, insert, select, update
+from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import Dialect
-from allocator.database.driver_errors import FORBIDDEN, meaning
-from allocator.database.schema.tables import metadata
+from allocator.database.driver_errors import FORBIDDEN, is_forbidden, meaning
+from allocator.database.schema.tables import VERSION_TABLE, metadata
 from allocator.errors import DatabaseRefused
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding
 
@@ -59,7 +60,12 @@ def writes(
 
     Runs a statement for each right, on no row. Raises what else stops a claim.
     """
+    if hidden := hides_revision(connection, dialect):
+        needed = {VERSION_TABLE: READS, **needed}
     grants = " ".join([*(f"GRANT {verbs} ON {name} TO {user};" for name, verbs in needed.items()), also])
+    if hidden:
+        yield Finding("right-missing", OUTAGE, f"{user} lacks the right SELECT on {VERSION_TABLE}", grants.strip())
+        return
     for name, verbs in needed.items():
         table = metadata.tables[name]
         columns = [column for column in table.columns if column.identity is None]
@@ -77,6 +83,15 @@ def writes(
             except DatabaseRefused as error:
                 yield Finding("right-missing", OUTAGE, str(error), grants.strip())
                 return
+
+
+def hides_revision(connection: Connection, dialect: Dialect) -> bool:
+    """Whether the user may not read the table of the revision, which may also be Django's or Alembic's."""
+    try:
+        connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").close()
+    except DBAPIError as error:
+        return is_forbidden(error, dialect)
+    return False
 
 
 def others_may_write(found: Iterable[tuple[str, str, bool]]) -> Iterator[Finding]:

@@ -47,6 +47,7 @@ FILE_LOCKED_CODES = "SQLITE_LOCKED SQLITE_LOCKED_SHAREDCACHE SQLITE_LOCKED_VTAB"
 TOO_GREAT_CODES = "22003 23514 1264 1690 3819 4025 SQLITE_CONSTRAINT_CHECK"
 """A column or its CHECK refuses the value; for a drawn number this means that none is left."""
 
+OF_CHECK = frozenset({"3819", "4025"})
 CONTENDED = frozenset(f"40001 40P01 55P03 1020 1205 1213 3101 SQLITE_BUSY_SNAPSHOT {FILE_BUSY_CODES}".split())
 """The same statement may run again, as after deadlocks."""
 MISPLACED = frozenset({"25006", "1047", "1180", "1290", "1792", "1836", "3100"})
@@ -102,7 +103,7 @@ MEANINGS: Meanings = {
         ),
         Meaning(
             "{where}: there is no such database, or the user has no right to it: {words}; create it, or grant rights",
-            "3D000 1044 1046 1049",
+            "3D000 1044 1046 1049 1109",
             r"database .* does not exist|no such database",
         ),
         Meaning(
@@ -334,6 +335,15 @@ def meaning(meant: AllocatorError, codes: Container[str], dialect: Dialect) -> I
         if code_of(error, dialect) in codes:
             raise meant from error
         raise
+
+
+def is_of_a_check(error: SQLAlchemyError, dialect: Dialect) -> bool:
+    """Whether a CHECK of MySQL or MariaDB refused a value."""
+    return code_of(error, dialect) in OF_CHECK
+
+
+def is_forbidden(error: SQLAlchemyError, dialect: Dialect) -> bool:
+    return code_of(error, dialect) in FORBIDDEN
 
 
 def is_stale(error: SQLAlchemyError) -> bool:

@@ -11,7 +11,14 @@ from allocator.database import checks
 from allocator.database.dialect import Dialect
 from allocator.database.schema import inspection
 from allocator.database.store import Database
-from allocator.database.verbs import node_and_snowflake_rows, segments, servers, shard_row, worker_number_rows
+from allocator.database.verbs import (
+    node_and_snowflake_rows,
+    number_columns,
+    segments,
+    servers,
+    shard_row,
+    worker_number_rows,
+)
 from allocator.doctor.tag_rules import of_clocks, of_nodes, of_spaces, of_tags
 from allocator.errors import AllocatorError, DatabaseRefused, SchemaDamaged, SchemaOutOfDate
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, unchecked
@@ -75,6 +82,7 @@ def examine_database(database: Database, clock: Callable[[], float]) -> Examinat
         attempt(database, done, "the rows", rows, done)
     if done.reached:
         done.findings += of_rows(done, clock())
+        done.findings += attempt(database, done, "numbers without gaps", of_numbers) or []
     return done
 
 
@@ -97,6 +105,15 @@ def of_rows(done: Examination, now: float) -> Iterator[Finding]:
     yield from of_tags(done.tags, done.residue, done.elsewhere)
     yield from of_nodes(done.newest_node)
     yield from of_spaces(done.spaces, now)
+
+
+def of_numbers(connection: Connection, dialect: Dialect) -> list[Finding]:
+    """The note that counters may lack numbers. Nothing else tells: their rows are lost too."""
+    if not number_columns.may_lack_numbers(connection):
+        return []
+    found = "the database moved to another server, or was restored, and numbers without gaps may be given again"
+    mend = "raise each of: allocator numbers list that is below what anybody has, by: allocator numbers set NAME N"
+    return [Finding("numbers-after-move", NOTE, found, mend)]
 
 
 def outage(name: str, error: AllocatorError) -> Finding:

@@ -60,5 +60,8 @@ def ids_of(request: HTTPConnection) -> AsyncAllocator:
     """Get the allocator in a request or WebSocket; in FastAPI with `Depends(ids_of)`. Raises `InvalidSetting`."""
     ids = getattr(request.state, STATE, None)
     if not isinstance(ids, AsyncAllocator):
-        raise InvalidSetting("this application has no allocator: pass it lifespan=lifespan(URL), and run its lifespan")
+        raise InvalidSetting(
+            "this application has no allocator: pass it lifespan=lifespan(URL), and in tests write: "
+            "with TestClient(app) as client:"
+        )
     return ids

@@ -96,6 +96,8 @@ def read_row(rule: NumberRule, zone: tzinfo, value: object, scope: object, at: o
         n = int(value)  # type: ignore[call-overload]
         if n != value or not 1 <= n <= MAX_NUMBER:
             raise InvalidId(f"{quoted(value)} is no number from 1 to {MAX_NUMBER}")
+        if rule.reset != "never" and not period:
+            raise InvalidId(f"{quoted(value)} names no {rule.reset}, and no date is beside it: give --period-column")
         return group._replace(period=period), n
     except InvalidArgument as error:
         return Found("unreadable", group, text=str(error))

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, date, datetime, tzinfo
 from functools import cached_property
+from shlex import quote
 from typing import Literal, NamedTuple
 from uuid import UUID
 
@@ -189,6 +190,7 @@ class NumberRule:
 
     start: the first number of each scope and period.
     year_starts: month and day of the first day of a year.
+    timezone: the name of the time zone of dates; "-" if it has none.
     """
 
     name: str
@@ -196,6 +198,7 @@ class NumberRule:
     reset: Reset = "never"
     start: int = 1
     year_starts: str = CALENDAR
+    timezone: str = "UTC"
 
     def __post_init__(self) -> None:
         check_tag(self.name)
@@ -224,6 +227,18 @@ class NumberRule:
                 "a format with {month} or {day} is for years that start on 01-01, and one with {end_yy} for those that "
                 f"do not, got {self.format.template!r} and year_starts={self.year_starts!r}"
             )
+
+    @property
+    def kept(self) -> str:
+        """What a counter keeps: who draws by another rule would give a number twice, or in another year."""
+        return f"{self.reset} {self.year_starts} {self.timezone} {self.format.template}"
+
+    def other(self, kept: str) -> InvalidSetting:
+        """The error that the counters keep another rule."""
+        return InvalidSetting(
+            f"the numbers of {self.name!r} are counted by {told(kept)}, and here by {told(self.kept)}; take those, or "
+            f"stop whatever draws these numbers, and run: allocator numbers reformat {self.name}"
+        )
 
     @property
     def is_fiscal(self) -> bool:
@@ -278,6 +293,16 @@ class NumberRule:
         except InvalidTag as error:
             empty = "" if "scope" in self.format.fields else "empty, or "
             raise InvalidTag(str(error).replace("a tag is ", f"the scope of {self.name!r} is {empty}", 1)) from None
+
+
+def settings_in(kept: str) -> dict[str, str]:
+    """The settings of a rule that a counter keeps; none where nobody has drawn."""
+    return dict(zip(("reset", "year_starts", "timezone", "format"), kept.split(" ", 3), strict=False)) if kept else {}
+
+
+def told(kept: str) -> str:
+    """A rule as the options of a command."""
+    return " ".join(f"--{name.replace('_', '-')} {quote(value)}" for name, value in settings_in(kept).items())
 
 
 def agreed(what: str, text: str, given: str, found: str) -> str:

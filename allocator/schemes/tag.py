@@ -113,7 +113,8 @@ def settle(tag: Tag | None, name: str, size: int, seen: Seen, exact: bool = Fals
             f"allocator tags create {name} --beside-column TABLE.COLUMN"
         )
     if tag.remaining == 0:
-        mend = "" if is_of_tickets(name) else f"; raise its limit with: allocator tags set {name} --limit N"
+        mend = f"; raise its limit with: allocator tags set {name} --limit N, for N above {tag.limit}"
+        mend = "" if is_of_tickets(name) else mend
         raise Exhausted(f"{named(name)} has issued its last id, {tag.limit}{mend}")
     if exact and tag.remaining < size:
         raise InvalidCount(f"count must be at most {tag.remaining}, the ids left of tag {name!r}, got {size}")

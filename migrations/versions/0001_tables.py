@@ -108,6 +108,7 @@ def upgrade() -> None:
         "allocator_number",
         *key(name=64, scope=64, period=10),
         *counts("n"),
+        sa.Column("rule", ascii_text(255), server_default="", nullable=False),
         sa.CheckConstraint("n >= 1 AND n <= 9223372036854775807", name="allocator_number_within_limit"),
     )
     create(

@@ -90,7 +90,7 @@ with transaction.atomic(), CaptureQueriesContext(connection) as captured, connec
 found["seen by Django"] = [
     len(captured),
     "INSERT INTO allocator_number" in captured[0]["sql"],
-    [(sql.split(" (")[0], parameters["scope"]) for sql, parameters in wrapped],
+    [(" ".join(sql.split(" ")[:3]), parameters["scope"]) for sql, parameters in wrapped],
 ]
 upgrade(using="default")  # as each migrate does
 with transaction.atomic():
@@ -170,7 +170,7 @@ print(json.dumps(found))
 
 WAITING = """
 import json
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from datetime import date, datetime, timezone
 from io import StringIO
 from uuid import UUID, uuid4
@@ -257,6 +257,30 @@ for scope in (tenant, None):
     on_slips.assign(connection, scope and str(scope))
     slip.refresh_from_db()
     found["slips"].append(slip.number)
+class Trip(models.Model):
+    tenant = models.IntegerField()
+    made = models.DateTimeField()
+    number = models.CharField(max_length=40, null=True)
+
+    class Meta:
+        app_label = "waiting"
+
+def called(*words):
+    with redirect_stdout(StringIO()) as printed, suppress(SystemExit):
+        call_command("allocator", "numbers", *words)
+    return printed.getvalue()
+
+with connection.schema_editor() as editor:
+    editor.create_model(Trip)
+on_trips = Numbers("trip", format="T-{year}-{n}", reset="year", timezone="Europe/Berlin").waiting(
+    Trip, number="number", scope="tenant", at="made", order_by="id"
+)
+words = ("waiting_trip.number", "trip", "--scope-column", "tenant", "--period-column", "made")
+for assign in (lambda: on_trips.assign(connection), lambda: called("assign", *words, "--order-column", "id")):
+    Trip.objects.create(tenant=1, made=made)
+    assign()
+found["trips"] = [*Trip.objects.order_by("id").values_list("number", flat=True), called("audit", *words)]
+
 class Code(models.IntegerField):
     def to_python(self, value):  # what the application sees, as of a public id
         return f"code-{value}"
@@ -339,7 +363,7 @@ def test_numbers_inside_of_atomic(kind, told):
         "peek": 5,
         "void": True,
         "alive": 1,
-        "seen by Django": [1, True, [["INSERT INTO allocator_number", "tenant-7"]]],
+        "seen by Django": [2, True, [["INSERT INTO allocator_number", "tenant-7"], ["SELECT rule FROM", "tenant-7"]]],
         "last": 11,
     }
 
@@ -372,6 +396,7 @@ def test_rows_are_numbered_after_the_commit(kind, told):
         "listed": ["3"],
         "coded": 1,
         "slips": ["S-2026-1", "S-2026-2", "S-2026-3"],  # of one counter, in the year of Berlin
+        "trips": ["T-2026-1", "T-2026-2", "2 rows: nothing was found\n"],
         "rows": [
             ["INV-2026-00001", 1],
             ["INV-2025-00001", 2],

@@ -29,6 +29,7 @@ from sqlalchemy import (
 
 from allocator import Numbers
 from allocator.cli import main
+from allocator.errors import InvalidSetting
 
 invoices = Numbers("invoice", format="INV-{year}-{n:03}", reset="year")
 cases = Numbers("case")
@@ -272,10 +273,19 @@ def test_texts_of_another_format_are_told(shop):
 def test_what_would_mix_up_scopes_or_periods_is_refused(shop):
     add(shop, "a", 2)
 
-    for words, sentence in ((BY_NUMBER, "restart each year: give --period-column"), (BY_TEXT, "give --scope-column")):
-        refused = run(shop, *words[:-2])
+    bare = (*BY_NUMBER, "--format", "{n}")
+    for words, sentence in (
+        ((*bare[:-4], *bare[-2:]), "restart each year: give --period-column"),
+        (BY_TEXT[:-2], "give --scope-column"),
+    ):
+        refused = run(shop, *words)
         assert refused.exit_code == 2  # 1 is that of an audit that found something
         assert sentence in refused.stderr
+    told = run(shop, *BY_NUMBER[:-2])
+    assert (told.exit_code, "1 names no year, and no date is beside it: give --period-column" in told.stdout) == (
+        1,
+        True,
+    )
     assert run(shop, "audit", "number", "invoice").exit_code == 1
     mistyped = run(shop, *("invoce" if word == "invoice" else word for word in BY_NUMBER))
     assert mistyped.stderr == "no number of 'invoce' was drawn yet; numbers were drawn of: invoice\n"
@@ -294,6 +304,39 @@ def test_another_start_and_reset_than_the_counters_say(shop):
     assert found(shop, *words) == [("gap", "a", "2026-03", "102", "102"), ("ahead", "a", "2026-03", "100", "103")]
 
 
+def test_a_timer_that_is_told_nothing_numbers_as_the_application_does(shop):
+    """The counters keep format, reset, fiscal year and time zone, and refuse others, also for a new year."""
+    fiscal = {"format": "FY{year}-{n:03}", "reset": "year", "year_starts": "04-01"}
+    bills = Numbers("bill", timezone="Europe/Berlin", **fiscal)
+    february, april = date(2027, 2, 1), date(2027, 4, 1)
+    with shop.begin() as connection:
+        drawn = bills.next(connection, "a", february)
+        values = {"tenant": "a", "booked": february, "number": drawn.text}
+        connection.execute(insert(rows).values(id=next(keys), **values))
+        for day in (february, april):
+            connection.execute(insert(rows).values(id=next(keys), tenant="a", booked=day))
+    words = ("invoice.number", "bill", "--scope-column", "tenant", "--period-column", "booked")
+    for option, value in (("--year-starts", "01-01"), ("--reset", "never"), ("--timezone", "UTC")):
+        refused = run(shop, "assign", *words, "--order-column", "id", option, value)
+        assert f"{option} is '{value}', but the counters of 'bill' say" in refused.stderr
+    refused = run(shop, "assign", *words, "--order-column", "id", "--format", "B{year}-{n:03}")
+    assert "the numbers of 'bill' are counted by --reset year --year-starts 04-01" in refused.stderr
+    assert run(shop, "assign", *words, "--order-column", "id").stdout == "2 rows numbered\n"
+    assert run(shop, "audit", *words).stdout == "3 rows: nothing was found\n"
+    with shop.connect() as connection:
+        numbers = list(connection.scalars(select(rows.c.number).order_by(rows.c.id)))
+    assert numbers == ["FY2026-001", "FY2026-002", "FY2027-001"]
+
+    calendar = Numbers("bill", timezone="Europe/Berlin", **fiscal | {"year_starts": "01-01"})
+    for day in (february, date(2028, 2, 1)):  # of a year that has a counter, and of one that has none
+        with shop.connect() as connection, pytest.raises(InvalidSetting, match="are counted by") as other:
+            calendar.next(connection, "a", day)
+    mend = str(other.value).partition("run: allocator numbers ")[2]
+    assert run(shop, *mend.split()).stdout == "2 counters of 'bill' keep what draws next\n"
+    with shop.begin() as connection:
+        assert calendar.next(connection, "a", april).text == "FY2027-002"
+
+
 @ON_SQLITE
 def test_fiscal_years_are_drawn_and_audited(shop):
     """The counter of a year stays that of before, and naive datetimes are local time of the zone that was chosen."""
@@ -301,6 +344,7 @@ def test_fiscal_years_are_drawn_and_audited(shop):
     fiscal = Numbers(
         "invoice", format="FY{yy}-{end_yy}/{n}", reset="year", year_starts="04-01", timezone="Asia/Kolkata"
     )
+    assert run(shop, "reformat", "invoice").exit_code == 0
     days = [datetime.fromisoformat(day) for day in ("2026-03-31T23:30", "2026-04-01T00:00", "2027-03-31T20:00+00:00")]
     with shop.begin() as connection:
         connection.execute(delete(rows))
@@ -319,7 +363,9 @@ def test_fiscal_years_are_drawn_and_audited(shop):
     assert found(shop, *BY_NUMBER, "--year-starts", "04-01") == [("gap", "a", "2026", "1", "2")]
     refused = run(shop, *BY_NUMBER, "--year-starts", "02-29")
     assert refused.exit_code == 2
-    assert "as '04-01', got '02-29'" in refused.stderr
+    assert "--year-starts is '02-29', but the counters of 'invoice' say '04-01': leave it out" in refused.stderr
+    refused = run(shop, *BY_NUMBER[:2], "other", *BY_NUMBER[3:], "--reset", "year", "--year-starts", "02-29")
+    assert (refused.exit_code, "as '04-01', got '02-29'" in refused.stderr) == (2, True)
 
 
 @ON_SQLITE

@@ -145,7 +145,7 @@ def test_now_is_by_the_clock_in_the_time_zone(shop):
     new_year = datetime(2026, 12, 31, 23, 30, tzinfo=UTC).timestamp()
     with shop.begin() as connection:
         for zone, period in (("UTC", "2026"), ("Europe/Berlin", "2027")):
-            made = Numbers("invoice", format="{year}/{n}", reset="year", timezone=zone, clock=lambda: new_year)
+            made = Numbers(period, format="{year}/{n}", reset="year", timezone=zone, clock=lambda: new_year)
             assert made.next(connection).period == period
     with pytest.raises(InvalidSetting, match="timezone must be a name as 'Europe/Berlin'"):
         Numbers("invoice", timezone="Mars/Olympus")

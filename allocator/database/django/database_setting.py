@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +14,15 @@ from allocator.errors import InvalidDatabase
 IN_MEMORY = "sqlite://"
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """The options of a kind of server: those carried into the URL, and those that only Django or this library sets."""
-
-    socket: str
-    carried: frozenset[str]
-    ignored: frozenset[str]
-
-
-SERVERS = {
-    "postgresql": Server(
-        "host",
-        frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "sslnegotiation", "passfile", "options"})
-        | {"application_name", "target_session_attrs", "channel_binding", "gssencmode", "service"},
-        frozenset({"pool", "isolation_level", "server_side_binding", "cursor_factory", "connect_timeout"})
-        | {"client_encoding", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count"},
-    ),
-    "mysql": Server(
-        "unix_socket",
-        frozenset({"read_default_file", "read_default_group", "unix_socket", "ssl_ca", "ssl_cert", "ssl_key"}),
-        frozenset({"charset", "collation", "use_unicode", "init_command", "sql_mode", "isolation_level"})
-        | {"connect_timeout", "read_timeout", "write_timeout", "autocommit", "conv"},
-    ),
-}
+SOCKETS = {"postgresql": "host", "mysql": "unix_socket"}
+"""What names a socket of a server, in a URL."""
+IGNORED = frozenset(
+    {"pool", "isolation_level", "server_side_binding", "cursor_factory", "row_factory", "context", "prepare_threshold"}
+    | {"client_encoding", "charset", "collation", "use_unicode", "init_command", "sql_mode", "autocommit", "conv"}
+    | {"connect_timeout", "read_timeout", "write_timeout", "cursorclass", "compress", "local_infile", "client_flag"}
+)
+"""Options that shape Django's own connections, or that this library sets itself. The driver takes all others."""
+VERIFYING = {"VERIFY_CA", "VERIFY_IDENTITY"}
 
 
 def url_of(vendor: str, entry: Mapping[str, Any]) -> URL | str:
@@ -51,12 +35,12 @@ def url_of(vendor: str, entry: Mapping[str, Any]) -> URL | str:
     if vendor == "sqlite":
         file = file_of(name)
         return URL.create(vendor, database=str(beside(file))) if file else IN_MEMORY
-    if vendor not in SERVERS:
+    if vendor not in SOCKETS:
         raise InvalidDatabase(
             f"no ids come from Django's database, which is {vendor}; set ALLOCATOR to the URL of another"
         )
-    server, host, port = SERVERS[vendor], str(entry.get("HOST") or ""), str(entry.get("PORT") or "")
-    query = options_of(server, entry.get("OPTIONS") or {})
+    host, port = str(entry.get("HOST") or ""), str(entry.get("PORT") or "")
+    query = options_of(entry.get("OPTIONS") or {})
     count = host.count(",") + 1 if vendor == "postgresql" else 1
     ports = port.split(",")
     if len(ports) not in {1, count} or not all(one.isdecimal() for one in ports if one):
@@ -64,7 +48,7 @@ def url_of(vendor: str, entry: Mapping[str, Any]) -> URL | str:
             f"Django's database has the PORT {port!r}, and needs one number for each host of {host!r}"
         )
     if host.startswith("/") or count > 1:
-        host, query[server.socket] = "", host
+        host, query[SOCKETS[vendor]] = "", host
     if port and count > 1:  # libpq takes one port for all hosts, SQLAlchemy does not
         port, query["port"] = "", ",".join(ports if len(ports) == count else ports * count)
     return URL.create(
@@ -84,18 +68,21 @@ def url_of_rows(vendor: str, entry: Mapping[str, Any]) -> URL | str:
     return URL.create(vendor, database=str(file)) if file else url_of(vendor, entry)
 
 
-def options_of(server: Server, given: Mapping[str, Any]) -> dict[str, str]:
-    nested = given.get("ssl")
-    flat = {name: value for name, value in given.items() if name != "ssl" or not isinstance(nested, Mapping)}
-    if isinstance(nested, Mapping):
-        flat |= {f"ssl_{name}": value for name, value in nested.items()}
-    unknown = sorted(flat.keys() - server.carried - server.ignored)
-    if unknown:
+def options_of(given: Mapping[str, Any]) -> dict[str, str]:
+    """The options as those of a URL. PyMySQL, which takes no `ssl_mode`, checks no certificate unless it has a CA."""
+    tls = given.get("ssl")
+    nested = {f"ssl_{name}": value for name, value in tls.items()} if isinstance(tls, Mapping) else {}
+    mode = str(given.get("ssl_mode") or ("REQUIRED" if tls and not nested else "")).upper()
+    found = {name: value for name, value in given.items() if name not in {"ssl", "ssl_mode"}} | nested
+    if "assume_role" in found or (mode in VERIFYING and "ssl_ca" not in found):
+        lost = "assume_role" if "assume_role" in found else f"ssl_mode {mode} without the file of a CA"
         raise InvalidDatabase(
-            f"Django's database has the options {', '.join(unknown)}, which cannot be carried over; set ALLOCATOR to a "
-            "URL that says the same"
+            f"Django's database has the option {lost}, which cannot be carried over; set ALLOCATOR to a URL that says "
+            "the same"
         )
-    return {name: str(value) for name, value in flat.items() if name in server.carried}
+    if mode in {"REQUIRED", *VERIFYING}:
+        found["ssl_check_hostname"] = str(mode == "VERIFY_IDENTITY").lower()
+    return {name: str(value) for name, value in found.items() if name not in IGNORED and value is not None}
 
 
 def file_of(name: str) -> Path | None:

@@ -5,21 +5,25 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from allocator.database.driver_errors import is_of_a_check
 from allocator.database.verbs.gapless_number_rows import INSERT, KEY, VOID, NumberDialect, Parameters, drawing, first_of
 
 if TYPE_CHECKING:
     from allocator.database.caller import Caller
 
 DUPLICATE = "ON DUPLICATE KEY UPDATE n ="
+VALUES = f"{INSERT} VALUES (:name, :scope, :period, :rule, {{first}}) "
+SAME = f"{DUPLICATE} IF(rule IN ('', :rule), {{raised}}, 0), rule = :rule"
+"""MySQL knows no condition here: the CHECK of the table refuses the 0."""
 
 
 class MySQLNumbers(NumberDialect):
     """MySQL has no RETURNING: the number is the LAST_INSERT_ID in the response to the statement."""
 
-    draws = f"{INSERT} VALUES (:name, :scope, :period, {{first}}) {DUPLICATE} LAST_INSERT_ID(n + {{count}})"
-    raises = f"{INSERT} VALUES (:name, :scope, :period, {{n}}) {DUPLICATE} GREATEST(n, {{n}})"
+    draws = VALUES + SAME.format(raised="LAST_INSERT_ID(n + {count})")
+    raises = f"{INSERT} VALUES (:name, :scope, :period, '', {{n}}) {DUPLICATE} GREATEST(n, {{n}})"
     voids = f"INSERT IGNORE {VOID}"
     reads = f"SELECT n FROM allocator_number WHERE {KEY} FOR UPDATE"
     by_key = "FORCE INDEX (PRIMARY)"
@@ -34,6 +38,14 @@ class MySQLNumbers(NumberDialect):
         return int(result.lastrowid or 0)
 
     def draw(self, caller: Caller, row: Parameters, first: int, count: int) -> int | None:
+        try:
+            return self.drawn(caller, row, first, count)
+        except DBAPIError as error:
+            if is_of_a_check(error, self.dialect):
+                return None
+            raise
+
+    def drawn(self, caller: Caller, row: Parameters, first: int, count: int) -> int | None:
         answer = caller.run(drawing(self.draws, first, count), row)
         if answer.rowcount == 1:
             return first  # a new row
@@ -51,7 +63,7 @@ class MySQLNumbers(NumberDialect):
 
 
 class MariaDBNumbers(MySQLNumbers):
-    draws = f"{INSERT} VALUES (:name, :scope, :period, {{first}}) {DUPLICATE} n + {{count}} RETURNING n"
+    draws = f"{VALUES}{SAME.format(raised='n + {count}')} RETURNING n"
 
-    def draw(self, caller: Caller, row: Parameters, first: int, count: int) -> int | None:
+    def drawn(self, caller: Caller, row: Parameters, first: int, count: int) -> int | None:
         return first_of(caller.fetch(drawing(self.draws, first, count), row))

@@ -21,7 +21,8 @@ deleted.
 `allocator_token` holds a row per token of the service, of whose secret only the digest is known; one that is revoked
 stays.
 
-`allocator_number` holds a row per name, scope and period of `Numbers`: the newest number that was given.
+`allocator_number` holds a row per name, scope and period of `Numbers`: the newest number that was given,
+and as `rule` what else decides about the next one, which must be the same for all who draw: see `NumberRule.kept`.
 It is written in the transactions of applications, and locked until they end. `allocator_number_void` holds a row per
 number that was given and is not used. No id depends on these two.
 
@@ -185,6 +186,7 @@ number = Stored(
     Column("scope", tag_type, primary_key=True),
     Column("period", period_type, primary_key=True),
     Column("n", BigInteger, nullable=False),
+    Column("rule", bytewise(255), nullable=False, server_default=""),
     # As of `allocator_segment`: SQLite makes a REAL of what passes 2**63.
     CheckConstraint("n >= 1 AND n <= 9223372036854775807", name="allocator_number_within_limit"),
 )

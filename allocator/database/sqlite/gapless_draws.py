@@ -8,7 +8,7 @@ from allocator.database.verbs.gapless_number_rows import INSERT, RAISE, NumberDi
 
 
 class SQLiteNumbers(NumberDialect):
-    draws = f"{INSERT} VALUES (:name, :scope, :period, {{first}}) {RAISE} WHERE n <= {{most}} RETURNING n"
+    draws = f"{INSERT} VALUES (:name, :scope, :period, :rule, {{first}}) {RAISE} AND n <= {{most}} RETURNING n"
     locks_all = "UPDATE allocator_number SET n = n WHERE n IS NULL"
     settles = ""  # the draw locks the file, and what is read after it is the newest
 

@@ -4,6 +4,7 @@
 it is one of these, which a test holds complete:
 
 Changes no row:
+    examination.of_numbers
     checks.ask column_types.read examination.rows failover_row.fetch inspection.check inspection.check_sound
     inspection.current inspection.problems node_and_snowflake_rows.fetch_newest
     number_columns.fetch_counters segments.fetch segments.fetch_all segments.fetch_page segments.fetch_runs
@@ -14,6 +15,7 @@ Changes no row:
 Takes something else; what the first run took stays unused, a lease until its end:
     claims.claim node_and_snowflake_rows.register tickets.draw worker_number_rows.take
 Finds what the first run wrote, and answers the same:
+    number_columns.forget_rule
     failover_row.add failover_row.end_run number_commands.raise_counter
     segments.begin_run segments.change segments.remove segments.repair shard_row.add shard_row.begin
     shard_row.begin_alone shard_row.claim_tickets shard_row.end_run token_rows.add upgrade.upgrade

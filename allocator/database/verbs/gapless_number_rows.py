@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import is_rolled_back, translate_drawn
-from allocator.schemes.gapless_numbers import MAX_NUMBER, Number, out_of_numbers, place
+from allocator.schemes.gapless_numbers import MAX_NUMBER, Number, NumberRule, out_of_numbers, place
 
 if TYPE_CHECKING:
     from allocator.database.caller import Caller
@@ -25,9 +25,10 @@ T = TypeVar("T")
 
 KEY = "name = :name AND scope = :scope AND period = :period"
 PEEK = f"SELECT n FROM allocator_number WHERE {KEY}"
-INSERT = "INSERT INTO allocator_number (name, scope, period, n)"
+INSERT = "INSERT INTO allocator_number (name, scope, period, rule, n)"
+KEPT = "SELECT rule FROM allocator_number WHERE rule <> '' AND {} LIMIT 1"
 CONFLICT = "ON CONFLICT (name, scope, period) DO UPDATE SET n ="
-RAISE = f"{CONFLICT} allocator_number.n + {{count}}"
+RAISE = f"{CONFLICT} allocator_number.n + {{count}}, rule = :rule WHERE allocator_number.rule IN ('', :rule)"
 RAISE_TO = f"{CONFLICT} CASE WHEN allocator_number.n < {{n}} THEN {{n}} ELSE allocator_number.n END"
 VOID = (
     "INTO allocator_number_void (name, scope, period, n, written, reason, voided_at) "
@@ -35,7 +36,7 @@ VOID = (
 )
 
 Parameters = Mapping[str, object]
-"""Name, scope and period of a row. Numbers are in the text: asyncpg would send small ones as a narrower type."""
+"""Name, scope, period and rule of a row. Numbers are in the text: asyncpg would send small ones as a narrower type."""
 
 
 class NumberDialect:
@@ -44,9 +45,9 @@ class NumberDialect:
     A caller waits for the row as long as the lock timeout of its own session says.
     """
 
-    draws = f"{INSERT} VALUES (:name, :scope, :period, {{first}}) {RAISE} RETURNING n"
+    draws = f"{INSERT} VALUES (:name, :scope, :period, :rule, {{first}}) {RAISE} RETURNING n"
     """It begins with INSERT: Python's sqlite3 opens a transaction for INSERT, and not for WITH."""
-    raises = f"{INSERT} VALUES (:name, :scope, :period, {{n}}) {RAISE_TO} RETURNING n"
+    raises = f"{INSERT} VALUES (:name, :scope, :period, '', {{n}}) {RAISE_TO} RETURNING n"
     voids = f"INSERT {VOID} ON CONFLICT DO NOTHING"
     settles = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
     """First in a transaction of our own, so that what is read under the counter's lock is the newest."""
@@ -70,7 +71,7 @@ class NumberDialect:
     def draw(self, caller: Caller, row: Parameters, first: int, count: int) -> int | None:
         """Raise the row by `count`, or insert it with `first`, and return its new number.
 
-        None, or an error of the database, if fewer numbers are left.
+        None if it keeps another rule. None, or an error of the database, if fewer numbers are left.
         """
         return first_of(caller.fetch(drawing(self.draws, first, count), row))
 
@@ -107,11 +108,18 @@ class Row(TypedDict):
     period: str
 
 
-def draw(caller: Caller, row: Row, count: int, start: int) -> int:
-    """Raise the row by `count`, and return the last number drawn. Raises `Exhausted`."""
-    first, last = start - 1 + count, None
+def draw(caller: Caller, rule: NumberRule, row: Row, count: int) -> int:
+    """Raise the row by `count`, and return the last number drawn. Raises `Exhausted`, and `InvalidSetting` where the
+    counters of the name keep another rule."""
+    first, last, kept = rule.start - 1 + count, None, {**row, "rule": rule.kept}
     if first <= MAX_NUMBER:
-        last = translated(caller, row, lambda: caller.numbers.draw(caller, row, first, count))
+        last = translated(caller, row, lambda: caller.numbers.draw(caller, kept, first, count))
+        if last in {None, first}:  # a new row is compared with one of the others
+            where = KEY if last is None else f"name = :name AND NOT ({KEY})"
+            found = translated(caller, row, lambda: caller.fetch(KEPT.format(where), row))
+            if found and found[0][0] != rule.kept:
+                caller.refuse_more()
+                raise rule.other(found[0][0])
     if last is None:
         raise out_of_numbers(place(**row))
     return last

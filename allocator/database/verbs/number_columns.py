@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, tzinfo
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -14,27 +15,32 @@ from sqlalchemy import (
     CHAR,
     ColumnElement,
     Connection,
+    DateTime,
     Engine,
     MetaData,
     NullPool,
     Select,
     String,
     Table,
+    TypeDecorator,
     Uuid,
     cast,
     column,
     create_engine,
+    exists,
     func,
     null,
     select,
     table,
+    update,
 )
 from sqlalchemy.exc import NoSuchTableError, SQLAlchemyError
+from sqlalchemy.types import NullType
 
 from allocator.database.address import Address
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import translate
-from allocator.database.schema.tables import number, number_void
+from allocator.database.schema.tables import failover, number, number_void
 from allocator.errors import InvalidSetting
 from allocator.schemes.shared.argument_checks import split_table
 
@@ -56,16 +62,18 @@ class Counter(NamedTuple):
     scope: str
     period: str
     n: int
+    rule: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A column that holds numbers, and the columns with their scope and period."""
+    """A column that holds numbers, and the columns with their scope and period; zone: of datetimes without one."""
 
     table: str
     column: str
     scope: str | None = None
     period: str | None = None
+    zone: tzinfo | None = None
 
     def count(self) -> Select[Any]:
         return self._rows(func.count())
@@ -73,7 +81,8 @@ class Source:
     def select(self, order: str | None = None) -> Select[Any]:
         """Select number, scope and period of each row with a number, sorted by scope and by `order`, or the number."""
         n: ColumnElement[Any] = column(self.column)
-        beside = [column(name) if name else null() for name in (self.scope, self.period)]
+        kinds = ((self.scope, None), (self.period, InZone(self.zone) if self.zone else None))
+        beside = [column(name, kind) if name else null() for name, kind in kinds]
         # A text with 10 is before one with 9, but longer.
         by: list[ColumnElement[Any]] = [column(order)] if order else [func.length(cast(n, String))]
         return self._rows(n, *beside).order_by(*([column(self.scope)] if self.scope else []), *by, n)
@@ -100,8 +109,20 @@ def fetch_counters(connection: Connection, dialect: Dialect, name: str = "") -> 
 def counters_in(connection: Connection, source: Any, name: str) -> Sequence[Counter]:
     """Fetch the rows of a name or of all, sorted."""
     key = (source.c.name, source.c.scope, source.c.period, source.c.n)
-    wanted = select(*key).where(source.c.name == name) if name else select(*key)
-    return [Counter(*row) for row in connection.execute(wanted.order_by(*key))]
+    wanted = select(*key, *(source.c[one] for one in ("rule",) if one in source.c)).order_by(*key)
+    return [Counter(*row) for row in connection.execute(wanted.where(source.c.name == name) if name else wanted)]
+
+
+def may_lack_numbers(connection: Connection) -> bool:
+    """Whether there are counters in a database that has moved to another server, or was restored."""
+    return bool(
+        connection.scalar(select(failover.c.first_value).where(failover.c.first_value > 0, exists(select(number.c.n))))
+    )
+
+
+def forget_rule(connection: Connection, dialect: Dialect, name: str) -> int:
+    """Let the next draw decide by which rule the numbers of a name are counted. Returns how many counters there are."""
+    return connection.execute(update(number).where(number.c.name == name).values(rule="")).rowcount
 
 
 def read_column(address: Address, source: Source, name: str, judge: Callable[[Read], T]) -> T:
@@ -151,6 +172,29 @@ def arguments(address: Address, seconds: float) -> dict[str, Any]:
 def uuid_of(scope: str) -> UUID | None:
     """Only of 32 digits, with or without dashes."""
     return UUID(scope) if IS_UUID.fullmatch(scope) else None
+
+
+class InZone(TypeDecorator[Any]):
+    """A datetime that an application keeps without its time zone, which is always this one."""
+
+    impl = NullType
+    cache_ok = True
+
+    def __init__(self, zone: tzinfo) -> None:
+        super().__init__()
+        self.zone = zone
+
+    def process_result_value(self, value: Any, _: object) -> Any:
+        if isinstance(value, str) and len(value) > len("2026-03-14"):
+            value = datetime.fromisoformat(value)
+        return value.replace(tzinfo=self.zone) if isinstance(value, datetime) and value.tzinfo is None else value
+
+
+def read_moments(table: Table, name: str | None, zone: tzinfo | None) -> None:
+    """Take datetimes without a time zone for those of `zone`, if there is one."""
+    found = None if name is None else table.columns.get(name)
+    if zone and found is not None and isinstance(found.type, DateTime):
+        found.type = InZone(zone)
 
 
 def read_uuids(engine: Engine, table: Table, name: str | None) -> None:

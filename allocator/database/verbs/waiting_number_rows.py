@@ -154,7 +154,7 @@ class WaitingNumbers:
         found = {group: rows for group, rows in again.groups.items() if rows == groups.get(group)}
         numbers: list[tuple[Key, Number]] = []
         for group, rows in found.items():
-            last = draw(caller, self._row(group), len(rows), self.rule.start)
+            last = draw(caller, self.rule, self._row(group), len(rows))
             numbers += numbered(self.rule, rows, last)
         translated(caller, row, lambda: self._write(caller, numbers))
         return found
@@ -180,7 +180,7 @@ class WaitingNumbers:
     def _run(self, caller: Caller, first: Due, most: int) -> int:
         """Number rows of the group of this one, among the first of its scope. Raises `NothingWaits` if none waits."""
         row = self._row(first.group)
-        last = draw(caller, row, 1, self.rule.start)  # locks the counter before the rows are read
+        last = draw(caller, self.rule, row, 1)  # locks the counter before the rows are read
         try:
             rows = translated(caller, row, lambda: self._locked(caller, first, most))
         except NumberBusy as error:
@@ -188,7 +188,7 @@ class WaitingNumbers:
         if not rows:
             raise NothingWaits
         if len(rows) > 1:
-            last = draw(caller, row, len(rows) - 1, self.rule.start)
+            last = draw(caller, self.rule, row, len(rows) - 1)
         numbers = numbered(self.rule, rows, last)
         try:
             return translated(caller, row, lambda: self._write(caller, numbers))

@@ -6,9 +6,12 @@ from typing import Any
 
 from django.apps import AppConfig, apps  # type: ignore[import-untyped]
 from django.core import checks  # type: ignore[import-untyped]
+from django.db.migrations import AlterField  # type: ignore[import-untyped]
+from django.db.migrations.loader import MigrationLoader  # type: ignore[import-untyped]
 from django.db.models.signals import pre_migrate  # type: ignore[import-untyped]
 
 from allocator.errors import AllocatorError
+from allocator.integrations.django.fields import AllocatedBigAutoField
 from allocator.integrations.django.ids import make_allocator, own_databases, shares_file, upgrade
 
 
@@ -37,6 +40,39 @@ def check_installed(**options: Any) -> list[Any]:
     message = f"{AllocatorConfig.name!r} is not in INSTALLED_APPS: migrate does not create the tables of ids."
     hint = "Add it to INSTALLED_APPS."
     return [checks.Warning(message, hint=hint, id="allocator.W003")] if makes_tables else []
+
+
+@checks.register()  # type: ignore[untyped-decorator]
+def check_migrations(**options: Any) -> list[Any]:
+    """Name each plain `AlterField` of a key that gets, loses or changes its tag."""
+    try:
+        loader = MigrationLoader(None, ignore_no_migrations=True)
+    except Exception:  # `migrate` tells what is wrong with a migration
+        return []
+    plain = (
+        f"{app}.{migration.name}: AlterField of {operation.model_name}.{operation.name}"
+        for (app, _), migration in loader.graph.nodes.items()
+        for place, operation in enumerate(migration.operations)
+        if type(operation) is AlterField and operation.field.primary_key
+        if generator_of(operation.field) != generator_of(field_before(loader, migration, place))
+    )
+    hint = "There write {0}.AlterKey( in place of migrations.AlterField(, and above: import {0}"
+    message = "{} gives ids of deleted rows again, or makes INSERTs fail."
+    hint = hint.format(AllocatorConfig.name)
+    return [checks.Warning(message.format(one), hint=hint, id="allocator.W004") for one in plain]
+
+
+def generator_of(field: Any) -> tuple[bool, str | None]:
+    return isinstance(field, AllocatedBigAutoField), getattr(field, "_own_tag", None)
+
+
+def field_before(loader: Any, migration: Any, place: int) -> Any:
+    """The field that an operation of a migration alters."""
+    state = loader.project_state((migration.app_label, migration.name), at_end=False)
+    for operation in migration.operations[:place]:
+        operation.state_forwards(migration.app_label, state)
+    altered = migration.operations[place]
+    return state.models[migration.app_label, altered.model_name_lower].fields[altered.name]
 
 
 class AllocatorConfig(AppConfig):  # type: ignore[misc]

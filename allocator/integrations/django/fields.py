@@ -122,7 +122,9 @@ class AllocatedBigAutoField(BigAutoField):
     def on_save(self, *, instance: Any, raw: bool, **signal: Any) -> None:
         """Let the next id be above a key that a fixture brings."""
         if raw:
-            self._greatest_loaded = max(self._greatest_loaded, self.get_prep_value(getattr(instance, self.attname)))
+            self._greatest_loaded = max(
+                self._greatest_loaded, int(self.get_prep_value(getattr(instance, self.attname)))
+            )
             self._sequence = None
 
     def get_internal_type(self) -> str:
@@ -210,13 +212,17 @@ def key_of(model: Any) -> Any:
     return key
 
 
+class Decoded(int):
+    """The number of a text: lookups of foreign keys prepare what they have prepared already."""
+
+
 class PublicBigAutoField(AllocatedBigAutoField):
     """An `AllocatedBigAutoField` that is a bigint in the table, and text in Python, URLs, forms and fixtures.
 
         id = PublicBigAutoField(public=PublicIds(key, prefix="ord_"))
 
-    Queries accept the text or the number. Foreign keys to it are text too. Migrations contain an
-    `AllocatedBigAutoField`, so that they do not contain the key.
+    Queries accept the text alone: with a number a client could count. Foreign keys to it are text too. Migrations
+    contain an `AllocatedBigAutoField`, so that they do not contain the key.
     """
 
     if TYPE_CHECKING:  # for `django-stubs`
@@ -244,7 +250,11 @@ class PublicBigAutoField(AllocatedBigAutoField):
         return None if value is None else self._public.encode(value)
 
     def get_prep_value(self, value: Any) -> Any:
-        return super().get_prep_value(self._public.decode(value) if isinstance(value, str) else value)
+        return value if value is None or isinstance(value, Decoded) else Decoded(self._public.decode(value))
+
+    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
+        value = super().get_db_prep_value(value, connection, prepared)
+        return int(value) if isinstance(value, Decoded) else value
 
     def to_python(self, value: Any) -> Any:
         try:

@@ -10,7 +10,7 @@ from django.db import DEFAULT_DB_ALIAS, connections  # type: ignore[import-untyp
 from sqlalchemy import URL
 
 from allocator.cli import main
-from allocator.cli.options import HOSTS_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE
+from allocator.cli.options import HOSTS_VARIABLE, ROWS_ZONE, TOKEN_VARIABLE, URL_VARIABLE
 from allocator.database.address import address_of
 from allocator.database.django.database_setting import url_of_rows
 from allocator.errors import AllocatorError, InvalidSetting
@@ -54,10 +54,11 @@ def variables() -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def variables_of_numbers() -> dict[str, str]:
+def variables_of_numbers() -> dict[str, Any]:
     """Numbers without gaps are in the database of the rows, whatever ids come from."""
     connection = connections[DEFAULT_DB_ALIAS]
-    return {URL_VARIABLE: with_password(address_of(url_of_rows(connection.vendor, connection.settings_dict)).url)}
+    url = with_password(address_of(url_of_rows(connection.vendor, connection.settings_dict)).url)
+    return {URL_VARIABLE: url, ROWS_ZONE: connection.timezone}
 
 
 def with_password(url: URL) -> str:

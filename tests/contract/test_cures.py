@@ -1,0 +1,103 @@
+"""Errors that a newcomer meets: what each one recommends is pasted, and works."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import create_engine, make_url
+from support.servers.administrator import execute, values
+
+from allocator import Allocator, Numbers
+from allocator.cli import main
+from allocator.errors import DatabaseRefused, InvalidDatabase
+
+ON_MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+CIPHER = "SHOW STATUS LIKE 'Ssl_cipher'"
+
+
+@ON_MYSQL
+def test_tls_by_an_argument_that_the_driver_takes(fresh):
+    with pytest.raises(InvalidDatabase, match="has the argument ssl") as refused:
+        Allocator(f"{fresh}?ssl=true")
+    recommended = re.search(r"\?\w+=\w+", str(refused.value))[0]
+    with Allocator(fresh + recommended) as ids:
+        assert ids.next_id("order") == 1
+    assert values(fresh + recommended, CIPHER)
+
+
+@ON_MYSQL
+def test_a_schema_of_the_server_is_no_place_for_tables(fresh):
+    refusal = "there is no such database, or the user has no right to it"
+    url = make_url(fresh).set(database="information_schema")
+    with Allocator(url, timeout=2) as ids, pytest.raises(DatabaseRefused, match=refusal):
+        ids.next_id("order")
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mysql"], indirect=True)
+def test_a_user_without_rights_gets_them_by_what_the_doctor_prints(kind, fresh):
+    """One right is missing at a time, and there are fourteen."""
+    user, database = "newcomer", make_url(fresh).database
+    login = {
+        "postgres": ("CREATE ROLE newcomer LOGIN PASSWORD 'word'", f"GRANT CONNECT ON DATABASE {database} TO newcomer"),
+        "mysql": ("CREATE USER newcomer IDENTIFIED BY 'word'", f"GRANT CREATE ON {database}.* TO newcomer"),
+    }
+    gone = {"postgres": ("DROP OWNED BY newcomer", "DROP ROLE newcomer"), "mysql": ("DROP USER newcomer",)}
+    execute(fresh, *login[kind])
+    url = make_url(fresh).set(username=user, password="word").render_as_string(hide_password=False)
+    with Allocator(url) as ids, pytest.raises(DatabaseRefused, match="the user lacks a right") as refused:
+        ids.next_id("order")
+    command = str(refused.value).rpartition(": allocator ")[2]
+    printed = CliRunner().invoke(main, [*command.split(), "--url", url, "--json"]).output
+    execute(fresh, *re.findall(r"GRANT [^;]*", printed.replace("\\n", "\n")))
+    with Allocator(url) as ids:
+        assert ids.next_id("order") == 1
+    execute(fresh, *gone[kind])
+
+
+def test_urls_with_commas_between_them_are_a_list(tmp_path):
+    urls = [f"sqlite:///{tmp_path}/{name}.db" for name in "ab"]
+    with pytest.raises(InvalidDatabase, match="several URLs have commas between them") as refused:
+        Allocator(",".join(urls))
+    assert "Allocator(shards=[…, …])" in str(refused.value)
+    Allocator(shards=urls).close()
+
+
+def test_a_file_and_a_limit_and_a_count_by_what_is_recommended(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(words: str, url: str = "sqlite:///ids.db") -> str:
+        return CliRunner().invoke(main, words.split(), env={"ALLOCATOR_DATABASE_URL": url}).output
+
+    told = run("next order", "sqlite://ids.db")
+    assert run("next order --count 2", re.search(r"sqlite:///\S+", told)[0]).splitlines()[-2:] == ["1", "2"]
+    assert run("serve sqlite:///ids.db").endswith("a URL is given by --url: main serve --url URL\n")
+    run("tags create few --limit 2 --step 1")
+    told = run("next few -n 2") + run("next few")
+    mend, above = re.search(r"with: allocator (.*) N, for N above (\d+)", told).groups()
+    run(f"{mend} {int(above) + 1}")
+    assert run("next few") == "3\n"
+
+
+def test_numbers_that_a_restore_may_have_lost_are_listed_and_told_by_the_doctor(fresh):
+    """A standby that was promoted, or a backup, lacks them together with their rows: no audit finds them."""
+
+    def run(*words: str) -> str:
+        return CliRunner().invoke(main, words, env={"ALLOCATOR_DATABASE_URL": fresh}).output
+
+    engine = create_engine(fresh)
+    with engine.begin() as connection:
+        Numbers("bill", format="B{year}-{n}", reset="year").next(connection, "a", date(2026, 3, 9))
+    with Allocator(fresh, failover_gap=1000) as ids:
+        ids.reserve("order", 1)
+    assert "numbers-after-move" not in run("doctor")
+    told = run("db", "mark-restored")
+    assert "the newest number of 'bill' of scope 'a' in 2026 is 1\n" in told
+    with Allocator(fresh) as ids:
+        ids.reserve("order", 1)
+    words = re.search(r"allocator (numbers set) NAME N", told)[1].split()
+    assert "the database moved to another server, or was restored, and numbers" in run("doctor")
+    assert "is 6\n" in run(*words, "bill", "5", "--scope", "a", "--period", "2026")
+    engine.dispose()
