@@ -23,7 +23,7 @@ from functools import cache
 from itertools import accumulate, chain, cycle, islice, pairwise
 
 from allocator.errors import AllocatorError, Exhausted, NodeIdsExhausted
-from allocator.schemes.formats.bit_layout import MAX_EPOCH, Layout, check_layout, moment
+from allocator.schemes.formats.bit_layout import MAX_EPOCH, Format, Layout, check_layout, moment
 from allocator.schemes.shared.argument_checks import check_whole
 from allocator.schemes.shared.retry_pace import Pace, Wait
 
@@ -118,6 +118,13 @@ class MeteorSettings:
 
     epoch: int = EPOCH
     layout: Layout = METEOR
+
+    def first_id_at(self, at: datetime) -> int:
+        """The least id of a second, for `WHERE id >= …`; 0 before the epoch. A time without a zone is UTC.
+
+        A process counts on from the second of its start: its later ids may be of an earlier second.
+        """
+        return Format(self.layout, self.epoch).first_id_at(at)
 
     def checked(self) -> MeteorSettings:
         check_layout(self.layout, METEOR)

@@ -17,6 +17,7 @@ Source: Twitter's snowflake, 2010.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from allocator.errors import AllocatorError, ClockWentBack, InvalidSetting, LeaseLost
 from allocator.schemes import worker_number_lease as rule
@@ -105,6 +106,10 @@ class SnowflakeSettings:
     def bits(self) -> int:
         """The width of datacenter and worker, which are one number."""
         return self.layout.widths["datacenter"] + self.layout.widths["worker"]
+
+    def first_id_at(self, at: datetime) -> int:
+        """The least id of a time, for `WHERE id >= …`; 0 before the epoch. A time without a zone is UTC."""
+        return self.form.first_id_at(at)
 
     def checked(self) -> SnowflakeSettings:
         check_seconds("lease", self.lease, rule.MIN_SECONDS, rule.MAX_SECONDS)

@@ -146,6 +146,14 @@ class Format(NamedTuple):
         """Seconds since 1970."""
         return (self.epoch * (1000 if self.clock == "second" else 1) + ticks * self.tick) / 1000
 
+    def first_id_at(self, at: datetime) -> int:
+        """The least id with the tick of a time, 0 before the epoch; a time without a zone is UTC."""
+        if not isinstance(at, datetime):
+            raise InvalidSetting(f"the time must be a datetime, got {type(at).__name__}")
+        since = (at if at.tzinfo else at.replace(tzinfo=UTC)) - moment(0)
+        ticks = max(0, since // timedelta(milliseconds=self.tick) - self.first_tick)
+        return self.layout.pack(**{self.clock: ticks})
+
 
 def check_layout(layout: object, like: Layout) -> Layout:
     """Check that a layout has the fields of `like`, in the same order; the widths may differ."""

@@ -13,7 +13,7 @@ from support.distinct import distinct
 from support.documents.pages import ROOT
 from support.memory.wall_clock import NOW, Clock
 
-from allocator import Meteor, ObjectId, Snowflake, inspect_id
+from allocator import Meteor, MeteorSettings, ObjectId, Snowflake, SnowflakeSettings, inspect_id
 from allocator.errors import ClockWentBack, Exhausted, InvalidId, InvalidSetting
 from allocator.schemes.formats.bit_layout import TICKS, Format, Layout, layout_from_text
 from allocator.schemes.formats.id_inspection import inspect, inspection_to_json
@@ -547,3 +547,25 @@ def test_an_inspection_says_its_times_as_text():
     found = inspection_to_json(inspect_id(5016762319896585, scheme="meteor"))
 
     assert found["readings"][0]["time"] == "2020-12-13T09:06:54+00:00"
+
+
+def test_the_first_id_at_a_time_is_the_inverse_of_inspect():
+    noon = datetime(2026, 11, 28, 12, 0, 0, 7000, UTC)
+    small = SnowflakeSettings(1_735_689_600_000, Layout(sign=11, centisecond=37, datacenter=5, worker=5, sequence=6))
+    for form, scheme, tick in (
+        (SnowflakeSettings(), "snowflake", timedelta(milliseconds=1)),
+        (small, small.layout, timedelta(milliseconds=10)),
+        (MeteorSettings(), "meteor", timedelta(seconds=1)),
+    ):
+        first = form.first_id_at(noon)
+        known = {"scheme": scheme} if isinstance(scheme, str) else {"layout": scheme}
+        reading, before = (inspect(id_, 0.0, epoch=form.epoch, **known).readings[0] for id_ in (first, first - 1))
+
+        assert reading.time <= noon < reading.time + tick
+        assert before.time == reading.time - tick
+        assert form.first_id_at(noon.replace(tzinfo=None)) == first
+        assert form.first_id_at(datetime(1999, 1, 1)) == 0
+        with pytest.raises(InvalidSetting, match="must be 0 to"):
+            form.first_id_at(datetime(9999, 1, 1))
+        with pytest.raises(InvalidSetting, match="the time must be a datetime, got int"):
+            form.first_id_at(5)
