@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime, tzinfo
+from threading import Event
 from typing import Any, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from sqlalchemy import Integer
+from sqlalchemy import Engine, Integer
 
 from allocator.database.caller import Borrowed, Caller, is_one_call_for_all_rows
 from allocator.database.django.transaction import DjangoCaller
@@ -191,6 +192,48 @@ class Numbers:
 
     def _row(self, scope: Scope, day: date) -> Row:
         return {"name": self.rule.name, "scope": self.rule.check_scope(scope), "period": self.rule.period(day)}
+
+
+class Feed:
+    """The rows of a table in an order in which a reader that polls misses none: an outbox, a log of changes.
+
+    A transaction writes its row with NULL as the position. `assign` numbers the rows that are committed 1, 2, 3 …,
+    without a gap. Once a position is seen, no lower one appears: read `WHERE position > :last ORDER BY position`.
+
+    model: a mapped class, a Table with a primary key, or a model of Django. The other arguments are its columns.
+    position: of integers, NULL at first; with a unique index.
+    order_by: the order among rows that wait at the same time.
+    name: of the counter, and of the channel of `follow`; by default table.position.
+    at_once: rows that one transaction numbers at most, 1 to 10000.
+    """
+
+    def __init__(
+        self, model: Any, *, position: Any, order_by: Any, name: str | None = None, at_once: int = AT_ONCE
+    ) -> None:
+        columns = columns_of(model, position, order_by, None, None)
+        if not isinstance(columns.number.type, Integer):
+            raise InvalidSetting(f"positions are integers, and {columns.number} is {columns.number.type}")
+        self.name = name or str(columns.number)
+        check_whole("at_once", at_once, 1, MAX_COUNT, InvalidCount)
+        self._rows = WaitingNumbers(Numbers(self.name).rule, None, columns, at_once, leaves_held=True)
+
+    def __repr__(self) -> str:
+        return f"Feed({self.name!r})"
+
+    def assign(self, source: Any) -> int:
+        """Give a position to each committed row that no other transaction holds, and return how many got one here.
+
+        source: as of `Numbers.waiting(…).assign`: an Engine, a sessionmaker, or `django.db.connection`.
+        """
+        return self._rows.assign(source)
+
+    def follow(self, engine: Engine, stop: Event | None = None, every: float = 0.1) -> int:
+        """Assign positions until `stop` is set, and return how many; for a thread, or a process of its own.
+
+        It looks each `every` seconds and, on PostgreSQL by psycopg, at each `NOTIFY` of the channel `name`. Errors are
+        logged, and tried again. Several may run at once.
+        """
+        return self._rows.follow(engine, stop, every)
 
 
 class NumberDefault:

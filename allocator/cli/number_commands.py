@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from itertools import chain
 from shlex import quote
+from threading import Event
 from typing import Any
 
 import click
@@ -117,14 +119,18 @@ column_options = options(
 @numbers.command("assign")
 @column_options
 @click.option("--order-column", "order", required=True, metavar="C", help="Column that orders the rows, as their key.")
+@click.option("--follow", is_flag=True, help="Number rows as they are committed, until SIGTERM or Ctrl-C.")
+@click.option("--every", type=float, default=0.1, help="Seconds between two looks of --follow.")
 @database_options
-def assign_column(column: str, name: str, order: str, url: str, **given: Any) -> None:
+def assign_column(column: str, name: str, order: str, follow: bool, every: float, url: str, **given: Any) -> None:
     """Number the rows of TABLE whose COLUMN is NULL, with numbers of NAME.
 
     A row without a scope or a date does not wait. Several may run at once.
 
     \b
-    Example:
+    Examples:
+        allocator numbers assign event.position event.position --reset never
+            --order-column id --follow
         allocator numbers assign invoices.number invoice
             --scope-column tenant_id --period-column booked_on --order-column id
     """
@@ -138,8 +144,17 @@ def assign_column(column: str, name: str, order: str, url: str, **given: Any) ->
         read_moments(found, at, zone_of_rows())
         if not counters or any(one.scope == str(uuid_of(one.scope)) for one in counters):
             read_uuids(engine, found, scope)
-        done = made.waiting(found, number=number, scope=scope, at=at, order_by=order).assign(engine)
+        waiting = made.waiting(found, number=number, scope=scope, at=at, order_by=order)
+        done = waiting.follow(engine, until_stopped(), every) if follow else waiting.assign(engine)
     show({"numbered": done}, f"{rows_of(done)} numbered")
+
+
+def until_stopped() -> Event:
+    """Set by the signals that end a command."""
+    stop = Event()
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, lambda *_: stop.set())
+    return stop
 
 
 def counters_of(url: str, name: str) -> Sequence[Row]:

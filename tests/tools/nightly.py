@@ -37,7 +37,7 @@ MATRIX = ("3.11-oldest", "3.11-2.0", "3.11", "3.12", "3.13", "3.14")
 SOAKS = {
     "processes": ("interrupts", "prefork", "restarts", "threads", "clock"),
     "workers": ("worker_run",),
-    "rows": ("numbers",),
+    "rows": ("numbers", "feed"),
     "service": ("service", "shards", "many_connections"),
 }
 OTHERS = ("unit", "simulation", "processes", "migrations", "acceptance", "mutants", "chaos")

@@ -23,18 +23,33 @@ from sqlalchemy import (
     Uuid,
     and_,
     case,
+    func,
     literal,
     null,
     or_,
     select,
     update,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.dml import Update
 from sqlalchemy.types import NULLTYPE
 
 from allocator.errors import InvalidArgument, InvalidSetting
 from allocator.schemes.gapless_numbers import Number
 from allocator.schemes.shared.argument_checks import integer, quoted
 from allocator.schemes.waiting_numbers import Key
+
+
+class HintedUpdate(Update):
+    """An UPDATE of a join, with a hint on its right table, for which SQLAlchemy has no call."""
+
+    inherit_cache = False
+    hint: str
+
+
+@compiles(HintedUpdate)
+def with_hint(statement: Any, compiler: Any, **options: Any) -> str:
+    return str(compiler.visit_update(statement, fromhints={statement.table.right: statement.hint}, **options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +81,29 @@ class WaitingColumns:
         if self.scope is None or scope is None:
             return self.select(self.waits).limit(most)
         return self.select(self.waits, self.scope == scope).limit(most)
+
+    def number_free(self, base: int, most: int, hint: str) -> Executable:
+        """Number the first rows that wait and that nobody holds, from `base` + 1 on.
+
+        hint: of MySQL and MariaDB, to look each row up by its key, after the outer join's left side. They may scan a
+            small table else, and wait for the rows that others hold.
+        """
+        by = list(dict.fromkeys([self.order, *self.key]))
+        first = select(*by).where(self.waits).order_by(*by).limit(most)
+        free = first.with_for_update(skip_locked=True).subquery("free")
+        place = func.row_number().over(order_by=[free.c[one.key] for one in by])
+        number = (place + literal(base, BigInteger)).label("due_number")
+        due = select(*(free.c[one.key] for one in self.key), number).subquery("due")
+        found = and_(*(one == due.c[one.key] for one in self.key))
+        if not hint:
+            return update(self.table).where(found).values({self.number: due.c.due_number})
+        joined = HintedUpdate(due.outerjoin(self.table, found)).values({self.number: due.c.due_number})
+        joined.hint = hint
+        return joined
+
+    def holding(self, number: int) -> Select[Any]:
+        """Select this number, if a row has it."""
+        return select(self.number).where(self.number == literal(number, BigInteger)).limit(1)
 
     def among(self, keys: Iterable[Key]) -> ColumnElement[bool]:
         if len(self.key) == 1:

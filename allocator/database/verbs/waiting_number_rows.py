@@ -4,6 +4,9 @@ The counter's row is locked first, so one transaction at a time numbers the rows
 so nobody else has numbered them. The read takes no lock: it neither waits for rows that are not committed nor locks the
 gap that MySQL's writers insert into. Each row is then locked by its key, which settles its scope and date.
 
+Plain numbers, without a scope, period or format, are written by one statement for all rows, which leaves those that
+others hold.
+
 Groups whose counters and rows nobody holds are numbered together, where their rows, read before, are the same under
 the locks. Each other one takes a transaction of its own: who holds many counters waits for no other and for no row that
 waits, so no order of scopes can deadlock.
@@ -11,18 +14,21 @@ waits, so no order of scopes can deadlock.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
 from datetime import tzinfo
+from threading import Event
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from sqlalchemy import Engine, Executable, select
+from sqlalchemy import Engine, Executable, Integer, select
 
 from allocator.database.caller import Caller, own_transaction
 from allocator.database.django.transaction import own_atomic
+from allocator.database.postgresql.notifications import notified
 from allocator.database.verbs.gapless_number_rows import Row, draw, translated
 from allocator.database.verbs.waiting_columns import WaitingColumns, scope_in
 from allocator.errors import (
@@ -37,9 +43,11 @@ from allocator.errors import (
 from allocator.runtime.turns import Turns
 from allocator.schemes.gapless_numbers import Group, Number, NumberRule, place
 from allocator.schemes.shared.argument_checks import quoted
+from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from allocator.schemes.waiting_numbers import Due, Key, WaitingRow, in_groups, numbered
 
 T = TypeVar("T")
+log = logging.getLogger("allocator")
 
 ATTEMPTS = 3
 """Runs of a transaction that others disturb."""
@@ -88,6 +96,34 @@ class WaitingNumbers:
     zone: tzinfo | None
     columns: WaitingColumns
     at_once: int
+    leaves_held: bool = False
+    """Leave plain rows that other transactions hold to a later call, and wait for none."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the numbers are integers of one counter."""
+        rule, columns = self.rule, self.columns
+        is_one = rule.format.is_bare and rule.reset == "never" and columns.scope is columns.at is None
+        return is_one and isinstance(columns.number.type, Integer)
+
+    def follow(self, engine: Engine, stop: Event | None = None, every: float = 0.1) -> int:
+        """Number rows as they are committed, until `stop` is set, and return how many this call has numbered.
+
+        It looks each `every` seconds and, on PostgreSQL by psycopg, at each `NOTIFY` of a channel with the name of the
+        numbers. Errors are logged, and tried again. Several may run at once, in threads and processes.
+        """
+        done, stop, free = 0, stop or Event(), replace(self, leaves_held=True)
+        while not stop.is_set():
+            try:
+                with notified(engine, self.rule.name, stop.wait) as wait:
+                    while not stop.is_set():
+                        done += (numbered := free.assign(engine))
+                        if not numbered:
+                            wait(every)
+            except (DatabaseUnavailable, NumberConflict) as error:
+                log.warning("numbers of %r wait: %s", self.rule.name, error)
+                stop.wait(RETRY_PAUSE)
+        return done
 
     def assign(self, source: Any, scope: object = None) -> int:
         """Number the rows that wait, of a scope or of all, and return how many this call has numbered.
@@ -114,6 +150,10 @@ class WaitingNumbers:
 
     def _assign(self, source: Any, scope: object) -> int:
         done, most, before = 0, self.at_once, None
+        while self.is_plain and (count := self._number_free(source)):
+            done += count
+        if self.is_plain and self.leaves_held:
+            return done
         failed: dict[Group, AllocatorError] = {}
         while True:
             with own(source) as caller:
@@ -130,6 +170,28 @@ class WaitingNumbers:
         for error in (*failed.values(), *wrong):
             raise error
         return done
+
+    def _number_free(self, source: Any) -> int:
+        """Number plain rows that wait and that nobody holds, at most `at_once`."""
+        with suppress(NothingWaits), own(source) as caller:
+            if fetch(caller, self.columns.waiting(None, 1)):
+                return self._run_free(caller, self._row(Group("", "")))
+        return 0
+
+    def _run_free(self, caller: Caller, row: Row) -> int:
+        """The same in this transaction. Raises `NothingWaits` if others hold all rows."""
+        first = draw(caller, self.rule, row, 1)  # locks the counter before the rows are read
+        statement = self.columns.number_free(first - 1, self.at_once, caller.numbers.by_key)
+        try:
+            count = translated(caller, row, lambda: caller.update(statement))
+        except Exhausted as error:  # the column's numbers, not the counter's
+            raise self._no_room(f"numbers above {first - 1}") from error
+        if not count:
+            raise NothingWaits
+        last = draw(caller, self.rule, row, count - 1) if count > 1 else first
+        if caller.numbers.cuts_down and not caller.select(self.columns.holding(last)):
+            raise self._no_room(f"numbers above {first - 1}")
+        return count
 
     def _number_together(self, source: Any, groups: Sequence[tuple[Group, list[Due]]]) -> dict[Group, list[Due]]:
         """Number the rows of groups, in one transaction; returns those of which nobody holds counter or row."""
@@ -232,5 +294,5 @@ class WaitingNumbers:
                 raise self._no_room(greatest)
         return written
 
-    def _no_room(self, number: Number) -> InvalidSetting:
+    def _no_room(self, number: object) -> InvalidSetting:
         return InvalidSetting(f"{self.columns.number} has no room for {number}; nothing was written, widen the column")

@@ -564,8 +564,8 @@ def test_the_first_id_at_a_time_is_the_inverse_of_inspect():
         assert reading.time <= noon < reading.time + tick
         assert before.time == reading.time - tick
         assert form.first_id_at(noon.replace(tzinfo=None)) == first
-        assert form.first_id_at(datetime(1999, 1, 1)) == 0
+        assert form.first_id_at(datetime(1999, 1, 1, tzinfo=UTC)) == 0
         with pytest.raises(InvalidSetting, match="must be 0 to"):
-            form.first_id_at(datetime(9999, 1, 1))
+            form.first_id_at(datetime(9999, 1, 1, tzinfo=UTC))
         with pytest.raises(InvalidSetting, match="the time must be a datetime, got int"):
             form.first_id_at(5)
