@@ -242,7 +242,7 @@ class Supply(Uncopyable):
             log.warning("%s: the database answers again", self._name())
         elif isinstance(error, LeaseLost):
             log.warning("%s: its worker cannot be used any more; leasing another: %s", self._name(), error)
-        elif error is not None and in_advance and not self._failing:
+        elif error is not None and in_advance and not (self._failing or self._background.closed.done()):
             log.warning("%s: a claim failed; ids come from memory while they last: %s", self._name(), error)
 
     def _next(self) -> int:
