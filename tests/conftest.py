@@ -288,6 +288,7 @@ def empty_tables(url: str) -> None:
     if make_url(url).get_backend_name() == "postgresql":
         statements.append(RESTARTED)
     execute(url, *statements)
+    with_schema(url)  # writes the row again
 
 
 @pytest.fixture(autouse=True)

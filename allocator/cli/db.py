@@ -83,7 +83,7 @@ def mark_restored(urls: tuple[str, ...]) -> None:
     numbers: list[Counter] = []
     for url in urls:
         with open_database(url) as database:
-            database.forget_run()
+            database.mark_restored()
             restored.append(database.address.shown)
             numbers += database.run(fetch_counters)
     lines = [f"{shown}: each tag skips its failover gap with its next claim" for shown in restored]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -15,10 +16,13 @@ from allocator.errors import DatabaseRefused
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding
 
 WRITES, ADDS, READS = "SELECT, INSERT, UPDATE", "SELECT, INSERT", "SELECT"
+MOVES = ("server_run", "move", "new_tags_above", "moved_at", "made")
+"""What a failover changes in the shard's row, and a new tag. All else there is the operator's."""
 NEEDED = {
-    **dict.fromkeys(("allocator_segment", "allocator_lease", "allocator_failover"), WRITES),
+    **dict.fromkeys(("allocator_segment", "allocator_lease"), WRITES),
     "allocator_node": ADDS,
-    **dict.fromkeys(("allocator_ticket", "allocator_shard", "allocator_token"), READS),
+    "allocator_shard": f"{READS}, UPDATE ({', '.join(MOVES)})",
+    **dict.fromkeys(("allocator_ticket", "allocator_token"), READS),
     **dict.fromkeys(("allocator_number", "allocator_number_void"), READS),
 }
 """The rights of who draws ids: see docs/operating.md. The table of the revision may be Django's or Alembic's."""
@@ -69,17 +73,17 @@ def writes(
     for name, verbs in needed.items():
         table = metadata.tables[name]
         columns = [column for column in table.columns if column.identity is None]
-        second = table.columns.values()[1]  # of a tag its `max_value`, which a claim writes
+        written = MOVES if name == "allocator_shard" else [table.columns.keys()[1]]  # of a tag its `max_value`
         tried: dict[str, Executable] = {
             "SELECT": select(*columns).where(false()),
             "INSERT": insert(table).from_select(columns, select(*columns).where(false())),
-            "UPDATE": update(table).values({second: second}).where(false()),
+            "UPDATE": update(table).values({one: table.c[one] for one in written}).where(false()),
             "DELETE": delete(table).where(false()),
         }
-        for verb in verbs.split(", "):
+        for verb in re.findall(r"\w+(?: \(.*\))?", verbs):
             try:
                 with meaning(DatabaseRefused(f"{user} lacks the right {verb} on {name}"), FORBIDDEN, dialect):
-                    connection.execute(tried[verb]).close()
+                    connection.execute(tried[verb.partition(" ")[0]]).close()
             except DatabaseRefused as error:
                 yield Finding("right-missing", OUTAGE, str(error), grants.strip())
                 return

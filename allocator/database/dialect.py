@@ -5,16 +5,16 @@ Reads and writes of rows are plain functions of a connection and its dialect, a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, func, select
+from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, TextClause, func
 
 from allocator.database.driver_errors import MISPLACED
 from allocator.database.schema.tables import node
-from allocator.database.verbs.claims import returned
-from allocator.rules.failover import Here, plain
+from allocator.rules.failover import Move
+from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import CLAIM, ShardNumbering
 
 if TYPE_CHECKING:
@@ -76,15 +76,16 @@ class Dialect:
     max_pause: ClassVar[float] = 0.2
     """Seconds before the last retries after a deadlock or the like."""
     begin: ClassVar[str] = "BEGIN"
-    raised: ClassVar[str] = "max_value + :span"
-    returning: ClassVar[str] = " RETURNING max_value"
-    """What a claim sets, and how it returns that; see `verbs/claims.py`."""
+    claiming: ClassVar[str]
+    """The claim, with `{run}` and `{lasting}` to be filled in; see `verbs/claims.py`."""
+    has_returning: ClassVar[bool] = True
+    """An INSERT returns what the server made."""
+    locks_at_once: ClassVar[str] = "NOWAIT"
+    """The end of a SELECT that is refused where a row is locked."""
     clock: ClassVar[str]
     """An SQL expression for the milliseconds since 1970."""
     imitation: ClassVar[Dialect]
     """The dialect of an engine that only looks like this one, or does not say which server it is."""
-    checks_tag_first: ClassVar[bool] = False
-    """Look for the tag before the INSERT: the guard's trigger fires before `insert_missing` sees an existing row."""
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         """How numbers without gaps are drawn in a transaction of the application."""
@@ -147,9 +148,6 @@ class Dialect:
             undo(connection)
             raise
 
-    def see_the_newest(self, connection: Connection) -> None:
-        """Let each statement of the next transaction see all earlier commits: READ COMMITTED."""
-
     @contextmanager
     def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:
         """Lock the schema for one change at a time, in a transaction where DDL has transactions."""
@@ -168,51 +166,29 @@ class Dialect:
         """What the failover guard cannot see on this server; None if it sees everything."""
         return None
 
-    def server(self, connection: Connection) -> str:
-        """An SQL expression for the server and database that this is."""
-        raise NotImplementedError
-
     def lasting(self, connection: Connection) -> str:
         """An SQL condition that makes the commit of its statement durable, where a session may be set otherwise."""
         return "1 = 1"
 
     def place(self, connection: Connection) -> str:
-        """An SQL expression for the current place of the server."""
-        return self.server(connection)
+        """An SQL expression for the current place of the server, which no other server has at the same time."""
+        return NOWHERE
 
     def facts(self, connection: Connection) -> Mapping[str, str]:
         """SQL expressions by name, for what a process asks the server at its start; see `verbs/start.py`."""
-        run = run_of(connection)
-        server = "NULL" if run == NOWHERE else self.server(connection)
-        return {"run": run, "at": self.clock, "server": server, "mends": self.mends}
+        return {"run": run_of(connection), "at": self.clock, "mends": self.mends}
 
-    def here(self, connection: Connection, facts: Any, was: str) -> Here:
-        """The server run by these facts, compared with the one that wrote a row."""
-        return plain(was, str(facts.run), int(facts.at))
-
-    def identity(self, connection: Connection, facts: Any) -> str | None:
-        """The value of `server`; None where a query must fetch it."""
-        return None if facts.server is None else str(facts.server)
+    def run(self, connection: Connection, facts: Any, known: Move) -> str:
+        """The server run by these facts: that of the row, `known`, where it is the same."""
+        return str(facts.run)
 
     def server_numbering(self, facts: Any) -> ShardNumbering | None:
         """The auto-increment offset and step of a server that is configured as one of several without a cluster."""
         return None
 
-    def is_here(self, connection: Connection, written: str = "server_run") -> str:
-        """An SQL condition: the row, whose run is `written`, was written on this server run."""
-        return f"{written} = {run_of(connection)}"
-
-    def may_claim(self, connection: Connection) -> str:
-        """An SQL condition: the row was written on this server run, and the commit is durable."""
-        return f"{self.is_here(connection)} AND {self.lasting(connection)}"
-
     def runs(self, connection: Connection, guards_restarts: bool) -> Iterator[str]:
         """Expressions for the server run on a connection that somebody else opened; the first that works is ours."""
         yield NOWHERE
-
-    def server_here(self, connection: Connection) -> str:
-        """An SQL expression that the claim compares with the known server when a row crosses to it."""
-        return run_of(connection)
 
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
         return func.greatest(value, other)
@@ -221,8 +197,9 @@ class Dialect:
         """Insert a row, or nothing when its key is there."""
         raise NotImplementedError
 
-    claim = staticmethod(returned)
-    """Run it, for a name: the end of what is claimed, None if no row matched."""
+    def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
+        """Run it, for a name: the end of what is claimed, None if no row matched."""
+        return only_row(connection.execute(claim, parameters).all(), name)
 
     def tickets(self, connection: Connection) -> str:
         """How a new database draws tickets: by a claim, or by REPLACE where that is a statement of the server."""
@@ -237,11 +214,18 @@ class Dialect:
         """Within a transaction: wait for all draws under way, and block new ones until the commit."""
         raise NotImplementedError
 
+    def lock_shard_row(self, connection: Connection, waits: bool) -> None:
+        """Within a transaction: lock the shard's row, in a statement of its own. Refused where it is locked, unless
+        this `waits`."""
+        connection.exec_driver_sql(
+            f"SELECT id FROM allocator_shard WHERE id = 1 FOR UPDATE {'' if waits else self.locks_at_once}"
+        ).all()
+
     def skip_nodes(self, connection: Connection, count: int) -> None:
-        """Skip node numbers: a row with an explicit number raises the auto-increment."""
-        last = connection.scalar(select(func.max(node.c.id))) or 0
-        skipped = {"id": last + count, "host": "skipped after a failover", "process": 0, "version": ""}
-        connection.execute(node.insert().values(**skipped, started_at=func.current_timestamp()))
+        """Skip node numbers above the greater of counter and rows: a row with an explicit number raises both."""
+        skipped = {"host": "skipped after a failover", "process": 0, "version": "", "started_at": func.now()}
+        last = connection.execute(node.insert().values(skipped)).inserted_primary_key
+        connection.execute(node.insert().values(skipped | {"id": (last[0] if last else 0) + count}))
 
 
 def undo(connection: Connection) -> None:
@@ -261,3 +245,13 @@ def run_of(connection: Connection) -> str:
     Each statement contains it, because a pooler or proxy may send two statements of one connection to two servers.
     """
     return str(connection.info.get("run", NOWHERE))
+
+
+def only_row(rows: Sequence[Any], name: str) -> int | None:
+    """The value that a claim returned. Raises what a damaged table causes."""
+    if len(rows) > 1:
+        raise damaged(name, f"there are {len(rows)} rows")
+    value: object = rows[0][0] if rows else None
+    if value is not None and not isinstance(value, int):
+        raise damaged(name, f"max_value is {value!r}")
+    return value

@@ -48,7 +48,7 @@ TOO_GREAT_CODES = "22003 23514 1264 1690 3819 4025 SQLITE_CONSTRAINT_CHECK"
 """A column or its CHECK refuses the value; for a drawn number this means that none is left."""
 
 OF_CHECK = frozenset({"3819", "4025"})
-CONTENDED = frozenset(f"40001 40P01 55P03 1020 1205 1213 3101 SQLITE_BUSY_SNAPSHOT {FILE_BUSY_CODES}".split())
+CONTENDED = frozenset(f"40001 40P01 55P03 1020 1205 1213 3101 3572 SQLITE_BUSY_SNAPSHOT {FILE_BUSY_CODES}".split())
 """The same statement may run again, as after deadlocks."""
 MISPLACED = frozenset({"25006", "1047", "1180", "1290", "1792", "1836", "3100"})
 """The server cannot write now, while another of its cluster can: its connections are closed."""
@@ -122,6 +122,11 @@ MEANINGS: Meanings = {
             r"permission denied|not permitted to log in",
         ),
         Meaning(
+            "{where} writes a binary log of statements, which a claim under READ COMMITTED cannot be in: {words}; "
+            "SET GLOBAL binlog_format = 'ROW', and in the server's configuration",
+            "1665",
+        ),
+        Meaning(
             "{where} is a pooler that refuses an argument of the connection: {words}; name it in "
             "ignore_startup_parameters there, or leave it out and set it for the user",
             "",
@@ -167,7 +172,7 @@ MEANINGS: Meanings = {
         Meaning(LACKS_ANOTHER, "SQLITE_ERROR", only=r"^no such (table|column)"),
         Meaning(
             "{where} refuses: {words}",
-            "23000 42000 P0000 1048 1064 1129 1130 1251 1364 1449 1665 1820 1862 2059 3118 4151 SQLITE_ERROR",
+            "23000 42000 P0000 1048 1064 1129 1130 1251 1364 1449 1820 1862 2059 3118 4151 SQLITE_ERROR",
         ),
     ),
     # which may pass

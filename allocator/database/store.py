@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from allocator.database.address import host_of, place_of
 from allocator.database.columns import column_types
-from allocator.database.registry import ATTEMPTS, UNSTEADY, Registry
-from allocator.database.verbs import claims, failover_row, segments, servers, shard_row, tickets
-from allocator.database.verbs.start import Start
+from allocator.database.registry import ATTEMPTS, UNSTEADY, Current, Registry
+from allocator.database.verbs import claims, segments, shard_row, tickets
+from allocator.database.verbs.claims import Terms
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, UnknownTag
-from allocator.rules.failover import Crossing, beginning, cross, repaired
+from allocator.rules.failover import beginning, crossing, repaired
 from allocator.rules.fleet_consistency import Shard
 from allocator.rules.hosts import Hosts, is_named
-from allocator.schemes.shared.residues import ALL, Residue, Seen, is_outgrown, mark
+from allocator.schemes.shared.residues import Seen, is_outgrown, mark
 from allocator.schemes.tag import FailoverGap, Tag, damaged, named, settle, unknown
 from allocator.schemes.ticket import REPLACE, RESERVED
 
@@ -32,6 +32,7 @@ log = logging.getLogger("allocator")
 claims_log = logging.getLogger("allocator.claims")
 """Logs a record per claim at the level DEBUG."""
 
+SKIPPED = "%s: skipped %s ids that may already be in use, since the database moved to another server, next id %s"
 CLAIM_ATTEMPTS = 20
 """How often a claim close to the limit may lose the race for the remaining ids."""
 
@@ -42,75 +43,78 @@ class Database(Registry):
     def __init__(self, database: object, timeout: float = 5.0, shard_hosts: Hosts = ()) -> None:
         super().__init__(database, timeout)
         self.shard_hosts = shard_hosts
-        self._residues: dict[str, Residue] = {}
+        self._terms: dict[str, Terms] = {}
+        """Of each tag, with its gap: the next claim's statement checks all of it again."""
 
     def ping(self) -> None:
         self.start()
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
         """Fetch the row of a tag. A missing one is made from `template` where `create` allows it."""
-        start = None if self._schema_seen else self.start(template.name)
-        tag = start.tag if start else self.run(segments.fetch, template.name)
-        if tag is None and create:
-            _, tag = self._made(template, start)
+        now = self.current(template.name)
+        if now.tag is None and create:
+            now = self._made(template, now)[1]
+        tag = now.tag
         if tag is None:
             raise unknown(template.name)
-        self._residues[tag.name] = tag.residue
+        if tag.move == now.shard.move.key:
+            self._terms[tag.name] = terms_of(tag, now)
         return tag
 
-    def _made(self, template: Tag, start: Start | None, *, has_start: bool = False) -> tuple[bool, Tag]:
+    def _made(self, template: Tag, now: Current | None, *, has_start: bool = False) -> tuple[bool, Current]:
         """Make a tag, unless `has_start` above ids that a failover may have forgotten. Returns whether it is new.
 
         A start that somebody chose is refused after a failover meanwhile: they knew another database.
         """
-        first, state, begun = None, None, template
+        first = None
         for _ in range(ATTEMPTS):
-            start = start or self.start(template.name)
-            if start.tag:
-                return False, start.tag
-            state = self.failover(start)
-            first = first or state
-            if has_start and state != first:
+            now = now or self.current(template.name)
+            if now.tag:
+                return False, now
+            shard = now.shard
+            first = first or shard.move
+            if has_start and shard.move != first:
                 raise DatabaseUnavailable(
                     f"the database moved to another server, and tag {template.name!r} was not made; it may have given "
                     "ids that are forgotten: look where they ended, and try again"
                 )
-            begun = template if has_start else beginning(template, state.first_value, start.is_alone)
-            if self.run(segments.create, begun, state):
-                return True, replace(begun, residue=start.shard.residue if start.shard else ALL)
-            start = None
-        if state != first:
+            begun = template if has_start else beginning(template, shard.move.first_value, shard.numbering.step == 1)
+            if self.insert_tag(begun, shard):
+                return True, now._replace(tag=replace(begun, residue=shard.residue, move=shard.move.key))
+            last, now = shard.move, None
+        if last != first:
             raise DatabaseUnavailable(UNSTEADY)
         raise damaged(template.name, f"no row can be made with max_value {begun.max_value} and limit {begun.limit}")
 
+    def insert_tag(self, tag: Tag, shard: Shard) -> bool:
+        return self.run(segments.create, tag, shard)
+
     def has_opened(self, name: str) -> bool:
-        return name in self._residues
+        return name in self._terms
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         """Claim `size` ids above those `seen`; fewer, if no more remain and they need not be `exact`."""
-        began, crossing = perf_counter(), None
+        began, terms = perf_counter(), self._terms.get(name)
         for _ in range(CLAIM_ATTEMPTS):
-            residue = self._residues.get(name, ALL)
-            low = mark(seen, residue)
             # Step 0 means that the fleet was growing when the row was read.
-            usable = residue.step and not is_outgrown(residue, seen)
-            last = self.run(claims.claim, name, size, residue, low, crossing) if usable else None
-            if last is not None:
-                found = residue.ids(last, size)
-                if found[0] <= low:
-                    raise damaged(name, f"a claim of {size} ids above {low} returned {last}")
-                if crossing and crossing.skip:
-                    tell(name, crossing, found[0])
-                if claims_log.isEnabledFor(logging.DEBUG):
-                    log_claim(name, found, began)
-                return found
-            start = self.noted(name)
-            tag, here = start.tag, start.here_of_tag
+            if terms and terms.residue.step and not is_outgrown(terms.residue, seen):
+                low = mark(seen, terms.residue)
+                last = self.run(claims.claim, name, size, terms, low)
+                if last is not None:
+                    found = terms.residue.ids(last, size)
+                    if found[0] <= low:
+                        raise damaged(name, f"a claim of {size} ids above {low} returned {last}")
+                    if terms.skip:
+                        log.warning(SKIPPED, named(name), f"{terms.skip:,}", f"{found[0]:,}")
+                    if claims_log.isEnabledFor(logging.DEBUG):
+                        log_claim(name, found, began)
+                    return found
+            now = self.current(name)
+            tag, terms = now.tag, None
             if tag is not None:
-                self._residues[name] = tag.residue  # it changes when the fleet grows
-                crossing = None if tag.server_run == here.run else cross(tag, here)
-                if crossing:
-                    tag = replace(tag, max_value=tag.max_value + crossing.skip)
+                terms = terms_of(tag, now)
+                tag = replace(tag, max_value=tag.max_value + terms.skip)
+                self._terms[name] = terms._replace(was=terms.now, skip=0)
             size = settle(tag, name, size, seen, exact)
         raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
 
@@ -123,37 +127,31 @@ class Database(Registry):
             drawn = self.run(tickets.draw, kind, row)
             return drawn if drawn is not None and row.numbering.judge(drawn, max(seen.values(), default=0)) else None
         name = RESERVED + kind
-        if name not in self._residues:
-            self._residues[name] = row.residue
+        self._terms.setdefault(name, Terms(row.residue, row.move.key, row.move.key, row.move.run))
         for _ in range(ATTEMPTS):
             with suppress(UnknownTag):
                 claimed = self.claim_segment(name, 1, seen)
                 return claimed[0] if claimed.step == row.numbering.step else None
-            start = self.start(name)
-            if start.shard != row:
+            now = self.current(name)
+            if now.shard != row:
                 return None
-            self._made(Tag(name, row.numbering.floor - 1, step=1, max_step=1), start)
+            self._made(Tag(name, row.numbering.floor - 1, step=1, max_step=1), now)
         raise DatabaseUnavailable(UNSTEADY)
 
     def repair_segment(self, tag: Tag, above: int | None) -> None:
-        """Raise a tag, and mark its row as written on the current server run."""
-        here = self.noted(tag.name).here_of_tag
-        if not self.run(segments.repair, tag.name, repaired(tag, above, here), here.run):
-            raise InvalidSetting(f"tag {tag.name!r} was changed meanwhile; look at it and try again")
-
-    def forget_run(self) -> None:
-        """Let every scheme skip ids on its next use, as after a failover."""
-        self.on_tables(failover_row.end_run)
-        shard = self.fetch_shard()
-        if shard and shard.numbering.step > 1:
-            self.run(shard_row.end_run)
+        """Raise a tag, and write the key of the last move into its row."""
+        for _ in range(ATTEMPTS):
+            now = self.current(tag.name)
+            if now.tag and self.run(segments.repair, now.tag, repaired(now.tag, above, now.at), now.shard.move):
+                return
+        raise InvalidSetting(f"tag {tag.name!r} was changed meanwhile; look at it and try again")
 
     def cross_all(self) -> None:
-        """Move every tag to the current server run, as its next claim would. Raises `ServerReplaced`."""
+        """Let every tag skip its gap, as its next claim would. Raises `ServerReplaced`."""
+        now = self.current()
         for tag in self.run(segments.fetch_all):
-            here = self.run(servers.fetch_run, tag.server_run)
-            if not here.same:
-                cross(tag, here)
+            if tag.move != now.shard.move.key:
+                crossing(tag, now.at)
                 self.repair_segment(tag, None)
 
     def fetch_tag(self, name: str) -> Tag | None:
@@ -173,13 +171,14 @@ class Database(Registry):
         """The greatest id that a tag may have given, whatever a failover has forgotten. Raises `ServerReplaced`."""
         if tag.max_value >= tag.limit:
             return tag.max_value
-        return tag.max_value + cross(tag, self.run(servers.fetch_run, tag.server_run)).skip
+        now = self.current(tag.name)
+        tag = now.tag or tag
+        return tag.max_value + terms_of(tag, now).skip
 
     def change_tag(self, name: str, changes: Mapping[str, FailoverGap]) -> bool:
         return self.run(segments.change, name, changes)
 
     def remove_tag(self, tag: Tag) -> bool:
-        self.noted(tag.name)
         return self.run(segments.remove, tag)
 
     def read_column(self, table: str, column: str) -> tuple[object, str, int]:
@@ -196,17 +195,11 @@ def log_claim(name: str, ids: range, began: float) -> None:
         claims_log.debug(text, name, ids[0], ids[-1], ids.step, extra=about)
 
 
-def tell(name: str, crossing: Crossing, first: int) -> None:
-    log.warning(
-        "%s: the database moved to another server (a promoted standby, or a MariaDB in "
-        "a new container without a fixed hostname), or was restored; skipped %s ids that "
-        "may already be in use, next id %s; the server was %s and is %s",
-        named(name),
-        f"{crossing.skip:,}",
-        f"{first:,}",
-        crossing.here.was,
-        crossing.here.run,
-    )
+def terms_of(tag: Tag, now: Current) -> Terms:
+    """How a tag's next claim goes on. Raises `ServerReplaced` if it may not."""
+    move = now.shard.move
+    skip = 0 if tag.move == move.key else crossing(tag, now.at)
+    return Terms(tag.residue, tag.move, move.key, move.run, skip)
 
 
 def sibling(known: Sequence[Database], url: str) -> Database:

@@ -15,8 +15,8 @@ from allocator.database.verbs import (
     node_and_snowflake_rows,
     number_columns,
     segments,
-    servers,
     shard_row,
+    start,
     worker_number_rows,
 )
 from allocator.doctor.tag_rules import of_clocks, of_nodes, of_spaces, of_tags
@@ -24,7 +24,7 @@ from allocator.errors import AllocatorError, DatabaseRefused, SchemaDamaged, Sch
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, unchecked
 from allocator.rules.fleet_consistency import Shard
 from allocator.schemes.shared.residues import ALL, Residue
-from allocator.schemes.tag import REFUSE, Tag
+from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import Space, spaces_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Examination:
 
     url: as the rows of other shards list it.
     reached: the rows could be read.
-    elsewhere: the runs of other servers in the rows of tags.
+    move: the key of the last move; None after one that nobody has noted.
     now_ms: the clock of the server, in milliseconds since 1970.
     is_member: the shard's row was used, or belongs to a fleet.
     """
@@ -53,8 +53,7 @@ class Examination:
     newest_node: int = 0
     shard: Shard | None = None
     is_member: bool = False
-    server: str = ""
-    elsewhere: frozenset[str] = frozenset()
+    move: int | None = None
     now_ms: int = 0
 
     @property
@@ -102,7 +101,7 @@ def of_schema(database: Database) -> list[Finding]:
 
 def of_rows(done: Examination, now: float) -> Iterator[Finding]:
     yield from of_clocks(now - done.now_ms / 1000)
-    yield from of_tags(done.tags, done.residue, done.elsewhere)
+    yield from of_tags(done.tags, done.residue, done.move)
     yield from of_nodes(done.newest_node)
     yield from of_spaces(done.spaces, now)
 
@@ -146,8 +145,7 @@ def rows(connection: Connection, dialect: Dialect, done: Examination) -> None:
     done.newest_node = newest[0].number if newest else 0
     done.shard = shard_row.fetch(connection, dialect)
     done.is_member = shard_row.fetch_member(connection, dialect) is not None
-    done.server = servers.fetch_identity(connection, dialect)
-    done.now_ms = servers.fetch_run(connection, dialect, "").at
-    written = {tag.server_run for tag in done.tags if tag.failover_gap == REFUSE}
-    done.elsewhere = frozenset(run for run in written if not servers.fetch_run(connection, dialect, run).same)
+    now = start.fetch(connection, dialect, done.where, "", with_revision=False)
+    done.now_ms = now.at
+    done.move = now.shard.move.key if now.shard and now.shard.move.run == now.run else None
     done.reached = True

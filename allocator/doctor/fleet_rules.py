@@ -19,7 +19,7 @@ def of_fleet(shards: Sequence[Examination]) -> Iterator[Finding]:
         if row is None and one.reached and rows:
             yield from refused("shard-row-lost", OUTAGE, raised, lost(one.where))
         elif row and not row.joining:
-            yield from refused("shard-on-another-server", OUTAGE, check_usable, one.where, row, one.server)
+            yield from refused("shard-on-another-server", OUTAGE, check_usable, one.where, row)
     yield from refused("shards-contradict", DANGER, check_fleet, rows)
     known = {row.key for _, row in rows} | {one.url for one in shards}
     named = {member.key: member.url for _, row in rows for member in row.members}

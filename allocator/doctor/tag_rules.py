@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -25,12 +25,12 @@ REFUSED_SECONDS = SNOWFLAKE_SECONDS / 2
 
 
 class TagRule(NamedTuple):
-    """A rule on each tag of a database: what is wrong of a tag, given the residue of the database and the runs of other
-    servers; what is shown of it; and the finding about all that are wrong."""
+    """A rule on each tag of a database: what is wrong of a tag, given the residue of the database and the key of its
+    last move; what is shown of it; and the finding about all that are wrong."""
 
     name: str
     severity: Severity
-    wrong: Callable[[Tag, Residue, Container[str]], bool]
+    wrong: Callable[[Tag, Residue, int | None], bool]
     shown: str
     found: str
     mend: str
@@ -40,7 +40,7 @@ TAG_RULES = (
     TagRule(
         "tag-of-another-lane",
         DANGER,
-        lambda tag, residue, elsewhere: tag.residue != residue,
+        lambda tag, residue, move: tag.residue != residue,
         "{0.name!r} has offset {0.residue.offset} and step {0.residue.step}",
         "tags have the residues of another shard, and issue its ids too: {tags}, but this database has offset "
         "{here.offset} and step {here.step}",
@@ -51,7 +51,7 @@ TAG_RULES = (
     TagRule(
         "tag-near-limit",
         OUTAGE,
-        lambda tag, residue, elsewhere: tag.max_value >= WARN_FROM * tag.limit,
+        lambda tag, residue, move: tag.max_value >= WARN_FROM * tag.limit,
         "{0.name!r} has {0.remaining} of {0.limit} ids left",
         f"tags have used {100 * WARN_FROM:.0f} % or more of their limit: {{tags}}",
         f"if the column of the ids is wide enough, raise the limit, to at most {MAX_ID}: "
@@ -60,7 +60,7 @@ TAG_RULES = (
     TagRule(
         "server-replaced",
         OUTAGE,
-        lambda tag, residue, elsewhere: tag.failover_gap == REFUSE and tag.server_run in elsewhere,
+        lambda tag, residue, move: tag.failover_gap == REFUSE and tag.move != move,
         "{0.name!r}",
         "{tags} issue no ids: the database server changed, and their failover_gap is 'refuse'",
         "when nothing uses the old server any more: allocator tags repair TAG",
@@ -68,7 +68,7 @@ TAG_RULES = (
     TagRule(
         "failover-gap-zero",
         NOTE,
-        lambda tag, residue, elsewhere: tag.failover_gap == 0,
+        lambda tag, residue, move: tag.failover_gap == 0,
         "{0.name!r}",
         "{tags} skip no ids after a failover or a restore: ids that the new server lacks are issued again",
         "allocator tags set TAG --failover-gap auto",
@@ -76,7 +76,7 @@ TAG_RULES = (
     TagRule(
         "failover-gap-near-limit",
         OUTAGE,
-        lambda tag, residue, elsewhere: tag.failover_gap != REFUSE and not has_room(tag, reach_of(tag)),
+        lambda tag, residue, move: tag.failover_gap != REFUSE and not has_room(tag, reach_of(tag)),
         "{0.name!r} has {0.remaining} ids left",
         "too few ids are left for the skip at a failover, after which a tag would issue none: {tags}",
         "raise the limit (allocator tags set TAG --limit N), or lower --max-step or a fixed --failover-gap",
@@ -84,10 +84,10 @@ TAG_RULES = (
 )
 
 
-def of_tags(tags: Sequence[Tag], residue: Residue, elsewhere: Container[str]) -> Iterator[Finding]:
-    """Check the tags of one database, which should all have `residue`. `elsewhere` are the runs of other servers."""
+def of_tags(tags: Sequence[Tag], residue: Residue, move: int | None) -> Iterator[Finding]:
+    """Check the tags of one database, which should all have `residue`. `move` is the key of the last move."""
     for rule in TAG_RULES:
-        if wrong := [tag for tag in tags if rule.wrong(tag, residue, elsewhere)]:
+        if wrong := [tag for tag in tags if rule.wrong(tag, residue, move)]:
             facts = {"tags": few(map(rule.shown.format, wrong)), "here": residue}
             yield Finding(rule.name, rule.severity, rule.found.format_map(facts), rule.mend.format_map(facts))
 

@@ -17,7 +17,6 @@ from typing import TypeVar
 
 from allocator.database.store import Database
 from allocator.database.verbs import servers, shard_row, tickets
-from allocator.database.verbs.start import Start
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
 from allocator.rules.fleet_consistency import (
     BEGUN,
@@ -79,7 +78,6 @@ class Opened(Located):
 
     database: Database
     row: Shard | None = None
-    server: str = ""
     server_numbering: ShardNumbering | None = None
     error: AllocatorError | None = None
 
@@ -136,19 +134,17 @@ class Opening:
             try:
                 one.database.may_create = create
                 start = one.database.start()
-                one.server, one.server_numbering = server_of(one.database, start), start.numbering
-                one.row = self._row_of(one, start.shard)
-                if one.row:
-                    one.database.failover(start)  # a draw compares the server run alone, not where the rows are from
+                one.server_numbering = start.numbering
+                one.row = self._row_of(one, one.database.current(start=start).shard if start.shard else None)
             except AllocatorError as error:
                 one.error = error
 
     def _row_of(self, one: Opened, row: Shard | None = None) -> Shard | None:
         """The row of a database; None also for a row without draws that does not fit the wanted fleet.
 
-        A row that another server wrote stays: this server may have forgotten tickets drawn under it."""
+        After a failover a row stays: this server may have forgotten tickets drawn under it."""
         row = row or one.database.run(shard_row.fetch)
-        if row is None or (self._is_alone and (self._fleet in (None, row.fleet) or not row.is_on(one.server))):
+        if row is None or (self._is_alone and (self._fleet in (None, row.fleet) or not row.is_trusted)):
             return row
         return one.database.run(shard_row.fetch_member, self._is_alone)
 
@@ -164,7 +160,7 @@ class Opening:
         for one in self._all:
             try:
                 if one.row:
-                    check_usable(one.where, one.row, one.server)
+                    check_usable(one.where, one.row)
             except AllocatorError as error:
                 one.error = error
 
@@ -253,17 +249,13 @@ class Opening:
     def _write(self, one: Opened, members: tuple[Member, ...], revision: int) -> None:
         ours = next(member for member in members if member.url == one.database.address.public_url)
         numbering = ShardNumbering(ours.offset, len(members))
-        fresh = Shard(self._fleet or DEFAULT_FLEET, ours.key, "", 1, numbering, revision, members)
+        fresh = Shard(self._fleet or DEFAULT_FLEET, ours.key, True, 1, numbering, revision, members)
         one.database.run(shard_row.add, fresh, one.where)
 
 
 def is_new(database: Database) -> bool:
     """Whether it is a file that is not there, and that this process has not used."""
     return database.is_missing() and not database.was_used
-
-
-def server_of(database: Database, start: Start) -> str:
-    return database.run(servers.fetch_identity) if start.server is None else start.server
 
 
 def used_before(where: str) -> ShardMisconfigured:

@@ -20,13 +20,12 @@ from allocator.schemes.tag import Tag
 class Found(Located):
     """A shard as found; `error` tells why it was not reached.
 
-    `last` is the greatest ticket in its tables; `server` and `place` identify its current server.
+    `last` is the greatest ticket in its tables; `place` identifies its current server.
     """
 
     database: Database
     row: Shard | None = None
     last: int = 0
-    server: str = ""
     place: str = ""
     error: AllocatorError | None = None
 
@@ -38,7 +37,7 @@ class Found(Located):
     def is_well(self) -> bool:
         """Whether the shard serves, or will with its first ticket."""
         row = self.row
-        serves = row is None or (not row.joining and row.is_on(self.server) and row.numbering.ceiling is None)
+        serves = row is None or (not row.joining and row.is_trusted and row.numbering.ceiling is None)
         return self.error is None and serves
 
     def change(self, decide: Callable[..., Shard | None], *args: Any, tags: Sequence[Tag] = ()) -> Shard:
@@ -47,7 +46,7 @@ class Found(Located):
 
     def note_failover(self) -> None:
         """Raises `Again` after a failover: the greatest ticket is another one now, or the shard must be trusted."""
-        if self.database.has_moved():
+        if self.row and self.database.current().shard.move.key != self.row.move.key:
             raise Again
 
     def fence(self, target: Target) -> None:
@@ -105,7 +104,7 @@ class Discovery:
         needed = {member.url for one in rows.values() if one.row for member in one.row.members} - {*self._without}
         for one in found:
             if one.row is not None and not one.row.joining:
-                check_usable(one.where, one.row, one.server)
+                check_usable(one.where, one.row)
             if one.row is None and (newcomers or not rows or one.url in needed):
                 raise one.error or ShardMisconfigured(
                     f"{one.where} is no shard; if it was one, its row of allocator_shard is lost: restore "
@@ -123,7 +122,7 @@ def state_of(one: Found) -> str:
         return "no shard yet: nothing has drawn a ticket there"
     if row.joining:
         return "joining: run allocator shards grow"
-    if not row.is_on(one.server):
+    if not row.is_trusted:
         return f"its server was replaced: run allocator shards trust {one.where}"
     if row.numbering.ceiling is not None:
         return f"growing: ends below {row.numbering.ceiling}; run allocator shards grow"
@@ -134,8 +133,7 @@ def look(database: Database, several: bool = False) -> Found:
     """Look at a database. With `several` shards, a row without draws counts as none."""
     try:
         row = database.on_tables(shard_row.fetch_member if several else shard_row.fetch)
-        server, place = database.run(servers.fetch_identity), database.run(servers.fetch_place)
-        return Found(database, row, database.run(tickets.fetch_last), server, place)
+        return Found(database, row, database.run(tickets.fetch_last), database.run(servers.fetch_place))
     except AllocatorError as error:
         return Found(database, error=error)
 

@@ -64,7 +64,7 @@ class Growth(Discovery):
         same = [one.where for one in found.values() if seen.place and one.place == seen.place]
         if same:
             raise ShardMisconfigured(f"{seen.where} is {same[0]} under another URL, or a copy of its server")
-        fresh = Shard(lead.fleet, token_hex(16), "", JOINING, ShardNumbering(0, 0), BEGUN, ())
+        fresh = Shard(lead.fleet, token_hex(16), True, JOINING, ShardNumbering(0, 0), BEGUN, ())
         newcomer.run(shard_row.add, fresh, seen.where)
         return fresh.key
 
@@ -132,7 +132,7 @@ class Growth(Discovery):
         target = self._turn(lead, old, lead.row.target, headroom, lost, above or 0)
         if places(target.members) != places(lead.row.target.members):
             raise Again  # `shards add` was run since the rows were read: prepare that shard too
-        first_value = max(one.database.failover().first_value for one in old)
+        first_value = max(one.database.current().shard.move.first_value for one in old)
         tags = tags_of((one.database for one in old), first_value)  # they are fenced: no process claims more
         for member in coming:
             found[member.key].database.begin_above(first_value)
@@ -157,7 +157,7 @@ class Growth(Discovery):
         behind = [one for one in found.values() if one.row and JOINING < one.row.generation < lead.generation]
         if behind and not (lead.target and lead.target.turning):
             serving = [one.database for one in found.values() if one.row and not one.row.joining]
-            first_value = max(database.failover().first_value for database in serving)
+            first_value = max(database.current().shard.move.first_value for database in serving)
             tags = tags_of(serving, first_value)
             for one in behind:
                 one.database.begin_above(first_value)
@@ -207,7 +207,7 @@ class Growth(Discovery):
 
     def _level(self, old: Sequence[Found], target: Target, above: int) -> None:
         """Raise the tags of each old shard to the greatest claim of all: any shard may be lost after the turn."""
-        first_value = max(above, *(one.database.failover().first_value for one in old))
+        first_value = max(above, *(one.database.current().shard.move.first_value for one in old))
         tags = [
             replace(tag, max_value=max(tag.max_value, min(above, tag.limit)))
             for tag in tags_of((one.database for one in old), first_value)
@@ -249,7 +249,7 @@ class Growth(Discovery):
         if here is None or here.row is None:
             raise ShardMisconfigured(f"{database.address.shown} is no shard of this fleet that can be reached")
         here.database.run(shard_row.check_owner)
-        here.database.failover()  # else the next draw would note it, and stop the tickets again
+        here.database.current()  # else the next draw would note it, and stop the tickets again
         known = {member.key for one in found if one.row for member in one.row.members}
         missing = len(known - {one.row.key for one in found if one.row})
         if above is None and (missing or len(found) == 1):

@@ -22,7 +22,7 @@ from allocator.errors import (
     ServerReplaced,
     ShardMisconfigured,
 )
-from allocator.fleet.bootstrap import Located, Opening, consistent, server_of
+from allocator.fleet.bootstrap import Located, Opening, consistent
 from allocator.rules.fleet_consistency import Shard, check_fleet, check_usable, lost, newer_place, superseded
 from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.rules.rotation import Rotation
@@ -75,11 +75,10 @@ class Handle(Located):
         """Fetch the row. Raises an error if the shard must give no ids, as after a restore."""
         database, known = self.database, self.row
         start = database.start()
-        row = start.shard
-        if row is None:
+        if start.shard is None:
             raise lost(self.where)
-        database.failover(start)
-        check_usable(self.where, row, server_of(database, start))
+        row = database.current(start=start).shard
+        check_usable(self.where, row)
         is_older = known is not None and row.revision < known.revision
         if self.went_back or is_older:
             if row.numbering.floor <= max((max(seen.values()) for seen in self.seen.values()), default=0):

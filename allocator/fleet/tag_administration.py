@@ -256,7 +256,7 @@ def last_claimed(databases: Sequence[Database], name: str) -> int:
         raise unknown(name)
     given = [database.last_given(row) for database, row in rows]
     known = [database for database, _ in rows]
-    return max(*given, *(one.failover().first_value for one in databases if one not in known), 0)
+    return max(*given, *(one.current().shard.move.first_value for one in databases if one not in known), 0)
 
 
 def delete(databases: Sequence[Database], name: str, last: int) -> None:

@@ -15,11 +15,12 @@ from allocator.database.connection import guards_restarts
 from allocator.database.dialect import NOWHERE, Dialect, run_of
 from allocator.database.driver_errors import translate
 from allocator.database.store import Database
-from allocator.database.verbs import failover_row, segments, servers
+from allocator.database.verbs import segments, servers
+from allocator.database.verbs.start import Start
 from allocator.errors import AllocatorError, InvalidSetting, SchemaOutOfDate, ServerReplaced
 from allocator.fleet.tag_administration import Tags, whole
 from allocator.integrations import make_tag
-from allocator.rules.failover import Failover, beginning
+from allocator.rules.fleet_consistency import Shard
 from allocator.schemes.shared.argument_checks import split_column
 from allocator.schemes.tag import FailoverGap, Tag
 
@@ -90,34 +91,34 @@ class MigrationDatabase(Database):
     def create_tag(self, tag: Tag, *, has_start: bool) -> bool:
         """As of any database, but after a failover that nobody has noted it is refused: to note one takes connections
         of our own."""
-        with self._identified() as run:
-            state = self.run(failover_row.fetch)
-            if state is None:
-                state = Failover(run)
-                self.run(failover_row.add, state)
-            begun = tag if has_start else beginning(tag, state.first_value, is_alone=True)
-            if self.run(segments.create, begun, state):
-                return True
-        if self.fetch_tag(tag.name):
-            return False
+        with self._identified():
+            return super().create_tag(tag, has_start=has_start)
+
+    def insert_tag(self, tag: Tag, shard: Shard) -> bool:
+        return self.run(segments.make, tag, shard)  # in the transaction of the migration
+
+    def note(self, start: Start, before: Shard, *, waits: bool = False) -> bool:
         raise ServerReplaced(
-            f"tag {tag.name!r} was not made: {self.address.shown} moved to another server, and ids of the tag may be "
+            f"the tag was not made: {self.address.shown} moved to another server, and ids of the tag may be "
             "forgotten there; run: allocator db upgrade"
         )
 
     @contextmanager
-    def _identified(self) -> Iterator[str]:
+    def _identified(self) -> Iterator[None]:
         """Let statements compare the server run, as on connections of our own; what the owner keeps there stays."""
         info = self._connection.info
-        kept = {name: info[name] for name in ("run",) if name in info}
-        for info["run"] in self.dialect.runs(self._connection, guards_restarts()):
+        kept = {name: info[name] for name in ("run", "guards_restarts") if name in info}
+        info["guards_restarts"] = guards_restarts()
+        for words in self.dialect.runs(self._connection, info["guards_restarts"]):
             with suppress(AllocatorError):
-                run = self.run(servers.fetch_own_run, info["run"])
+                info["run"] = words
+                self.run(servers.fetch_run, words)
                 break
         try:
-            yield run
+            yield
         finally:
-            del info["run"]
+            for name in ("run", "guards_restarts"):
+                info.pop(name, None)
             info.update(kept)
 
     def upgrade_schema(self) -> None:

@@ -1,9 +1,10 @@
 """THE FAILOVER RULE: how many ids a tag skips when the database server changes.
 
 A restart of a durable server loses nothing and skips nothing. A promoted standby, a restored dump, or a server that
-crashed without durable writes may lack the latest claims, whose ids are in use. So each row keeps the *server run* that
-wrote it last, and a claim matches only a row of its own run. Otherwise the claim crosses to the new run: it skips a
-gap, or fails, as the tag's `failover_gap` says.
+crashed without durable writes may lack the latest claims, whose ids are in use. So the one row of `allocator_shard`
+names the *server run* that wrote it last. Whoever finds another one there notes the failover in that row: a *move*,
+with a random key that never returns, as a server may. Each tag's row has the key of the last move whose gap it has; a
+claim from a row with another key skips a gap, or fails, as the tag's `failover_gap` says.
 
     reach = the ids that the tag ever issued, without its gaps, and at least 4,194,304 ids or four of its greatest
             claims; at most an eighth of the numbers left below its limit
@@ -15,16 +16,9 @@ gap, or fails, as the tag's `failover_gap` says.
    one skips 1/1024 of the reach more for each second between them.
 4. A claim fails if the gap would be smaller than the tag's greatest claim, or if a fixed gap exceeds the limit.
 
-In a cluster, where several servers commit together, the row keeps the runs of all of them, separated by commas. They
-may write in turn without a gap; only a new one causes a gap. Each run begins with the name of the cluster: a server of
-another cluster is a failover.
-
-A server may come back: an old primary that was copied anew, or a file that got the inode of one that was removed. So
-the move to a new run marks the rows of all other runs, and no row is taken for one of a server that came back.
-
-A new server may lack nodes, leases, tickets and new tags too. One row, `Failover`, holds the last server run for all of
-them: a new run skips node numbers and tickets, and starts new tags above ids that a lost tag of the same name may have
-issued. Who leases a worker number waits, see `worker_number_lease`.
+A new server may lack nodes, leases, tickets and new tags too. A move skips node numbers and tickets, and starts new
+tags above ids that a lost tag of the same name may have issued. Who takes a worker number waits: see
+`worker_number_lease`.
 """
 
 from __future__ import annotations
@@ -48,88 +42,50 @@ SECONDS = 1024
 """The time modulo this period enters each gap, so two servers that continue from one row rarely skip to one number."""
 PERIOD_MS = 1000 * SECONDS
 
-MAX_RUNS = 8
-"""The most runs that a row keeps. In a larger cluster the oldest is dropped, and its server skips ids again."""
 
-ONCE = "once "
-"""Begins the run of a row that a failover left behind. No server has such a run, so the row's next claim crosses."""
+class Move(NamedTuple):
+    """What a failover changes in the row of `allocator_shard`.
 
-
-class Here(NamedTuple):
-    """The server run that would write a row now, compared with `was`, the run that wrote it last.
-
-    server: the identity that the database must still report when it writes the row.
-    run: the value that the row will hold.
-    same: the row was written on this run, or never.
-    at: the clock of the server, in milliseconds since 1970.
-    akin: if it is another run, then another server of the same cluster, or another start of a server that tells too
-        little to know a start from a failover. Tags skip a gap; the tickets of a fleet continue, and no row is left.
+    run: the server run that wrote the row last.
+    key: random, of the last move.
+    first_value: tags created on first use start above this.
+    at: the time of the last move in milliseconds since 1970, by the later of two clocks: the server's, and that of the
+        process that saw it. 0 before the first.
     """
 
-    was: str
-    server: str
-    run: str
-    same: bool
+    run: str = ""
+    key: int = 0
+    first_value: int = 0
     at: int = 0
-    akin: bool = False
-
-    @property
-    def is_failover(self) -> bool:
-        """Whether all other runs end here: see `ONCE`."""
-        return not (self.same or self.akin)
 
 
-class Crossing(NamedTuple):
-    """A claim that moves a row to the run `here`, and skips `skip` numbers."""
-
-    here: Here
-    skip: int
+UNMOVED = Move()
+CLUSTER = "."
+"""Ends the name of a cluster in a run."""
 
 
-def plain(was: str, run: str, at: int = 0) -> Here:
-    """Compare the run of a server that writes alone."""
-    return Here(was, run, run, was in {"", run}, at)
+def is_run(run: str, known: Move, since: int) -> bool:
+    """Whether a server's `run` is the one that the row names, though its start may be told otherwise there.
 
-
-def one_of_several(was: str, run: str, since: int, at: int = 0) -> Here:
-    """Compare the run of a server of a cluster, or of one that may not be durable.
-
-    A run names the server, `A1B2C3D4`, in a cluster after the cluster's name, `E5F6A7B8.A1B2C3D4`: there servers commit
-    together, and the row keeps all their runs. If the server is not durable its start follows, in seconds:
-    `A1B2C3D4-1763750000`.
-
-    since: the true start. The start in a run drifts upwards: it may be later, never earlier.
+    A server that is not durable has its start in its run, in seconds: `A1B2C3D4-1763750000`. A start drifts upwards: it
+    may be later than the true one, `since`, and never earlier. Members of a cluster, `E5F6A7B8.-1763750000`, tell
+    their own starts; one that is up since before the last move has forgotten nothing since.
     """
-    member = run.partition("-")[0]
-    cluster, several, server = member.rpartition(".")
-    before = [other for other in was.split(",") if other]
-    if several and run in before:
-        return Here(was, server, was, same=True, at=at, akin=True)
-    same = not was or any(other == run or began_between(other, member, since, start_of(run)) for other in before)
-    kin = [other for other in before if other.startswith(f"{cluster}.")]
-    others = [other for other in kin if other.partition("-")[0] != member]
-    return Here(was, server, ",".join([*others, run][-MAX_RUNS:]), same, at, akin=bool(kin))
+    name, _, start = run.partition("-")
+    known_name, _, known_start = known.run.partition("-")
+    if name != known_name or not (start.isdecimal() and known_start.isdecimal()):
+        return run == known.run
+    return since <= int(known_start) <= int(start) or (name.endswith(CLUSTER) and 1000 * since < known.at)
 
 
-def began_between(run: str, member: str, since: int, latest: int) -> bool:
-    return run.startswith(f"{member}-") and since <= start_of(run) <= latest
-
-
-def start_of(run: str) -> int:
-    start = run.partition("-")[2]
-    return int(start) if start.isdecimal() else 0
-
-
-def cross(tag: Tag, here: Here) -> Crossing:
-    """How a tag continues on this run. Raises `ServerReplaced` if it may not, or has too few ids left."""
-    if here.same:
-        return Crossing(here, 0)
+def crossing(tag: Tag, at: int) -> int:
+    """How many numbers a tag skips that lacks the gap of the last move. Raises `ServerReplaced` if it may not go on."""
     if tag.failover_gap == REFUSE:
-        raise replaced(tag, here, "its failover_gap is 'refuse'")
+        raise replaced(tag, "its failover_gap is 'refuse'")
     reach = reach_of(tag)
     if not has_room(tag, reach):
-        raise replaced(tag, here, f"only {tag.limit - tag.max_value} ids are left below its limit, too few to skip")
-    return Crossing(here, gap(tag, reach, here.at))
+        raise replaced(tag, f"only {tag.limit - tag.max_value} ids are left below its limit, too few to skip")
+    return gap(tag, reach, at)
 
 
 def reach_of(tag: Tag) -> int:
@@ -160,7 +116,7 @@ def gap(tag: Tag, reach: int, at: int) -> int:
     return reach + further if reach + further <= tag.limit - tag.max_value else reach
 
 
-def repaired(tag: Tag, above: int | None, here: Here) -> int:
+def repaired(tag: Tag, above: int | None, at: int) -> int:
     """The new `max_value` of a tag that an operator repairs: `above`, or the present value plus the usual gap."""
     if above is not None:
         return check_whole("above", above, tag.max_value, tag.limit, hint=f" for tag {tag.name!r}")
@@ -171,12 +127,12 @@ def repaired(tag: Tag, above: int | None, here: Here) -> int:
             f"tag {tag.name!r} has only {tag.limit - tag.max_value} ids left, too few to skip {reach} of them; "
             "name a number above every id in use with --above N"
         )
-    return tag.max_value + gap(usual, reach, here.at)
+    return tag.max_value + gap(usual, reach, at)
 
 
-def replaced(tag: Tag, here: Here, why: str) -> ServerReplaced:
+def replaced(tag: Tag, why: str) -> ServerReplaced:
     return ServerReplaced(
-        f"tag {tag.name!r}: the database server changed ({tag.server_run} → {here.run}) and may lack ids above "
+        f"tag {tag.name!r}: the database server changed, or an older copy was restored, and it may lack ids above "
         f"{tag.max_value}; the tag is stopped, since {why}. When nothing uses the old server any more: "
         f"allocator tags repair {tag.name}"
     )
@@ -190,32 +146,6 @@ TICKETS_SKIPPED = 1 << 17
 
 AHEAD_MS = 20_000
 """A lease of snowflakes: how far a process may date a move after the database's clock."""
-
-
-UNTRUSTED = " untrusted"
-"""Follows the server run of a shard after a failover, until `shards trust`. No server has such a run, so its tickets
-stop: it may have forgotten some, or how its fleet grew. Not in `allocator_shard`, which who draws may not write."""
-
-
-class Failover(NamedTuple):
-    """The row of `allocator_failover`.
-
-    server_run: the run that wrote it, and perhaps `UNTRUSTED`.
-    first_value: tags created on first use start above this.
-    moved_at_ms: the last move, by the later of two clocks: the server's, and that of the process that saw it.
-    """
-
-    server_run: str
-    first_value: int = 0
-    moved_at_ms: int = 0
-
-    @property
-    def run(self) -> str:
-        return self.server_run.removesuffix(UNTRUSTED)
-
-    @property
-    def is_trusted(self) -> bool:
-        return not self.server_run.endswith(UNTRUSTED)
 
 
 class Skipped(NamedTuple):
@@ -249,18 +179,12 @@ def beginning(template: Tag, first_value: int, is_alone: bool) -> Tag:
     return replace(template, max_value=min(template.limit, max(template.max_value, first_value)))
 
 
-def moved(before: Failover, here: Here, wall_ms: int, one_of_several: bool = False) -> Failover:
-    """The row for this run; unchanged on the same run.
+def moved(before: Move, run: str, key: int, at: int, wall_ms: int) -> Move:
+    """The move to `run` with a new `key`.
 
-    wall_ms: the clock of this process.
-    one_of_several: this is a shard, whose tickets stop until it is trusted.
+    at: the clock of the server, in milliseconds since 1970; wall_ms: that of this process.
     """
-    stops = not before.is_trusted or (one_of_several and not here.same and not here.akin)
-    run = here.run + (UNTRUSTED if stops else "")
-    if here.same:
-        return before._replace(server_run=run)
     # A server whose clock is behind must shorten no wait; one process whose clock is years ahead must not prolong all.
-    now_ms = max(here.at, min(wall_ms, here.at + AHEAD_MS))
+    now_ms = max(at, min(wall_ms, at + AHEAD_MS))
     new = Tag("new", before.first_value, skipped=before.first_value)
-    first_value = before.first_value + gap(new, reach_of(new), now_ms)
-    return Failover(run, first_value, now_ms)
+    return Move(run, key, before.first_value + gap(new, reach_of(new), now_ms), now_ms)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from allocator.errors import DatabaseUnavailable, ShardMisconfigured
+from allocator.rules.failover import UNMOVED, Move
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.ticket import CLAIM, ShardNumbering
 
@@ -57,27 +58,24 @@ class Shard:
     """One row of `allocator_shard`.
 
     key: the shard's random key.
-    server: the server that wrote the row.
+    is_trusted: this server may draw tickets under the row. One of several shards waits after a failover.
     tickets: how this database draws them. No other shard has to do the same.
     """
 
     fleet: str
     key: str
-    server: str
+    is_trusted: bool
     generation: int
     numbering: ShardNumbering
     revision: int
     members: tuple[Member, ...]
     target: Target | None = None
     tickets: str = CLAIM
+    move: Move = UNMOVED
 
     @property
     def joining(self) -> bool:
         return self.generation == JOINING
-
-    def is_on(self, server: str) -> bool:
-        """Whether this server may use the row. The row of a single database names no server, so any may."""
-        return self.server in {"", server}
 
     @property
     def is_alone(self) -> bool:
@@ -122,14 +120,13 @@ def lost(where: str) -> ShardMisconfigured:
     )
 
 
-def check_usable(where: str, shard: Shard, server: str) -> None:
-    """Raise if a shard, whose database is now on `server`, may not issue ids."""
+def check_usable(where: str, shard: Shard) -> None:
+    """Raise if a shard may not issue ids."""
     if shard.joining:
         raise DatabaseUnavailable(f"{where} was added but issues no ids yet; run: allocator shards grow")
-    if not shard.is_on(server):
-        now = f"on server {server}" if server else "another file"
+    if not shard.is_trusted:
         raise ShardMisconfigured(
-            f"{where} is now {now}, not {shard.server}: after a failover or a restore it may lack ids. "
+            f"{where} is now on another server, or was restored: it may lack ids. "
             f"When nothing uses the old server any more, skip them with: allocator shards trust {where}"
         )
 

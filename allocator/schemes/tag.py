@@ -41,7 +41,7 @@ class Tag:
         "refuse".
     skipped: how many numbers up to `max_value` were never claimed: failover gaps, and numbers below its start.
     claimed_at: the time of the last claim by the clock of the server, in milliseconds since 1970.
-    server_run: the server run that wrote the row last.
+    move: the key of the last move to another server whose gap the row has.
     limit_from: of a tag that was just created, the column that set its limit, as `orders.id (INTEGER)`.
     """
 
@@ -54,7 +54,7 @@ class Tag:
     failover_gap: FailoverGap = AUTO
     skipped: int = field(default=0, compare=False)
     claimed_at: int = field(default=0, compare=False)
-    server_run: str = field(default="", compare=False)
+    move: int = field(default=0, compare=False)
     limit_from: str = field(default="", compare=False)
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 from allocator.errors import AllocatorError, DatabaseUnavailable, NodeIdsExhausted, NotCopyable
 from allocator.fleet.tag_administration import COLUMNS, Tags
 from allocator.rules.column_limit import NoColumn
-from allocator.rules.failover import plain, repaired
+from allocator.rules.failover import repaired
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.tag import Tag, settle, unknown
@@ -145,7 +145,7 @@ class MemoryBackend:
 
     def repair_segment(self, tag: Tag, above: int | None) -> None:
         with self._table() as rows:
-            rows[tag.name] = raised(tag, repaired(tag, above, plain(tag.server_run, "memory")))
+            rows[tag.name] = raised(tag, repaired(tag, above, 0))
 
     def fetch_shard(self) -> None:
         """None: memory is no shard of a fleet."""

@@ -24,7 +24,6 @@ TABLES = (
     "allocator_ticket",
     "allocator_token",
     "allocator_shard",
-    "allocator_failover",
     "allocator_number",
     "allocator_number_void",
     "allocator_lease",
@@ -32,8 +31,7 @@ TABLES = (
 
 PROTECTING = {
     "allocator_segment": " WHERE max_value > 0",
-    "allocator_shard": " WHERE shard_step <> 1",
-    "allocator_failover": " WHERE allocator_failover.first_value > 0",
+    "allocator_shard": " WHERE shard_step <> 1 OR new_tags_above > 0",
 }
 """Conditions under which a row protects ids; every row of the other tables does."""
 
@@ -45,7 +43,7 @@ def upgrade() -> None:
         *counts("max_value", "step", "max_step", "id_limit"),
         sa.Column("shard_offset", sa.BigInteger(), server_default="1", nullable=False),
         sa.Column("shard_step", sa.BigInteger(), server_default="1", nullable=False),
-        sa.Column("server_run", ascii_text(255), server_default="", nullable=False),
+        sa.Column("move", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("failover_gap", sa.BigInteger(), server_default="-2", nullable=False),
         sa.Column("skipped", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("claimed_at", sa.BigInteger(), server_default="0", nullable=False),
@@ -88,21 +86,16 @@ def upgrade() -> None:
         sa.Column("id", sa.SmallInteger(), primary_key=True, autoincrement=False),
         sa.Column("fleet", name_type(64), nullable=False),
         text("shard_key", 32),
-        text("server", 255),
         text("tickets", 16),
         *counts("generation", "shard_offset", "shard_step", "floor"),
         sa.Column("ceiling", sa.BigInteger(), nullable=True),
         *counts("revision"),
         sa.Column("members", sa.Text(), nullable=False),
         sa.Column("target", sa.Text(), nullable=True),
+        *counts("trusted"),
+        sa.Column("server_run", ascii_text(255), nullable=False),
+        *counts("move", "new_tags_above", "moved_at", "made"),
         sa.CheckConstraint("id = 1", name="allocator_shard_one_row"),
-    )
-    create(
-        "allocator_failover",
-        sa.Column("id", sa.SmallInteger(), primary_key=True, autoincrement=False),
-        *counts("first_value", "moved_at_ms"),
-        sa.Column("server_run", ascii_text(255), server_default="", nullable=False),
-        sa.CheckConstraint("id = 1", name="allocator_failover_one_row"),
     )
     create(
         "allocator_number",

@@ -160,7 +160,7 @@ def test_a_deletion_that_fails_on_one_shard_is_undone_on_the_others(tmp_path):
 @SQLITE
 def test_the_start_of_a_deleted_tag_is_above_ids_that_a_failover_forgot(fresh):
     run("next", "order", url=fresh)
-    execute(fresh, "UPDATE allocator_segment SET server_run = 'elsewhere'")
+    execute(fresh, "UPDATE allocator_shard SET server_run = 'elsewhere'")
     done = run("tags", "delete", "order", "--yes", url=fresh)
 
     assert int(done.stdout.split()[-1]) > 1 << 22

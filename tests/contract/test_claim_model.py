@@ -17,11 +17,11 @@ from sqlalchemy import Connection, delete, insert, select
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import segment
 from allocator.database.store import Database
-from allocator.database.verbs import claims, segments, servers
-from allocator.rules.failover import Crossing
+from allocator.database.verbs import claims, segments
+from allocator.database.verbs.claims import Terms
 from allocator.schemes.shared.residues import ALL, NONE, Residue
 
-GUARDS = st.sampled_from(["", "limit", "seen", "residue", "run", "server"])
+GUARDS = st.sampled_from(["", "limit", "seen", "residue", "was", "now", "run"])
 """One says no, or none does: so each is tried where the others let the claim through."""
 RESIDUES = st.sampled_from([ALL, Residue(1, 3), Residue(2, 3)])
 SLACK = st.integers(0, 3)
@@ -37,30 +37,28 @@ def database(shared_database, request) -> Iterator[Database]:
 @pytest.mark.parametrize("database", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
 @given(GUARDS, st.integers(0, 100), st.integers(1, 30), RESIDUES, st.none() | st.integers(0, 50), SLACK, SLACK)
 def test_a_claim_does_what_the_simulator_says(database: Database, no, at, size, residue, skip, left, ahead):
-    here, span, jump, crossed = database.run(servers.fetch_run, ""), size * residue.step, skip or 0, None
+    shard, span, jump = database.current().shard.move, size * residue.step, skip or 0
     seen = at + jump + 1 + ahead if no == "seen" else max(0, at + jump - ahead)
     limit = max(at, at + jump + span + (-1 - left if no == "limit" else left))
-    was = here.run if skip is None else "elsewhere"
-    row = Row(at, 1, 1, limit, NONE if no == "residue" else residue, skipped=3)
-    row = row._replace(server_run="another" if no == "run" else was)
-    if skip is not None:
-        server = "another" if no == "server" else here.server
-        crossed = Crossing(here._replace(was=was, server=server, same=False), skip)
+    was = shard.key if skip is None else 7
+    row = Row(at, 1, 1, limit, NONE if no == "residue" else residue, skipped=3, move=8 if no == "was" else was)
+    now, run = 9 if no == "now" else shard.key, "another" if no == "run" else shard.run
+    terms = Terms(residue, was, now, run, jump)
 
     def write(connection: Connection, dialect: Dialect) -> None:
         connection.execute(delete(segment).where(segment.c.tag == "model"))
-        more = {"skipped": row.skipped, "server_run": row.server_run, "claimed_at": 1}
+        more = {"skipped": row.skipped, "move": row.move, "claimed_at": 1}
         more |= {"shard_offset": row.residue.offset, "shard_step": row.residue.step}
         connection.execute(insert(segment).values(segments.row_of(row.tag("model")) | more))
 
-    def read(connection: Connection, dialect: Dialect) -> tuple[int, int, str]:
-        columns = segment.c.max_value, segment.c.skipped, segment.c.server_run
+    def read(connection: Connection, dialect: Dialect) -> tuple[int, int, int]:
+        columns = segment.c.max_value, segment.c.skipped, segment.c.move
         return tuple(connection.execute(select(*columns).where(segment.c.tag == "model")).one())
 
     database.run(write)
-    model = claimed(row, span, residue, seen, crossed, here.server if crossed else here.run, Rules())
-    end = database.run(claims.claim, "model", size, residue, seen, crossed)
+    model = claimed(row, shard, shard.run, span, terms, seen, Rules())
+    end = database.run(claims.claim, "model", size, terms, seen)
     expected = model or row
 
     assert end == (model and model.max_value)
-    assert database.run(read) == (expected.max_value, expected.skipped, expected.server_run)
+    assert database.run(read) == (expected.max_value, expected.skipped, expected.move)

@@ -68,7 +68,7 @@ def content(url: str) -> list[object]:
     with engine.connect() as connection:
         found = [
             connection.exec_driver_sql(f"SELECT * FROM allocator_{name}").all()
-            for name in ("segment", "ticket", "shard", "node", "lease", "failover", "schema_version")
+            for name in ("segment", "ticket", "shard", "node", "lease", "schema_version")
         ]
     engine.dispose()
     return found
@@ -77,11 +77,12 @@ def content(url: str) -> list[object]:
 # -- what the rows say
 
 
-TAG = "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit, failover_gap, server_run) VALUES"
+TAG = "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit, failover_gap, move) VALUES"
+OURS = "(SELECT move FROM allocator_shard)"
 ROWS = (
-    f"{TAG} ('ends', 95, 1, 10, 100, 1000000000, ''), ('astray', 5, 1, 10, 9000000000000000000, 10, '')",
+    f"{TAG} ('ends', 95, 1, 10, 100, 1000000000, {OURS}), ('astray', 5, 1, 10, 9000000000000000000, 10, {OURS})",
     "UPDATE allocator_segment SET shard_offset = 2, shard_step = 3 WHERE tag = 'astray'",
-    f"{TAG} ('bare', 5, 1, 10, 9000000000000000000, 0, ''), ('waiting', 5, 1, 10, 100000, -1, 'elsewhere')",
+    f"{TAG} ('bare', 5, 1, 10, 9000000000000000000, 0, {OURS}), ('waiting', 5, 1, 10, 100000, -1, 7)",
 )
 NODE = {"postgres": "INSERT INTO allocator_node OVERRIDING SYSTEM VALUE VALUES (900000, 'host', 1, '1', now())"}
 PLAIN_NODE = "INSERT INTO allocator_node VALUES (900000, 'host', 1, '1', '2026-11-01')"
@@ -290,7 +291,7 @@ CHANGES = {
         "two.db has no row of allocator_shard, unlike the other shards",
         "DELETE FROM allocator_shard",
     ),
-    "shard-on-another-server": (OUTAGE, "not other: ", "UPDATE allocator_shard SET server = 'other'"),
+    "shard-on-another-server": (OUTAGE, "is now on another server", "UPDATE allocator_shard SET move = 5"),
     "shards-contradict": (DANGER, "says shard 2 of 5", "UPDATE allocator_shard SET shard_step = 5"),
     "growth-interrupted": (OUTAGE, "no segments can be claimed on", "UPDATE allocator_shard SET ceiling = 1000"),
     "tag-of-another-lane": (DANGER, "has offset 2 and step 3", "UPDATE allocator_segment SET shard_offset = 1"),

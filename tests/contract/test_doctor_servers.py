@@ -19,7 +19,6 @@ from support.servers.available import own
 
 from allocator import Allocator
 from allocator.database.store import Database
-from allocator.database.verbs import servers
 from allocator.doctor import DANGER, OUTAGE, examine
 
 OPTIONS = {
@@ -112,7 +111,7 @@ def test_settings_of_postgresql_that_lose_commits_are_one_finding_and_the_guard_
 def server_run(url: str) -> str:
     """By a new connection, as the failover guard sees it."""
     with closing(Database(url)) as database:
-        return database.run(servers.fetch_run, "").run
+        return database.start().run
 
 
 # -- MySQL and MariaDB
@@ -216,15 +215,15 @@ def test_a_run_names_the_cluster_of_its_server_and_another_cluster_is_a_failover
     alone = server_run(patient.url)
     with changed(patient.url, "SET GLOBAL wsrep_on = ON", "SET GLOBAL wsrep_on = OFF"), Allocator(patient.url) as ids:
         first = ids.next_id("member")
-        run = ids.tags.get("member").server_run
         database = database_of(ids)
+        run = database.current().shard.move.run
         session = database.run(lambda connection, _: connection.exec_driver_sql("SELECT @allocator_run").scalar())
-        execute(patient.url, "UPDATE allocator_segment SET server_run = 'F00.A' WHERE tag = 'member'")
-        execute(patient.url, "UPDATE allocator_failover SET server_run = 'F00.A'")
+        joined = ids.reserve("member", 1)[0]
+        execute(patient.url, "UPDATE allocator_shard SET server_run = 'F00.'")
         after = ids.reserve("member", 1)[0]
 
-        assert run == session == f"{crc32(b'my_wsrep_cluster'):X}.{alone}"
-        assert ids.tags.get("member").server_run == run
+        assert run == session == f"{crc32(b'my_wsrep_cluster/patient'):X}." != alone
+        assert (joined, database.current().shard.move.run) == (first + 1, run)
         assert after > first + 2**22
 
 
@@ -238,5 +237,5 @@ def test_a_migration_on_a_member_of_a_cluster_makes_a_tag(patient):
         with engine.begin() as connection:
             Operations(MigrationContext.configure(connection)).create_tag("migrated")
 
-        assert ids.tags.get("migrated").server_run == ids.tags.get("member").server_run
+        assert ids.tags.get("migrated").move == ids.tags.get("member").move
     engine.dispose()

@@ -56,7 +56,7 @@ def test_a_database_that_becomes_a_shard_while_it_is_looked_at_is_one(fresh, mon
     """Its row said that it was alone, and then another process drew: not from it alone."""
     with closing(Database(fresh)) as database:
         members = tuple(Member(f"key{offset}", offset, f"url{offset}") for offset in (1, 2))
-        fleet = Shard("main", "key1", "", 1, ShardNumbering(1, 2), 2, members)
+        fleet = Shard("main", "key1", True, 1, ShardNumbering(1, 2), 2, members)
         is_used = shard_row.has_ids
 
         def late(connection, dialect):

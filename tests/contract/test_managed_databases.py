@@ -96,23 +96,6 @@ def test_a_failover_is_seen_as_far_as_the_product_tells_it(url, product):
         assert first_id(url) > LEAST
 
 
-def test_a_restart_that_looks_like_a_failover_stops_no_tickets_of_a_fleet(new_database):
-    """Of a server that does not tell its WAL position, but a dump loaded into it does."""
-    urls = [new_database("postgres") for _ in range(2)]
-    for url in urls:
-        look_alike(url, POSTGRES["no WAL"])
-    with Allocator(shards=urls) as ids:
-        assert [ids.ticket("job") for _ in range(4)] == [1, 2, 3, 4]
-    turn(urls[1], POSTGRES["no WAL"].moved)
-    with Allocator(shards=urls) as ids:
-        assert {ids.ticket("job") % 2 for _ in range(4)} == {0, 1}
-    execute(urls[1], "UPDATE allocator_failover SET server_run = concat(server_run, '0')")
-    with Allocator(shards=urls) as ids:
-        ids.ticket("job")  # notes it
-    with Allocator(shards=urls) as ids:
-        assert {ids.ticket("job") % 2 for _ in range(4)} == {1}
-
-
 def test_a_process_that_runs_sees_a_failover_too(new_database):
     url, product = new_database("postgres"), POSTGRES["Aurora"]
     look_alike(url, product)
@@ -211,7 +194,7 @@ def test_ids_of_every_kind_are_drawn_by_an_engine_that_refuses(engine):
     draws_all(engine)
     with closing(Database(engine)) as database:
         assert database.run(servers.fetch_blind).sleeps
-        database.forget_run()
+        database.mark_restored()
     assert first_id(engine) > LEAST
     if engine.name == "mysql":
         assert [finding.name for finding in examine(engine)] == [SLEEPS]

@@ -90,17 +90,6 @@ def test_node_numbers_are_not_used_again_after_a_restart_of_the_counter(fresh, k
             assert node == 3
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-def test_a_number_below_one_that_is_known_is_not_used(fresh):
-    """Also where no row has it, so that the key does not refuse it."""
-    with closing(Database(fresh)) as database:
-        execute(fresh, "ALTER TABLE allocator_node ALTER COLUMN id RESTART WITH 10")
-        assert database.register_node() == 10
-        execute(fresh, "ALTER TABLE allocator_node ALTER COLUMN id RESTART WITH 5")
-        with pytest.raises(MaxValueWentBack, match="set back"):
-            database.register_node()
-
-
 @statements
 def test_a_number_whose_row_was_deleted_is_not_given_again(fresh):
     with Allocator(fresh) as ids:

@@ -61,7 +61,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with Allocator(url) as ids:
         ids.next_id("order")
     engine = create_engine(url)
-    row = {"max_value": 7, "step": 10, "max_step": 100, "id_limit": 1000, "server_run": "", "failover_gap": 0}
+    row = {"max_value": 7, "step": 10, "max_step": 100, "id_limit": 1000, "failover_gap": 0}
     with engine.begin() as connection:
         connection.execute(insert(tables.segment), [{**row, "tag": f"tag-{number:04}"} for number in range(2_499)])
     engine.dispose()

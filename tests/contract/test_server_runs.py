@@ -1,38 +1,50 @@
-"""Rule 8: where a row was written on another server run, which may have forgotten claims."""
+"""Rule 8: a database that moved to another server run, which may have forgotten claims.
+
+What moved (MOVES) times what is drawn (DRAWS); what a tag may say about it; moves in the middle of something; servers
+that come back; fleets; and how each database tells that it is another one.
+"""
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from struct import pack_into
 from time import monotonic, sleep, time, time_ns
 from types import SimpleNamespace
-from unittest.mock import Mock
+from typing import NamedTuple
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
 from support.distinct import distinct
-from support.servers.administrator import execute, values
+from support.kit import database_of
+from support.servers.administrator import administrator, execute, values
+from support.servers.databases import with_schema
 from support.servers.fleets import MYSQLS
 
 from allocator import Allocator
 from allocator.database.connection import GUARD_RESTARTS
 from allocator.database.postgresql.dialect import PostgreSQL
+from allocator.database.schema import tables
 from allocator.database.sqlite import file as sqlite_file
 from allocator.database.sqlite import fork_gate
 from allocator.database.store import Database
-from allocator.database.verbs import claims, failover_row, node_and_snowflake_rows, segments, servers
+from allocator.database.verbs import claims, node_and_snowflake_rows, segments
+from allocator.database.verbs.claims import Terms
 from allocator.errors import (
     DatabaseUnavailable,
     FleetGrowing,
     InvalidSetting,
     MaxValueWentBack,
+    SchemaDamaged,
     ServerReplaced,
     ShardMisconfigured,
     TagExists,
@@ -41,200 +53,218 @@ from allocator.errors import (
 from allocator.fleet.grow import Growth
 from allocator.fleet.tag_administration import last_claimed
 from allocator.generators.worker_numbers import read_clocks
-from allocator.rules.failover import NODES_SKIPPED, SECONDS, TICKETS_SKIPPED, Crossing, Skipped
+from allocator.rules.failover import NODES_SKIPPED, TICKETS_SKIPPED
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.residues import ALL
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from allocator.schemes.snowflake import LeaseClaim
 from allocator.schemes.tag import Tag
 
+statements = pytest.mark.statements
 ONLY_SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 LEAST = 1 << 22
-FORGET = "UPDATE allocator_segment SET server_run = 'elsewhere', max_value = max_value - {0} WHERE tag = '{1}'"
-MOVED = "UPDATE allocator_failover SET server_run = 'elsewhere'"
+ROWS = ("segment", "ticket", "node", "lease", "shard")
+MOVED = "UPDATE allocator_shard SET server_run = 'elsewhere'"
+FORGET = "UPDATE allocator_segment SET max_value = max_value - {0}"
+numbers = count()
 
 
-def other(url: str) -> Allocator:
+def other(url: str, **settings: object) -> Allocator:
     """Another process, which has seen nothing."""
-    return Allocator(url, step=100, max_step=100)
+    return Allocator(url, **{"step": 100, "max_step": 100, **settings})
 
 
-# -- the gap
+# -- what moved, times what is drawn
 
 
-@pytest.mark.statements
-def test_on_another_run_a_claim_skips_a_gap(sync, fresh, tag, caplog):
-    before = sync(fresh).reserve(tag, 100)
-    execute(fresh, FORGET.format(100, tag))
-    ids = sync(fresh, step=100, max_step=100)
-    after = ids.next_ids(tag, 200)
+class Draw(NamedTuple):
+    """one: what a process draws. skips: so many numbers, at the least, lie between the last one before a move and the
+    first one after it."""
 
-    assert after == list(range(after[0], after[0] + 200))
-    assert after[0] > LEAST
-    assert distinct([*before, *after]) == 300
-    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert len([line for line in warnings if "skipped" in line and "elsewhere" in line]) == 1
+    one: Callable[[Allocator], int]
+    skips: int
 
 
-def test_a_gap_counts_neither_as_given_nor_as_a_claim(sync, fresh, tag):
-    ids = sync(fresh)
-    ids.reserve(tag, 100)
-    before = ids.tags.get(tag)
-    execute(fresh, FORGET.format(0, tag))
-    ids.reserve(tag, 50)
-    after = ids.tags.get(tag)
-
-    assert before.skipped == 0
-    assert after.max_value - after.skipped == 150
-    assert 0 < before.claimed_at <= after.claimed_at <= 1000 * time() + 60_000
-    assert after.claimed_at > 1000 * time() - 60_000
+DRAWS = {
+    "id": Draw(lambda ids: ids.next_id("order"), LEAST),
+    "block": Draw(lambda ids: ids.reserve("order", 10)[0], LEAST),
+    "ticket": Draw(lambda ids: ids.ticket("job"), TICKETS_SKIPPED),
+    "node": Draw(lambda ids: METEOR.unpack(ids.meteor())["node"], NODES_SKIPPED),
+    "tag by its first id": Draw(lambda ids: ids.next_id(f"new-{next(numbers)}"), LEAST),
+    "tag that is created": Draw(lambda ids: ids.tags.create(f"made-{next(numbers)}").max_value, LEAST),
+}
+Move = Callable[[str], Callable[[], object]]
+"""Begins while the rows are as they will be again; what it returns moves there."""
 
 
-def test_a_start_above_other_ids_is_not_given(sync, fresh, tag):
-    ids = sync(fresh)
-    assert ids.tags.create(tag, start_after=5000).max_value == 5000
-    ids.reserve(tag, 100)
-    ids.tags.set(tag, start_after=9000)
-    ids.reserve(tag, 100)
-    row = ids.tags.get(tag)
-
-    assert (row.max_value, row.skipped) == (9100, 8900)
-
-
-def test_control_without_a_gap_the_ids_come_again(sync, fresh, tag):
-    before = sync(fresh, failover_gap=0).reserve(tag, 100)
-    execute(fresh, FORGET.format(100, tag))
-
-    assert sync(fresh).reserve(tag, 100) == before
+def standby(url: str) -> Callable[[], object]:
+    """It lacks what was written last; or a database is restored from a dump."""
+    into = " OVERRIDING SYSTEM VALUE" if url.startswith("postgres") else ""
+    execute(url, *(f"CREATE TABLE kept_{rows} AS SELECT * FROM allocator_{rows}" for rows in ROWS))
+    again = (
+        (f"DELETE FROM allocator_{rows}", f"INSERT INTO allocator_{rows}{into} SELECT * FROM kept_{rows}")
+        for rows in ROWS
+    )
+    return lambda: execute(url, *(statement for pair in again for statement in pair), MOVED)
 
 
-def test_a_process_that_runs_goes_on_over_a_failover(sync, fresh, tag):
+def nothing_written(url: str) -> Callable[[], object]:
+    """All that was ever written is gone, but for the row that tells."""
+    return lambda: execute(url, *(f"DELETE FROM allocator_{rows}" for rows in ROWS[:-1]), MOVED)
+
+
+def command(url: str) -> Callable[[], object]:
+    """An operator says so; twice, since the first one may have been lost too."""
+    said = [sys.executable, "-m", "allocator", "db", "mark-restored", "--url", url]
+    return lambda: [subprocess.run(said, check=True) for _ in range(2)]
+
+
+def older_file(url: str) -> Callable[[], object]:
+    file = make_url(url).database
+    shutil.copyfile(file, f"{file}.old")
+    return lambda: Path(f"{file}.old").replace(file)
+
+
+def logical_replica(url: str) -> Callable[[], object]:
+    """It has the rows, and not what their sequences came to."""
+    return lambda: execute(url, "SELECT setval('allocator_node_id_seq', 1)", MOVED)
+
+
+SERVERS = ("postgres", "mysql", "mariadb")
+ALL_MOVES = [(kind, move) for kind in ("sqlite", *SERVERS) for move in (standby, nothing_written, command)]
+ALL_MOVES += [("sqlite", older_file), ("postgres", logical_replica)]
+
+
+@statements
+@pytest.mark.parametrize(("kind", "move"), ALL_MOVES, indirect=["kind"], ids=lambda of: getattr(of, "__name__", of))
+def test_after_a_move_a_process_begins_above_all_that_may_be_forgotten(fresh, move: Move, caplog):
+    def by_another() -> dict[str, int]:
+        with other(fresh) as ids:
+            return {name: draw.one(ids) for name, draw in DRAWS.items()}
+
+    by_another()
+    moved = move(fresh)
+    before = [by_another() for _ in range(3)]
+    moved()
+    after = [by_another() for _ in range(2)]
+
+    for name, draw in DRAWS.items():
+        first, last = min(one[name] for one in after), max(one[name] for one in after)
+        assert first > max(one[name] for one in before) + draw.skips - 1, name
+        assert last < first + 10_000, f"{name}: skipped twice"
+    assert len([line for line in caplog.messages if "moved to another server" in line and "the server was" in line]) < 2
+
+
+def test_control_without_a_move_nothing_is_skipped(fresh):
+    found = []
+    for _ in range(2):
+        with other(fresh) as ids:
+            found.append({name: draw.one(ids) for name, draw in DRAWS.items()})
+
+    assert {name: found[1][name] - found[0][name] < 10_000 for name in DRAWS} == dict.fromkeys(DRAWS, True)
+
+
+def test_control_without_a_gap_the_ids_come_again(sync, fresh):
+    before = sync(fresh, failover_gap=0).reserve("order", 100)
+    execute(fresh, FORGET.format(100), MOVED)
+
+    assert sync(fresh).reserve("order", 100) == before
+
+
+# -- one tag
+
+
+def test_a_process_that_runs_goes_on_over_a_failover(sync, fresh):
     """What it has seen is more than the row has, and less than what the row is raised to."""
     ids = sync(fresh, step=100, max_step=100)
-    before = ids.next_ids(tag, 150)
-    execute(fresh, FORGET.format(100, tag))
-    after = [ids.next_id(tag) for _ in range(300)]
+    before = ids.next_ids("order", 150)
+    execute(fresh, FORGET.format(100), MOVED)
 
-    assert distinct([*before, *after]) == 450
-    assert after[-1] > LEAST
+    assert distinct([*before, *ids.next_ids("order", 300)]) == 450
 
 
-def test_without_a_gap_what_was_seen_still_stops_the_tag(sync, fresh, tag):
+def test_without_a_gap_what_was_seen_still_stops_the_tag(sync, fresh):
     ids = sync(fresh, step=100, max_step=100, failover_gap=0)
-    ids.next_ids(tag, 100)
-    execute(fresh, FORGET.format(100, tag))
-
+    ids.next_ids("order", 100)
+    execute(fresh, FORGET.format(100), MOVED)
     with pytest.raises(MaxValueWentBack, match="tags repair"):
-        [ids.next_id(tag) for _ in range(300)]
+        ids.next_ids("order", 300)
 
 
-def test_several_processes_that_cross_at_once_skip_once(fresh, tag):
-    with other(fresh) as ids:
-        ids.reserve(tag, 100)
-    execute(fresh, FORGET.format(0, tag))
-    several = [other(fresh) for _ in range(6)]
+def test_processes_and_tags_that_cross_at_once_skip_once_each(fresh):
+    tags, several = [f"order-{number}" for number in range(8)], [other(fresh) for _ in range(6)]
+    for name in tags:
+        several[0].reserve(name, 100)
+    execute(fresh, MOVED)
     with ThreadPoolExecutor(6) as pool:
-        blocks = list(pool.map(lambda ids: ids.reserve(tag, 10), several))
+        for name in tags:
+            blocks = list(pool.map(lambda ids, name=name: ids.reserve(name, 10), several))
+            assert distinct(one for block in blocks for one in block) == 60
+            first = min(block[0] for block in blocks)
+            assert LEAST < first == max(block[-1] for block in blocks) - 59
     for ids in several:
         ids.close()
 
-    assert distinct(one for block in blocks for one in block) == 60
-    assert max(block[-1] for block in blocks) - min(block[0] for block in blocks) == 59
 
-
-@pytest.mark.statements
-def test_a_crossing_holds_on_the_server_that_was_looked_at_and_above_what_was_seen(fresh, tag):
+@statements
+def test_a_claim_holds_only_for_the_rows_and_the_server_that_were_read(fresh):
     """A proxy may have led us to another one; and a gap does not make good for ids that were seen."""
     with other(fresh) as ids:
-        ids.reserve(tag, 100)
-    execute(fresh, FORGET.format(0, tag))
-    here = look(fresh, "elsewhere")
+        ids.reserve("order", 100)
     with closing(Database(fresh)) as database:
-        claim = claims.claim
-
-        assert database.run(claim, tag, 10, ALL, 0, Crossing(here._replace(server="another"), 50)) is None
-        assert database.run(claim, tag, 10, ALL, 151, Crossing(here, 50)) is None
-        assert database.run(claim, tag, 10, ALL, 150, Crossing(here, 50)) == 160
-
-
-def test_a_row_that_was_never_written_by_a_claim_is_ours(sync, url, tag):
-    """As of a database that was upgraded."""
-    ids = sync(url)
-    epoch = ids.tags.create(tag) and ids.tags.get(tag).server_run
-    execute(url, f"UPDATE allocator_segment SET server_run = '' WHERE tag = '{tag}'")
-
-    assert ids.reserve(tag, 10) == range(1, 11)
-    assert ids.tags.get(tag).server_run == epoch != ""
+        database.mark_restored()
+        now = database.current("order")
+        terms = Terms(ALL, now.tag.move, now.shard.move.key, now.shard.move.run, 50)
+        for wrong in (
+            terms._replace(run="another"),
+            terms._replace(was=terms.now),
+            terms._replace(now=terms.was),
+            terms._replace(residue=ALL._replace(step=2)),
+        ):
+            assert database.run(claims.claim, "order", 10, wrong, 0) is None, wrong
+        assert database.run(claims.claim, "order", 10, terms, 151) is None
+        assert database.run(claims.claim, "order", 10, terms, 150) == 160
+        assert database.run(claims.claim, "order", 10, terms, 150) is None
 
 
-def test_tags_that_are_claimed_together_cross_one_by_one(sync, fresh, tag):
+def test_what_is_skipped_is_not_issued(sync, fresh):
     ids = sync(fresh)
-    tags = [f"{tag}-{number}" for number in range(8)]
-    for name in tags:
-        ids.reserve(name, 10)
-        execute(fresh, FORGET.format(0, name))
-    with other(fresh) as another, ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(another.next_id, tags))
+    assert ids.tags.create("order", start_after=5000).max_value == 5000
+    ids.reserve("order", 100)
+    ids.tags.set("order", start_after=9000)
+    ids.reserve("order", 50)
+    assert (ids.tags.get("order").max_value, ids.tags.get("order").skipped) == (9050, 8900)
+    before = ids.tags.get("order")
+    execute(fresh, MOVED)
+    ids.reserve("order", 50)
+    after = ids.tags.get("order")
 
-    assert min(found) > LEAST
-
-
-def test_a_shard_skips_ids_of_its_own(shards):
-    urls = shards(2)
-    with Allocator(shards=urls, step=10, max_step=10) as ids:
-        before = ids.next_ids("order", 40)
-    for url in urls:
-        execute(url, FORGET.format(20, "order"))
-    with Allocator(shards=urls, step=10, max_step=10) as ids:
-        after = ids.next_ids("order", 40)
-
-    assert distinct([*before, *after]) == 80
-    assert min(after) > 2 * LEAST
-    assert {one % 2 for one in after} == {0, 1}
+    assert after.max_value - after.skipped == 200
+    assert 1000 * time() - 60_000 < before.claimed_at <= after.claimed_at < 1000 * time() + 60_000
 
 
-# -- refused, and repaired
-
-
-def test_a_tag_that_refuses_waits_to_be_repaired(sync, fresh, tag):
-    ids = sync(fresh, failover_gap="refuse")
-    ids.reserve(tag, 100)
-    execute(fresh, FORGET.format(50, tag))
-    with pytest.raises(ServerReplaced, match=f"server changed .once elsewhere.*allocator tags repair {tag}"):
-        ids.next_id(tag)
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"failover_gap": "refuse"}, "server changed.*its failover_gap is 'refuse'.*allocator tags repair order"),
+        ({"limit": 5000, "max_step": 1000}, "only 4950 ids are left below its limit, too few to skip"),
+    ],
+    ids=["as it says", "too close to its limit"],
+)
+def test_a_tag_that_refuses_waits_to_be_repaired(sync, fresh, settings, words):
+    ids = sync(fresh, **settings)
+    ids.reserve("order", 100)
+    execute(fresh, FORGET.format(50), MOVED)
+    with pytest.raises(ServerReplaced, match=words):
+        ids.next_id("order")
     with other(fresh) as another:
+        another.tags.set("order", start_after=60, step=7)  # leaves the tag as it is
         with pytest.raises(ServerReplaced):
-            another.reserve(tag, 1)
-        assert another.tags.repair(tag, above=5000).max_value == 5000
+            another.reserve("order", 1)
+        assert another.tags.repair("order", above=2000).max_value == 2000
 
     sleep(RETRY_PAUSE)  # the pace of tries is one a second
-    assert ids.reserve(tag, 10) == range(5001, 5011)
-
-
-def test_repair_skips_a_gap_unless_it_is_said_where_to_go_on(sync, url, tag):
-    ids = sync(url, failover_gap=5000)
-    ids.reserve(tag, 10)
-
-    assert (first := ids.tags.repair(tag).max_value) >= 5010
-    assert ids.tags.repair(tag).max_value >= first + 5000
-    assert ids.tags.repair(tag, above=10**12).max_value == 10**12
-    assert ids.reserve(tag, 1)[0] == 10**12 + 1
-    with pytest.raises(InvalidSetting, match="above must be 1000000000001 to"):
-        ids.tags.repair(tag, above=10)
-    with pytest.raises(UnknownTag):
-        ids.tags.repair(f"{tag}-unknown")
-
-
-@ONLY_SQLITE
-def test_a_tag_whose_rest_is_too_small_for_a_gap_refuses(sync, fresh, tag):
-    ids = sync(fresh, limit=5000)
-    ids.reserve(tag, 1)
-    execute(fresh, FORGET.format(0, tag))
-
-    with pytest.raises(ServerReplaced, match="only 4999 ids are left below its limit, too few to skip"):
-        ids.next_id(tag)
-    assert ids.tags.repair(tag, above=2000).max_value == 2000
-    assert sync(fresh).next_id(tag) == 2001
+    assert ids.reserve("order", 10) == range(2001, 2011)
 
 
 def test_the_gap_is_a_setting_of_the_tag(sync, place, tag):
@@ -263,225 +293,18 @@ def test_what_a_tag_says_of_itself_can_be_set_again(sync, place, tag):
         assert [one.failover_gap for one in ids.tags.list() if one.name == tag] == [gap]
 
 
-# -- what else may be forgotten
+def test_repair_skips_a_gap_unless_it_is_said_where_to_go_on(sync, url, tag):
+    ids = sync(url, failover_gap=5000)
+    ids.reserve(tag, 10)
 
-
-@pytest.mark.statements
-def test_nodes_that_may_be_forgotten_are_skipped(sync, fresh):
-    first = METEOR.unpack(sync(fresh).meteor())["node"]
-    execute(fresh, MOVED)
-    second = METEOR.unpack(sync(fresh).meteor())["node"]
-    third = METEOR.unpack(sync(fresh).meteor())["node"]
-
-    assert first + NODES_SKIPPED < second <= first + NODES_SKIPPED + SECONDS
-    assert third == second + 1
-
-
-def test_processes_that_see_the_move_at_one_moment_skip_nodes_once(fresh, monkeypatch):
-    """Else those of a second failover, who leave them out once, could meet those of the first, who did so twice."""
-    monkeypatch.setattr("allocator.database.registry.skipped", lambda at: Skipped(300, 0))
-    with closing(Database(fresh)) as one, closing(Database(fresh)) as another:
-        first, others, run = one.register_node(), [another], one.run
-        execute(fresh, MOVED)
-
-        def meanwhile(verb, *said) -> object:
-            while verb is failover_row.move and others:
-                others.pop().failover()
-            return run(verb, *said)
-
-        monkeypatch.setattr(one, "run", meanwhile)
-
-        assert [one.register_node(), another.register_node()] == [first + 301, first + 302]
-
-
-def test_a_node_that_was_registered_while_the_database_moved_is_left(fresh, monkeypatch):
-    with closing(Database(fresh)) as database:
-        register, moves = node_and_snowflake_rows.register, [MOVED]
-
-        def moving(connection, *said) -> int:
-            number = register(connection, *said)
-            if moves:
-                connection.exec_driver_sql(moves.pop())
-            return number
-
-        monkeypatch.setattr(node_and_snowflake_rows, "register", moving)
-
-        assert database.register_node() > NODES_SKIPPED
-
-
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-def test_a_node_below_those_of_the_server_that_was_read_is_left_too(fresh, monkeypatch):
-    with closing(Database(fresh)) as database:
-        database.register_node()
-        register = node_and_snowflake_rows.register
-        forgetting = ["DELETE FROM allocator_node", "ALTER TABLE allocator_node ALTER COLUMN id RESTART", MOVED]
-
-        def moving(connection, *said) -> int:
-            while forgetting:
-                connection.exec_driver_sql(forgetting.pop(0))
-            return register(connection, *said)
-
-        monkeypatch.setattr(node_and_snowflake_rows, "register", moving)
-
-        assert database.register_node() > NODES_SKIPPED
-
-
-@pytest.mark.statements
-def test_after_a_failover_a_new_process_has_no_snowflake_for_a_minute_and_others_go_on(sync, fresh):
-    before = sync(fresh)
-    ids = [before.snowflake()]
-    execute(fresh, MOVED)
-
-    with pytest.raises(DatabaseUnavailable, match=r"numbers are leased again in [56]\d s, and renewed meanwhile"):
-        sync(fresh, timeout=1).snowflake()
-    renew_now(before)
-    ids += [before.snowflake() for _ in range(10_000)]
-    assert distinct(ids)
-    assert not before._snowflake._core.pace.failing
-
-
-def renew_now(ids) -> None:
-    """As if a third of the lease had passed."""
-    core = ids._snowflake._core
-    claim = core.pace.begin(LeaseClaim(core.lease, read_clocks()), monotonic())
-    ids._snowflake._end(claim, ids._background.idle, False, ids._background.submit(ids._snowflake._work, claim))
-
-
-@pytest.mark.statements
-def test_a_clock_that_is_years_ahead_delays_no_lease_for_years(sync, fresh, monkeypatch):
-    """A process that only makes a tag may be the first to notice a failover."""
-    sync(fresh).next_id("before")
-    execute(fresh, MOVED)
-    monkeypatch.setattr("allocator.database.registry.time_ns", lambda: time_ns() + 10 * 365 * 86_400 * 10**9)
-    sync(fresh).next_id("order")
-    monkeypatch.undo()
-
-    with pytest.raises(DatabaseUnavailable, match=r"numbers are leased again in (19|20)\d s"):
-        sync(fresh).worker("billing").__enter__()
-
-
-def test_a_tag_that_is_made_by_its_first_use_may_be_one_that_was_forgotten(sync, fresh):
-    assert sync(fresh).next_id("before") == 1
-    execute(fresh, MOVED)
-    ids = sync(fresh)
-
-    assert ids.next_id("after") == sync(fresh).next_id("later") > LEAST
-    assert ids.tags.create("made").max_value + 1 == ids.next_id("made") > LEAST
-    ids.tags.create("said", start_after=0)
-    assert ids.next_id("said") == 1
-
-
-@pytest.mark.statements
-def test_a_tag_is_made_only_where_nothing_has_moved_since_the_look(fresh):
-    """The state that was read and the server that had it are fenced, in the statement that makes the row."""
-    with closing(Database(fresh)) as database:
-        seen = database.failover()
-        execute(fresh, "UPDATE allocator_failover SET server_run = 'before'")
-        for state in (seen, seen._replace(server_run="before")):
-            assert not database.run(segments.create, Tag("order"), state), state
-        noted = database.failover()
-        assert not database.run(segments.create, Tag("order"), noted._replace(first_value=0))
-        assert database.run(segments.create, Tag("order"), noted)
-        assert not database.run(segments.create, Tag("order"), noted)
-
-
-@ONLY_SQLITE
-def test_a_tag_whose_making_meets_a_failover_begins_above_it_and_a_start_that_was_said_is_refused(fresh, monkeypatch):
-    create, moves = segments.create, [MOVED]
-
-    def after_a_failover(*given):
-        if moves:
-            execute(fresh, moves.pop())
-        return create(*given)
-
-    monkeypatch.setattr(segments, "create", after_a_failover)
-    with closing(Database(fresh)) as database:
-        database.start()
-        assert database.open_segment(Tag("order"), create=True).max_value > LEAST
-        moves.append(MOVED)
-        with pytest.raises(DatabaseUnavailable, match="tag 'bill' was not made; it may have given ids"):
-            database.create_tag(Tag("bill"), has_start=True)
-        assert database.create_tag(Tag("bill"), has_start=True)
-        assert database.fetch_tag("bill").max_value == 0
-
-
-@ONLY_SQLITE
-def test_a_tag_with_a_low_limit_bears_failovers_close_to_it(sync, fresh, tag):
-    with Allocator(fresh, limit=100_000) as ids:
-        ids.reserve(tag, 80_000)
-    execute(fresh, FORGET.format(1_000, tag), MOVED)
-
-    assert 80_000 < sync(fresh).next_id(tag) < 90_000
-    assert 1_000_000 // 512 < sync(fresh, limit=1_000_000).next_id("new") < 10_000
-
-
-@pytest.mark.statements
-def test_of_two_that_write_the_row_of_a_failover_neither_is_lost(fresh, monkeypatch):
-    """A growth raises the beginning of new tags while another process notes a failover."""
-    with closing(Database(fresh)) as database:
-        database.failover()
-        move, later = failover_row.move, database.failover()._replace(moved_at_ms=7)
-
-        def raced(connection, dialect, before, fresh):
-            monkeypatch.setattr(failover_row, "move", move)
-            move(connection, dialect, before, later)
-            return move(connection, dialect, before, fresh)
-
-        monkeypatch.setattr(failover_row, "move", raced)
-        database.begin_above(1000)
-
-        assert database.failover() == later._replace(first_value=1000)
-
-
-def test_what_an_operator_says_was_restored_skips_ids_of_every_kind(sync, fresh, tag):
-    ids = sync(fresh)
-    before = (ids.next_id(tag), ids.ticket("job"), METEOR.unpack(ids.meteor())["node"])
-    for _ in range(2):
-        subprocess.run([sys.executable, "-m", "allocator", "db", "mark-restored", "--url", fresh], check=True)
-    ids = sync(fresh)
-    skipped = (ids.next_id(tag), ids.ticket("job"), METEOR.unpack(ids.meteor())["node"])
-
-    assert before[:2] == (1, 1)
-    assert LEAST < skipped[0] < 3 * LEAST
-    assert TICKETS_SKIPPED < skipped[1] < 3 * LEAST
-    assert before[2] + NODES_SKIPPED < skipped[2]
-    assert ids.next_id(tag) == skipped[0] + 1
-
-
-@pytest.mark.parametrize("kind", ["postgres"])
-def test_on_a_logical_replica_numbers_go_on_above_the_rows(sync, fresh):
-    """It has the rows, and not what their sequences came to."""
-    set_nodes(fresh, 200_000)
-    ids = sync(fresh)
-    node = METEOR.unpack(ids.meteor())["node"]
-    set_nodes(fresh, 1)
-    execute(fresh, MOVED)
-    ids = sync(fresh)
-
-    assert METEOR.unpack(ids.meteor())["node"] > node + NODES_SKIPPED
-
-
-def set_nodes(url, number):
-    execute(url, f"SELECT setval('allocator_node_id_seq', {number})")
-
-
-def test_what_is_forgotten_first_is_not_forgotten_with_the_row_that_tells(fresh):
-    """Before anything was drawn: the row is made with the tables."""
-    execute(fresh, MOVED)
-    with other(fresh) as ids:
-        assert METEOR.unpack(ids.meteor())["node"] > NODES_SKIPPED
-
-
-@pytest.mark.statements
-def test_rows_that_name_no_run_are_written_by_the_upgrade(fresh, tag):
-    with other(fresh) as ids:
-        ids.reserve(tag, 1)
-        here = ids.tags.get(tag).server_run
-        execute(fresh, "UPDATE allocator_segment SET server_run = ''")
-        with closing(Database(fresh, timeout=60)) as database:
-            database.upgrade_schema()
-
-        assert ids.tags.get(tag).server_run == here != ""
+    assert (first := ids.tags.repair(tag).max_value) >= 5010
+    assert ids.tags.repair(tag).max_value >= first + 5000
+    assert ids.tags.repair(tag, above=10**12).max_value == 10**12
+    assert ids.reserve(tag, 1)[0] == 10**12 + 1
+    with pytest.raises(InvalidSetting, match="above must be 1000000000001 to"):
+        ids.tags.repair(tag, above=10)
+    with pytest.raises(UnknownTag):
+        ids.tags.repair(f"{tag}-unknown")
 
 
 @ONLY_SQLITE
@@ -502,11 +325,302 @@ def test_repair_goes_on_where_one_tag_does_not_fit(fresh):
         assert ids.tags.get("b").max_value > 0
 
 
+@ONLY_SQLITE
+def test_a_tag_with_a_low_limit_bears_failovers_close_to_it(sync, fresh):
+    with Allocator(fresh, limit=100_000) as ids:
+        ids.reserve("order", 80_000)
+    execute(fresh, FORGET.format(1_000), MOVED)
+
+    assert 80_000 < sync(fresh).next_id("order") < 90_000
+    assert 1_000_000 // 512 < sync(fresh, limit=1_000_000).next_id("new") < 10_000
+
+
+# -- moves in the middle of something
+
+
+@pytest.fixture
+def database(fresh: str) -> Iterator[Database]:
+    with closing(Database(fresh)) as found:
+        yield found
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, act: Callable[..., object]) -> None:
+    """Once, something else happens before this verb, on its connection."""
+    verb = getattr(owner, name)
+
+    def interrupted(*given: object, **more: object) -> object:
+        monkeypatch.setattr(owner, name, verb)
+        act(*given)
+        return verb(*given, **more)
+
+    monkeypatch.setattr(owner, name, interrupted)
+
+
+def moving(connection, *_: object) -> None:
+    connection.exec_driver_sql(MOVED)
+
+
+@statements
+def test_of_processes_that_see_the_move_at_one_moment_one_writes_it(fresh, database, monkeypatch):
+    """Else those of a second failover, who skip once, could meet those of the first, who did so twice."""
+    first = database.register_node()
+    execute(fresh, MOVED)
+    with closing(Database(fresh)) as another:
+        found = []
+        note = database.note
+        monkeypatch.setattr(
+            database, "note", lambda *given, **more: [found.append(another.register_node()), note(*given)][1]
+        )
+        found.append(database.register_node())
+
+    assert found[1] == found[0] + 1 > first + NODES_SKIPPED
+    assert len({*values(fresh, "SELECT move FROM allocator_shard")}) == 1
+
+
+@statements
+def test_nothing_is_given_by_what_was_read_before_a_move(fresh, database, monkeypatch):
+    """A node, a tag that is made, a repair: each is fenced in the statement that writes it."""
+    database.create_tag(Tag("order"), has_start=False)
+    read = database.current("order")
+    for words in (MOVED, "UPDATE allocator_shard SET move = 5"):
+        execute(fresh, words)
+        assert database.run(node_and_snowflake_rows.register, "h", 1, "v", datetime.now(UTC), read.shard) is None
+        assert not database.run(segments.create, Tag("bill"), read.shard)
+        assert not database.run(segments.repair, read.tag, 50, read.shard.move)
+        database.current()
+    noted = database.current("order")
+
+    assert not database.run(
+        segments.create, Tag("bill"), replace(noted.shard, move=noted.shard.move._replace(first_value=0))
+    )
+    assert database.run(segments.create, Tag("bill"), noted.shard)
+    assert not database.run(segments.create, Tag("bill"), noted.shard)
+    meanwhile(monkeypatch, node_and_snowflake_rows, "register", moving)
+    assert database.register_node() > 2 * NODES_SKIPPED
+
+
+@ONLY_SQLITE
+def test_a_tag_whose_making_meets_a_failover_begins_above_it_and_a_start_that_was_said_is_refused(
+    fresh, database, monkeypatch
+):
+    database.start()
+    meanwhile(monkeypatch, segments, "create", moving)
+    assert database.open_segment(Tag("order"), create=True).max_value > LEAST
+    meanwhile(monkeypatch, segments, "create", moving)
+    with pytest.raises(DatabaseUnavailable, match="tag 'bill' was not made; it may have given ids"):
+        database.create_tag(Tag("bill"), has_start=True)
+    assert database.create_tag(Tag("bill"), has_start=True)
+    assert database.fetch_tag("bill").max_value == 0
+
+
+@statements
+def test_a_move_that_is_cut_off_leaves_nothing(fresh, database, monkeypatch):
+    database.register_node()
+    execute(fresh, MOVED)
+
+    def cut_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(database.dialect.__class__, "skip_nodes", cut_off)
+        database.current()
+    assert values(fresh, "SELECT server_run FROM allocator_shard") == ["elsewhere"]
+    assert database.register_node() > NODES_SKIPPED
+
+
+@statements
+@pytest.mark.parametrize("kind", SERVERS, indirect=True)
+def test_while_a_new_tag_or_a_move_hangs_claims_of_other_tags_go_on(fresh, kind):
+    """As where its process was stopped between two statements."""
+    with other(fresh, timeout=2) as ids, closing(Database(fresh)) as database, administrator(fresh) as hanging:
+        ids.reserve("order", 10)
+        hanging.exec_driver_sql("BEGIN")
+        hanging.exec_driver_sql("UPDATE allocator_shard SET made = made + 1")
+        assert [len(ids.reserve("order", 10)) for _ in range(3)] == [10] * 3
+        began = time()
+        with pytest.raises(DatabaseUnavailable):
+            ids.next_id("bill")
+        assert time() - began < 5
+        database.timeout = 1
+        hanging.exec_driver_sql("ROLLBACK")
+        execute(fresh, MOVED)
+        hanging.exec_driver_sql("BEGIN")
+        hanging.exec_driver_sql("UPDATE allocator_shard SET made = made + 1")
+        began = time()
+        with pytest.raises(DatabaseUnavailable):
+            database.current()
+        assert time() - began < 3
+        hanging.exec_driver_sql("ROLLBACK")
+        assert database.current().shard.move.first_value > LEAST
+
+
+def test_a_move_of_a_hundred_thousand_tags_is_one_row(fresh, database):
+    """By the time of one with none: no row of a tag is written."""
+    database.create_tag(Tag("order"), has_start=False)
+    key = values(fresh, "SELECT move FROM allocator_segment")
+    execute(fresh, MOVED)
+    database.current()
+
+    assert (
+        values(fresh, "SELECT move FROM allocator_segment") == key != values(fresh, "SELECT move FROM allocator_shard")
+    )
+
+
+@statements
+def test_after_a_failover_a_new_process_has_no_snowflake_for_a_minute_and_others_go_on(sync, fresh):
+    before = sync(fresh)
+    ids = [before.snowflake()]
+    execute(fresh, MOVED)
+
+    with pytest.raises(DatabaseUnavailable, match=r"numbers are leased again in [56]\d s, and renewed meanwhile"):
+        sync(fresh, timeout=1).snowflake()
+    renew_now(before)
+    ids += [before.snowflake() for _ in range(10_000)]
+    assert distinct(ids)
+    assert not before._snowflake._core.pace.failing
+
+
+def renew_now(ids) -> None:
+    """As if a third of the lease had passed."""
+    core = ids._snowflake._core
+    claim = core.pace.begin(LeaseClaim(core.lease, read_clocks()), monotonic())
+    work = ids._background.submit(ids._snowflake._work, claim)
+    while not work.done():
+        sleep(0.01)
+    ids._snowflake._end(claim, ids._background.idle, False, work)
+
+
+@statements
+def test_a_clock_that_is_years_ahead_delays_no_lease_for_years(sync, fresh, monkeypatch):
+    """A process that only makes a tag may be the first to notice a failover."""
+    sync(fresh).next_id("before")
+    execute(fresh, MOVED)
+    monkeypatch.setattr("allocator.database.registry.time_ns", lambda: time_ns() + 10 * 365 * 86_400 * 10**9)
+    sync(fresh).next_id("order")
+    monkeypatch.undo()
+
+    with pytest.raises(DatabaseUnavailable, match=r"numbers are leased again in (19|20)\d s"):
+        sync(fresh).worker("billing").__enter__()
+
+
+def test_a_missing_row_is_damage(sync, fresh):
+    ids = sync(fresh)
+    ids.next_id("order")
+    execute(fresh, "DELETE FROM allocator_shard")
+    for call in (lambda: ids.reserve("order", 1), lambda: ids.next_id("bill"), ids.meteor, ids.create_tables):
+        with pytest.raises(SchemaDamaged, match="no row in allocator_shard.*restore the row from a backup"):
+            call()
+    execute(fresh, "DELETE FROM allocator_segment")
+    with other(fresh) as another:
+        assert another.next_id("order") == 1  # as of tables that somebody's migration has made
+
+
+# -- servers that come back
+
+
+def serve(file: Path, other: Path) -> None:
+    """Another server goes on: its file takes this place, and keeps its inode and its birth."""
+    file.rename(f"{file}.then")
+    other.rename(file)
+    Path(f"{file}.then").rename(other)
+
+
+NOTED = {
+    "claim": lambda database, tag: database.claim_segment(tag.name, 10, {}),
+    "repair": lambda database, tag: database.repair_segment(tag, None),
+    "node": lambda database, tag: database.register_node(),
+    "new tag": lambda database, tag: database.create_tag(Tag("fresh"), has_start=False),
+}
+
+
+@ONLY_SQLITE
+@pytest.mark.parametrize("verb", NOTED)
+def test_a_server_that_comes_back_gives_nothing_of_what_was_forgotten(verb, fresh, file):
+    """Tags that were quiet while another one served are not taken for rows that it wrote."""
+    standby = Path(f"{file}.standby")
+    with other(fresh) as ids:
+        ids.tags.create("strict", failover_gap="refuse")
+        before = [one for name in ("quiet", "strict", "busy") for one in ids.next_ids(name, 100)]
+    shutil.copyfile(file, standby)
+    before += [one for name in ("quiet", "strict", "busy") for one in drawn_by_another(fresh, name, 100)]
+    serve(file, standby)
+    with closing(Database(fresh)) as database:
+        NOTED[verb](database, database.fetch_tag("busy"))
+    shutil.copyfile(file, standby)  # the old primary is copied anew
+    serve(file, standby)
+
+    assert drawn_by_another(fresh, "quiet", 100)[0] > max(before) + LEAST
+    with other(fresh) as ids, pytest.raises(ServerReplaced):
+        ids.next_id("strict")
+
+
+@ONLY_SQLITE
+def test_a_backup_that_is_moved_into_place_twice_gives_nothing_twice(fresh, file):
+    """Of two backups the second may get the inode of the first database, and with it its run."""
+    drawn = drawn_by_another(fresh, "quiet", 100) + drawn_by_another(fresh, "busy", 100)
+    away = Path(f"{file}.first")
+    shutil.copyfile(file, f"{file}.monday")
+    drawn += drawn_by_another(fresh, "quiet", 100)
+    file.rename(away)
+    Path(f"{file}.monday").rename(file)
+    drawn_by_another(fresh, "busy", 100)
+    shutil.copyfile(file, away)  # Tuesday's, by the inode of the first
+    away.rename(file)
+
+    assert distinct([*drawn[200:], *drawn_by_another(fresh, "quiet", 100)]) == 200
+    assert drawn_by_another(fresh, "quiet", 1)[0] > LEAST
+
+
+@statements
+def test_a_smoke_test_on_the_green_side_costs_no_id(kind, fresh, new_database):
+    """Rows of tags come from the blue side until the switch; the row of the move stays that of the green one."""
+    green = with_schema(new_database(kind))
+    with other(fresh) as ids:
+        drawn = [*ids.reserve("quiet", 100), *ids.reserve("busy", 100)]
+    fed(fresh, green)
+    drawn_by_another(green, "busy", 10)  # the smoke test
+    with other(fresh) as ids:
+        drawn += [*ids.reserve("busy", 100), *ids.reserve("quiet", 100)]
+    fed(fresh, green, lost=50)
+    with other(green) as ids:
+        after = {name: ids.next_ids(name, 200) for name in ("busy", "quiet")}
+
+    assert not {*after["busy"], *after["quiet"]} & {*drawn}
+
+
+def fed(blue: str, green: str, lost: int = 0) -> None:
+    """Logical replication: the rows of tags, without the last ids."""
+    source, target = create_engine(blue), create_engine(green)
+    with source.connect() as reader, target.begin() as writer:
+        for row in [dict(row) for row in reader.execute(tables.segment.select()).mappings()]:
+            row["max_value"] -= lost
+            writer.execute(tables.segment.delete().where(tables.segment.c.tag == row["tag"]))
+            writer.execute(tables.segment.insert(), row)
+    source.dispose(), target.dispose()
+
+
+# -- fleets
+
+
+def test_a_shard_skips_ids_of_its_own(shards):
+    urls = shards(2)
+    with Allocator(shards=urls, step=10, max_step=10) as ids:
+        before = ids.next_ids("order", 40)
+    for url in urls:
+        execute(url, f"{FORGET.format(20)}, move = 7")
+    with Allocator(shards=urls, step=10, max_step=10) as ids:
+        after = ids.next_ids("order", 40)
+
+    assert distinct([*before, *after]) == 80
+    assert min(after) > 2 * LEAST
+    assert {one % 2 for one in after} == {0, 1}
+
+
 def test_a_fleet_that_grows_after_a_restore_skips_what_was_forgotten(shards):
     old, new = shards(2)
     with Allocator(old) as ids:
         drawn = ids.reserve("order", 15)
-    execute(old, FORGET.format(10, "order"))
+    execute(old, FORGET.format(10), MOVED)
     with Allocator(old) as ids:
         ids.ticket("job")  # so that the first one is a shard
     with closing(Database(old)) as first, closing(Database(new)) as second:
@@ -562,7 +676,7 @@ def test_a_limit_that_leaves_a_shard_no_ids_after_a_failover_is_set_on_all(shard
 
 def restored(url: str, last: int) -> None:
     """As from a dump of when it had given that ticket, on a server whose run alone tells that it is another one."""
-    claimed = f"UPDATE allocator_segment SET max_value = {last}, server_run = 'elsewhere' WHERE tag = '.ticket:job'"
+    claimed = f"UPDATE allocator_segment SET max_value = {last} WHERE tag = '.ticket:job'"
     execute(url, claimed, MOVED)
     if make_url(url).get_backend_name() in MYSQLS:
         counter = f"ALTER TABLE allocator_ticket AUTO_INCREMENT = {last + 1}"
@@ -582,7 +696,6 @@ def test_a_shard_whose_server_run_alone_tells_a_failover_waits_to_be_trusted(sha
         assert {one % 2 for one in drawn[-20:]} == {1}
     with closing(Database(urls[0])) as first, closing(Database(urls[1])) as second:
         Growth([first, second]).trust(second)
-        assert second.failover() == second.failover(second.start())
     for _ in range(2):
         with Allocator(shards=urls) as ids:
             drawn += [ids.ticket("job") for _ in range(4)]
@@ -662,19 +775,6 @@ def file(fresh: str, kind: str) -> Path:
 def drawn_by_another(url: str, tag: str, count: int) -> list[int]:
     with other(url) as ids:
         return ids.next_ids(tag, count)
-
-
-@ONLY_SQLITE
-def test_an_older_copy_in_the_place_of_a_file_is_noticed(fresh, file, tag):
-    drawn = drawn_by_another(fresh, tag, 100)
-    shutil.copyfile(file, f"{file}.old")
-    drawn += drawn_by_another(fresh, tag, 100)
-    Path(f"{file}.old").replace(file)
-    drawn += drawn_by_another(fresh, tag, 100)
-    drawn += drawn_by_another(fresh, tag, 100)
-
-    assert distinct(drawn)
-    assert drawn[-1] - drawn[-200] < 1000
 
 
 def on_volume(monkeypatch: pytest.MonkeyPatch, fsid: int) -> None:
@@ -763,20 +863,6 @@ def test_a_copy_that_got_the_inode_of_a_file_that_was_removed_is_noticed(fresh, 
 
 
 @ON_LINUX
-@ONLY_SQLITE
-def test_processes_that_learn_the_birth_of_a_file_take_turns_with_those_that_cannot(fresh, tag, monkeypatch):
-    """As in a container with an older C library."""
-    born(monkeypatch, 1000)
-    drawn = drawn_by_another(fresh, tag, 100)
-    for moment in (None, 1000, None):
-        born(monkeypatch, moment)
-        drawn += drawn_by_another(fresh, tag, 100)
-
-    assert distinct(drawn) == 400
-    assert drawn[-1] - drawn[0] < 1000
-
-
-@ON_LINUX
 def test_the_birth_of_a_file_is_what_the_system_tells(tmp_path):
     file = tmp_path / "ids.db"
     file.touch()
@@ -784,108 +870,6 @@ def test_the_birth_of_a_file_is_what_the_system_tells(tmp_path):
     nanoseconds = sqlite_file.run_of_file(str(file)).partition("+")[2]
 
     assert int(nanoseconds or "0", 16) // 10**9 == int(told)
-
-
-def serve(file: Path, other: Path) -> None:
-    """Another server goes on: its file takes this place, and keeps its inode and its birth."""
-    file.rename(f"{file}.then")
-    other.rename(file)
-    Path(f"{file}.then").rename(other)
-
-
-NOTED = {
-    "claim": lambda database, tag: database.claim_segment(tag.name, 10, {}),
-    "repair": lambda database, tag: database.repair_segment(tag, None),
-    "delete": lambda database, tag: database.remove_tag(tag),
-    "node": lambda database, tag: database.register_node(),
-}
-
-
-@ONLY_SQLITE
-@pytest.mark.parametrize("verb", NOTED)
-def test_a_server_that_comes_back_gives_nothing_of_what_was_forgotten(verb, fresh, file, tag):
-    """Tags that were quiet while another one served are not taken for rows that it wrote."""
-    quiet, strict, busy = tags = [f"{tag}-{name}" for name in ("quiet", "strict", "busy")]
-    standby = Path(f"{file}.standby")
-    with other(fresh) as ids:
-        ids.tags.create(strict, failover_gap="refuse")
-        before = [one for name in tags for one in ids.next_ids(name, 100)]
-    shutil.copyfile(file, standby)
-    before += [one for name in tags for one in drawn_by_another(fresh, name, 100)]
-    serve(file, standby)
-    with closing(Database(fresh)) as database:
-        NOTED[verb](database, database.fetch_tag(busy))
-    shutil.copyfile(file, standby)  # the old primary is copied anew
-    serve(file, standby)
-
-    assert drawn_by_another(fresh, quiet, 100)[0] > max(before) + LEAST
-    with other(fresh) as ids, pytest.raises(ServerReplaced):
-        ids.next_id(strict)
-
-
-@pytest.mark.statements
-def test_a_failover_marks_the_row_of_every_tag_that_another_run_wrote_or_nobody(sync, fresh, tag):
-    """By its comma no server of a list finds itself there again, and no mark outgrows its column."""
-    ids = sync(fresh)
-    runs = {"alone": "elsewhere", "cluster": "C.A,C.B", "nobody": "", "marked": "once X", "long": "x" * 255}
-    for name in ("busy", "ours", *runs):
-        ids.next_id(f"{tag}-{name}")
-    for name, run in runs.items():
-        execute(fresh, f"UPDATE allocator_segment SET server_run = '{run}' WHERE tag = '{tag}-{name}'")
-    execute(fresh, FORGET.format(0, f"{tag}-busy"), MOVED)
-    ids.reserve(f"{tag}-busy", 10)
-
-    here = ids.tags.get(f"{tag}-busy").server_run
-    left = {"alone": "once elsewhere", "cluster": "once C.A C.B", "nobody": "once ", "marked": "once X"}
-    left |= {"long": "once " + "x" * 240, "ours": here}
-    assert {name: ids.tags.get(f"{tag}-{name}").server_run for name in left} == left
-    for name in ("alone", "cluster", "nobody", "marked", "long"):
-        assert sync(fresh).next_id(f"{tag}-{name}") > LEAST, name
-    assert sync(fresh).next_id(f"{tag}-ours") < LEAST
-
-
-@pytest.mark.statements
-def test_a_move_that_is_cut_off_leaves_nothing(sync, fresh, tag, monkeypatch):
-    ids = sync(fresh)
-    ids.next_id(tag)
-    execute(fresh, FORGET.format(0, tag), MOVED)
-    leave = failover_row.leave
-    with monkeypatch.context() as patched, closing(Database(fresh)) as database:
-
-        def cut_off(connection, run: str) -> None:
-            leave(connection, run)
-            raise KeyboardInterrupt
-
-        patched.setattr(failover_row, "leave", cut_off)
-        with pytest.raises(KeyboardInterrupt):
-            database.failover()
-
-    for rows in ("segment", "failover"):
-        assert values(fresh, f"SELECT server_run FROM allocator_{rows}") == ["elsewhere"], rows
-    assert sync(fresh).next_id(tag) > LEAST
-
-
-@pytest.mark.statements
-def test_a_failover_marks_many_rows_in_parts_and_a_part_is_good_without_the_move(sync, fresh, tag, monkeypatch):
-    """In one statement a million tags take longer than the timeout of a claim: none would ever end."""
-    names = [f"{tag}-{number}" for number in range(5)]
-    with Allocator(fresh) as ids:
-        for name in names:
-            ids.next_id(name)
-    execute(fresh, "UPDATE allocator_segment SET server_run = 'elsewhere'", MOVED)
-    monkeypatch.setattr(failover_row, "PART", 2)
-    with monkeypatch.context() as patched, closing(Database(fresh)) as database, pytest.raises(KeyboardInterrupt):
-        patched.setattr(failover_row, "move", Mock(side_effect=KeyboardInterrupt))
-        database.failover()
-
-    assert values(fresh, "SELECT server_run FROM allocator_segment ORDER BY tag") == [
-        *["once elsewhere"] * 4,
-        "elsewhere",
-    ]
-    assert values(fresh, "SELECT server_run FROM allocator_failover") == ["elsewhere"]
-    assert sync(fresh).next_id(names[0]) > LEAST
-    assert values(fresh, "SELECT server_run FROM allocator_segment ORDER BY tag")[1:] == ["once elsewhere"] * 4
-    assert all(sync(fresh).next_id(name) > LEAST for name in names[1:])
 
 
 @pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
@@ -955,38 +939,42 @@ def test_a_file_that_was_deleted_is_not_written_any_more(fresh, file, tag):
 MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
 
 
-def look(url: str, was: str):
+MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+
+
+def run_at(url: str) -> str:
     with closing(Database(url)) as database:
-        return database.run(servers.fetch_run, was)
+        return database.start().run
 
 
 @MYSQL
-def test_a_server_whose_restarts_are_guarded_is_another_one_after_each_start(url, monkeypatch):
+def test_a_server_whose_restarts_are_guarded_is_another_one_after_each_start(fresh, monkeypatch):
+    with other(fresh) as ids:
+        ids.reserve("order", 10)
     monkeypatch.setenv(GUARD_RESTARTS, "1")
-    here = look(url, "").run
+    with other(fresh) as ids:
+        first = ids.reserve("order", 10)[-1]
+    here = run_at(fresh)
     server, _, start = here.partition("-")
+    execute(fresh, "DO BENCHMARK(17000000, UUID_SHORT())")  # after so many it tells a later start
 
-    assert look(url, here).same
-    execute(url, "DO BENCHMARK(17000000, UUID_SHORT())")  # after so many it tells a later start
-    assert look(url, here).same
-    assert look(url, here).run != here
-    assert not look(url, f"{server}-{int(start) + 99}").same
-    assert not look(url, f"{server}-{int(start) - 99}").same
-    assert not look(url, f"{'0' * 8}-{start}").same
+    assert first > LEAST
+    assert run_at(fresh) == here
+    assert drawn_by_another(fresh, "order", 1)[0] == first + 1
+    for was in (f"{server}-{int(start) + 99}", f"{server}-{int(start) - 99}", f"{'0' * 8}-{start}"):
+        execute(fresh, f"UPDATE allocator_shard SET server_run = '{was}'")
+        assert run_at(fresh) != was
 
 
 @MYSQL
-def test_a_session_that_was_changed_under_us_says_again_where_it_is(fresh, tag):
+def test_a_session_that_was_changed_under_us_says_again_where_it_is(fresh):
     """As a proxy does that leads a connection to another server."""
     with other(fresh) as ids:
-        ids.reserve(tag, 10)
-        database = ids._backend.databases()[0]
-        database.run(lambda connection, _: connection.exec_driver_sql("SET @allocator_run = NULL"))
-
-        assert ids.reserve(tag, 10) == range(11, 21)
-        ids.ticket("job")
-        database.run(lambda connection, _: connection.exec_driver_sql("SET @allocator_run = NULL"))
-        assert ids.ticket("job") == 2
+        database = database_of(ids)
+        for draw in (lambda: ids.reserve("order", 1)[0], lambda: ids.ticket("job")):
+            first = draw()
+            database.run(lambda connection, _: connection.exec_driver_sql("SET @allocator_run = NULL"))
+            assert [first, draw()] == [1, 2]
 
 
 AT_COMMIT = """CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -1018,9 +1006,9 @@ def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag, monk
     with other(fresh) as ids:
         ids.reserve(tag, 1)
     assert values(fresh, "SELECT setting FROM at_commit") == ["on"]
-    execute(fresh, FORGET.format(0, tag))
+    execute(fresh, MOVED)
     with closing(Database(fresh)) as database:
-        database.noted(tag)
+        database.current()
     execute(fresh, "DELETE FROM at_commit")
     with other(fresh) as ids:
         assert ids.reserve(tag, 1)[0] > LEAST
@@ -1046,7 +1034,7 @@ ONLY_POSTGRES = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 
 @ONLY_POSTGRES
 def test_a_table_that_was_made_again_from_a_dump_is_another_one(fresh, tag):
-    before = look(fresh, "").run
+    before = run_at(fresh)
     execute(
         fresh,
         "CREATE TABLE dump AS SELECT * FROM allocator_segment",
@@ -1054,7 +1042,7 @@ def test_a_table_that_was_made_again_from_a_dump_is_another_one(fresh, tag):
         "ALTER TABLE dump RENAME TO allocator_segment",
     )
 
-    assert not look(fresh, before).same
+    assert run_at(fresh) != before
 
 
 SAYS = """CREATE FUNCTION says.current_setting(name text) RETURNS text LANGUAGE sql AS $$
@@ -1065,14 +1053,12 @@ SAYS = """CREATE FUNCTION says.current_setting(name text) RETURNS text LANGUAGE 
 @pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
 def test_a_server_that_is_not_durable_is_another_one_after_each_start(fresh, setting):
     """Said by a function that comes before the server's own, since other tests use this server too."""
-    before = look(fresh, "").run
+    before = run_at(fresh)
     name = make_url(fresh).database
     path = f"ALTER DATABASE {name} SET search_path = says, pg_catalog, public"
     execute(fresh, "CREATE SCHEMA says", SAYS.format(setting), path)
-    here = look(fresh, before)
 
-    assert not here.same
-    assert here.run.startswith(f"{before}@")
+    assert run_at(fresh).startswith(f"{before}@")
 
 
 @ONLY_POSTGRES
@@ -1100,8 +1086,8 @@ def test_a_run_of_postgresql_is_a_cluster_a_timeline_a_database_and_a_table(fres
     engine.dispose()
     run = f"{cluster}/{timeline:08X}/{database}/{table}"
 
-    assert look(fresh, "").run == run
+    assert run_at(fresh) == run
     monkeypatch.setenv(GUARD_RESTARTS, "1")
-    each, _, start = look(fresh, "").run.partition("@")
+    each, _, start = run_at(fresh).partition("@")
     assert each == run
     assert abs(int(start) / 1e6 - since) < 0.001

@@ -26,9 +26,9 @@ from allocator.database.dialect import Dialect
 from allocator.database.schema.inspection import HEAD
 from allocator.database.store import Database
 from allocator.database.verbs import worker_number_rows
-from allocator.database.verbs.servers import fetch_run
-from allocator.errors import DatabaseUnavailable
-from allocator.rules.failover import Here
+from allocator.errors import DatabaseRefused, DatabaseUnavailable, ServerReplaced
+from allocator.rules.failover import FLOOR, NODES_SKIPPED, TICKETS_SKIPPED
+from allocator.schemes.meteor import METEOR
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 
 LEASE = 30_000
@@ -65,7 +65,7 @@ def drawn(source: Any, **settings: Any) -> Iterator[dict[str, int]]:
         held = NumberLease("pods", next(numbers), f"{next(numbers)}", LEASE)
         claim = NumberClaim("pods", 31, LEASE, wall, held.holder)
         # Not by `lease_number`, which waits where a setting made the server another run.
-        assert database.run(worker_number_rows.take, held.number, claim, database.failover())
+        assert database.run(worker_number_rows.take, held.number, claim, database.current().shard.move)
         database.renew_number(held, wall + 1)
         found["number"] = wall + 1 + LEASE
         yield found
@@ -105,7 +105,6 @@ EVERYWHERE = (
     "innodb_lock_wait_timeout = 1",
     "lock_wait_timeout = 1",
     "max_error_count = 0",
-    "binlog_format = STATEMENT",
     "innodb_flush_log_at_trx_commit = 2",
 )
 OF_KIND = {
@@ -254,14 +253,13 @@ def test_a_server_that_is_numbered_as_one_of_several_is_warned_of(servers, kind,
 @pytest.mark.parametrize("kind", OF_KIND)
 def test_a_server_that_is_not_durable_is_another_one_after_each_start(servers, kind):
     server = servers(kind)
-    before = run_at(server.url, "")
+    before = run_at(server.url)
     for flushes in (2, 0):
         with server.set(f"innodb_flush_log_at_trx_commit = {flushes}"):
-            here = run_at(server.url, before.run)
+            here = run_at(server.url)
 
-        assert not here.same, flushes
-        assert here.run.startswith(f"{before.run}-")
-        assert run_at(server.url, before.run).same, flushes
+        assert here.startswith(f"{before}-"), flushes
+        assert run_at(server.url) == before, flushes
 
 
 @pytest.mark.parametrize("kind", OF_KIND)
@@ -280,9 +278,45 @@ def test_a_process_that_runs_learns_within_a_minute_that_its_server_is_not_durab
             assert known().startswith(f"{before}-")
 
 
-def run_at(url: str, was: str) -> Here:
+@pytest.mark.parametrize("kind", OF_KIND)
+def test_a_server_whose_identity_returns_gives_nothing_of_what_was_forgotten(servers, kind):
+    """It is told as another one while it is not durable, and then as itself, as an old primary that was copied anew."""
+    server = servers(kind)
+
+    def drawn(*names: str) -> list[int]:
+        with Allocator(server.url, step=100, max_step=100) as ids:
+            return [one for name in names for one in ids.next_ids(name, 100)]
+
+    with Allocator(server.url) as ids:
+        ids.tags.create("strict", failover_gap="refuse")
+    before = drawn("quiet", "strict", "busy")
+    with Allocator(server.url) as ids:
+        ticket, node = ids.ticket("job"), METEOR.unpack(ids.meteor())["node"]
+    forget = "UPDATE allocator_segment SET max_value = max_value - 100 WHERE tag IN ('quiet', 'strict', 'busy')"
+    execute(server.url, forget)
+    with server.set("innodb_flush_log_at_trx_commit = 2"):
+        drawn("busy")
+    with Allocator(server.url) as ids:
+        assert ids.next_id("quiet") > max(before) + FLOOR
+        assert ids.next_id("new") > FLOOR
+        assert ids.ticket("job") > ticket + 2 * TICKETS_SKIPPED
+        assert METEOR.unpack(ids.meteor())["node"] > node + 2 * NODES_SKIPPED
+        with pytest.raises(ServerReplaced):
+            ids.next_id("strict")
+
+
+@pytest.mark.parametrize("kind", ["mysql"])
+def test_a_binary_log_of_statements_is_refused_in_a_sentence(servers, kind):
+    server = servers(kind)
+    with server.set("binlog_format = 'STATEMENT'"), Allocator(server.url) as ids:
+        for call in (lambda: ids.next_id("order"), lambda: ids.ticket("job"), ids.meteor):
+            with pytest.raises(DatabaseRefused, match="SET GLOBAL binlog_format = 'ROW'"):
+                call()
+
+
+def run_at(url: str) -> str:
     with closing(Database(url)) as database:
-        return database.run(fetch_run, was)
+        return database.start().run
 
 
 class Silent:

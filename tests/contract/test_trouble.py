@@ -22,11 +22,11 @@ from support.servers.administrator import execute
 from support.servers.locks import SEEN_EACH, waits
 
 from allocator import Allocator
+from allocator.database.dialect import only_row
 from allocator.database.mysql import dialect as mysql
 from allocator.database.sqlite.file import alone
 from allocator.database.store import Database
 from allocator.database.verbs import claims, segments
-from allocator.database.verbs.claims import only_row
 from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
@@ -51,7 +51,7 @@ def without_key(url: str, value_type: str = "BIGINT") -> None:
         "DROP TABLE allocator_segment",
         f"CREATE TABLE allocator_segment (tag VARCHAR(64), max_value {value_type}, step BIGINT, max_step BIGINT, "
         "id_limit BIGINT, shard_offset BIGINT DEFAULT 1, shard_step BIGINT DEFAULT 1, "
-        "server_run VARCHAR(255) DEFAULT '', failover_gap BIGINT DEFAULT 0, skipped BIGINT DEFAULT 0, "
+        "move BIGINT DEFAULT 0, failover_gap BIGINT DEFAULT 0, skipped BIGINT DEFAULT 0, "
         "claimed_at BIGINT DEFAULT 0)",
     )
 
@@ -136,9 +136,9 @@ def test_a_second_row_that_a_running_process_meets_is_refused(sync, fresh, tag):
     ids = sync(fresh)
     ids.reserve(tag, 1)
     without_key(fresh)
-    run = "(SELECT server_run FROM allocator_failover)"
-    columns = "tag, max_value, step, max_step, id_limit, server_run"
-    row = f"INSERT INTO allocator_segment ({columns}) SELECT '{tag}', 5, 10, 10, 1000, {run}"
+    key = "(SELECT move FROM allocator_shard)"
+    columns = "tag, max_value, step, max_step, id_limit, move"
+    row = f"INSERT INTO allocator_segment ({columns}) SELECT '{tag}', 5, 10, 10, 1000, {key}"
     execute(fresh, row, row)
 
     with pytest.raises(SchemaDamaged, match="see: allocator db check"):

@@ -11,12 +11,12 @@ from time import time_ns
 import pytest
 from sqlalchemy import Connection, delete, insert, update
 from support.processes.patience import until
+from support.servers.administrator import execute
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.tables import failover
 from allocator.database.schema.tables import lease as table
 from allocator.database.store import Database
-from allocator.database.verbs import failover_row, worker_number_rows
+from allocator.database.verbs import worker_number_rows
 from allocator.errors import DatabaseUnavailable, InvalidSetting, LeaseLost, NodeIdsExhausted
 from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
@@ -79,7 +79,7 @@ def test_a_number_is_taken_as_the_rule_says(database):
         old, new = row(before, used_until_ms=before + used, until_ms=before - 9 * L), claim("b", before)
         database.run(write, old)
 
-        assert database.run(worker_number_rows.take, old, new, database.failover())
+        assert database.run(worker_number_rows.take, old, new, database.current().shard.move)
         assert is_like(rows(database)[0], rule.leased(old, new, before), before, clock(database)), used
 
 
@@ -88,9 +88,9 @@ def test_a_number_is_added_as_the_rule_says(database):
     before = clock(database)
     new = claim("b", before)
 
-    assert database.run(worker_number_rows.take, 3, new, database.failover())
+    assert database.run(worker_number_rows.take, 3, new, database.current().shard.move)
     assert is_like(rows(database)[0], rule.leased(3, new, before), before, clock(database))
-    assert not database.run(worker_number_rows.take, 3, claim("c"), database.failover())
+    assert not database.run(worker_number_rows.take, 3, claim("c"), database.current().shard.move)
     assert [one.holder for one in rows(database)] == ["b"]
 
 
@@ -101,7 +101,7 @@ def test_a_row_that_changed_since_it_was_read_is_not_taken(database):
         database.run(write, old)
         database.run(change, **{column: "x" if column == "holder" else 77})
 
-        assert not database.run(worker_number_rows.take, old, claim("b"), database.failover()), column
+        assert not database.run(worker_number_rows.take, old, claim("b"), database.current().shard.move), column
         assert rows(database)[0].holder in ("a", "x")
 
 
@@ -111,14 +111,14 @@ def test_nothing_is_taken_by_what_was_read_of_another_server(database):
     old = row(clock(database), holder="", used_until_ms=0)
     for taken in (old, 1):
         database.run(write, old)
-        state = database.failover()
-        database.forget_run()
+        state = database.current().shard.move
+        database.mark_restored()
 
         assert not database.run(worker_number_rows.take, taken, claim("b"), state), taken
-        database.failover()
+        database.current()
         assert not database.run(worker_number_rows.take, taken, claim("b"), state), taken
         assert [one.holder for one in rows(database)] == [""]
-        assert database.run(worker_number_rows.take, taken, claim("b"), database.failover())
+        assert database.run(worker_number_rows.take, taken, claim("b"), database.current().shard.move)
 
 
 # -- renew and release
@@ -189,7 +189,7 @@ def test_the_number_of_a_killed_process_is_taken_when_its_lease_is_over(database
 
 def test_after_a_failover_leases_are_renewed_and_no_number_is_given(database):
     held = database.lease_number(claim("a"))
-    database.forget_run()
+    database.mark_restored()
 
     with pytest.raises(DatabaseUnavailable, match=r"the database moved to another server.* again in 1[89]\d s"):
         database.lease_number(claim("b"))
@@ -200,13 +200,9 @@ def test_after_a_failover_leases_are_renewed_and_no_number_is_given(database):
 
 
 @once
-def test_then_numbers_are_given_again(database, monkeypatch):
-    database.forget_run()
-    database.failover()
-    state = database.failover()
-    past = state._replace(moved_at_ms=state.moved_at_ms - 4 * L)
-    monkeypatch.setattr(database, "failover", lambda start: past)
-    monkeypatch.setattr(failover_row, "unmoved", lambda *_: [failover.c.id == 1])
+def test_then_numbers_are_given_again(database, fresh):
+    database.mark_restored()
+    execute(fresh, f"UPDATE allocator_shard SET moved_at = moved_at - {4 * L}")
 
     assert database.lease_number(claim("b")).number == 0
 

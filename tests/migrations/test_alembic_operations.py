@@ -72,7 +72,7 @@ def test_a_tag_begins_after_a_column_that_exists(fresh):
 
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_a_tag_begins_above_ids_that_a_failover_forgot_unless_its_start_is_said(fresh):
-    execute(fresh, "UPDATE allocator_failover SET first_value = 5000000")
+    execute(fresh, "UPDATE allocator_shard SET new_tags_above = 5000000")
     with migration(fresh) as op:
         op.create_tag("order")
         op.create_tag("bill", start_after=7)
@@ -81,7 +81,7 @@ def test_a_tag_begins_above_ids_that_a_failover_forgot_unless_its_start_is_said(
 
 
 def test_after_a_failover_that_nobody_noted_no_tag_is_made_before_an_upgrade(fresh):
-    execute(fresh, "UPDATE allocator_failover SET server_run = 'before'")
+    execute(fresh, "UPDATE allocator_shard SET server_run = 'before'")
     with pytest.raises(ServerReplaced, match="run: allocator db upgrade"), migration(fresh) as op:
         op.create_tag("order")
     assert values(fresh, "SELECT tag FROM allocator_segment") == []

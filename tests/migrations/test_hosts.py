@@ -169,8 +169,7 @@ import sqlalchemy as sa
 
 def upgrade():
     op.create_table("orders", sa.Column("id", sa.BigInteger(), primary_key=True))
-    op.execute(sa.text("INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit) "
-                       "VALUES ('orders', 500, 1, 1000000, 9223372036854775807)"))
+    op.create_tag("orders", start_after=500)
 
 def downgrade():
     op.drop_table("orders")
@@ -222,7 +221,7 @@ def test_a_downgrade_of_a_host_forgets_no_id(empty, tmp_path):
     with pytest.raises(CommandError, match="allocator_segment holds 1 rows"):
         command.downgrade(config, "allocator@base")
 
-    assert table_names(empty) >= {"allocator_segment", "allocator_token", "allocator_failover"}
+    assert table_names(empty) >= {"allocator_segment", "allocator_token", "allocator_shard"}
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)

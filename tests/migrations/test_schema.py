@@ -136,7 +136,7 @@ def test_a_downgrade_that_would_forget_is_refused_before_its_first_table(fresh):
 
         assert picture(fresh) == drawn
         execute(fresh, f"DELETE FROM {table}")
-    execute(fresh, "DELETE FROM allocator_failover")
+    execute(fresh, "DELETE FROM allocator_shard")
     migrate(fresh, "downgrade", "base")
     assert picture(fresh) == {}
 

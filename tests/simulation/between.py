@@ -117,7 +117,7 @@ class Server:
             self.world.between()
 
     def state(self) -> object:
-        return self.raw.execute("SELECT * FROM allocator_failover").fetchall()
+        return self.raw.execute("SELECT server_run, move, new_tags_above, moved_at FROM allocator_shard").fetchall()
 
     @contextmanager
     def connected(self) -> Iterator[Connection]:
@@ -313,7 +313,7 @@ def migrate(world: World) -> None:
 
 def restored(world: World) -> None:
     """`allocator db mark-restored`, before anybody draws; one that ended in the middle is run again."""
-    Client(world.server).forget_run()
+    Client(world.server).mark_restored()
     world.restoring = None
 
 
@@ -343,7 +343,7 @@ class World:
         self._held: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
         self._images = [self.random.choice((self.server.empty, self.server.claiming))]
         self._state: object = None
-        """The row of `allocator_failover`."""
+        """Of the last move."""
         self._hub = getcurrent()
         self._alive: list[greenlet] = []
         self._latest: greenlet | None = None
@@ -482,6 +482,7 @@ class World:
 
 
 NUMBERS = {
+    "randbits": lambda bits: int(current().random.getrandbits(bits)),
     "randbelow": lambda limit: int(current().random.random() * limit),
     "time_ns": lambda: current().now * 1_000_000,
     "identity": lambda: ("simulated", 1),

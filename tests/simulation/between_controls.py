@@ -4,65 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from allocator.database.registry import Registry
-from allocator.database.schema.tables import failover
-from allocator.database.verbs import (
-    failover_row,
-    node_and_snowflake_rows,
-    segments,
-    tickets,
-    worker_number_rows,
-)
-from allocator.integrations.alembic_operations import MigrationDatabase
-from allocator.rules.failover import beginning
+from allocator.database.verbs import moves, node_and_snowflake_rows, segments, shard_row, tickets, worker_number_rows
 from allocator.schemes.ticket import REPLACE
 from simulation.between import InMemory
 
-fenced = tickets.fenced
-ROW = failover.c.id == 1
+
+def nothing(*_: Any) -> list[Any]:
+    return moves.known_as(_[-1])[:1]
+
+
+def the_row_alone(connection: Any, dialect: Any, known: Any) -> list[Any]:
+    return moves.known_as(known)
 
 
 def fencing(**verbs: Callable[..., Any]) -> SimpleNamespace:
-    """Stands for `failover_row` in one module."""
-    return SimpleNamespace(**{**vars(failover_row), **verbs})
+    """Stands for `moves` in one module."""
+    return SimpleNamespace(**{**vars(moves), **verbs})
 
 
-def nothing(*_: Any) -> list[Any]:
-    return [ROW]
-
-
-def the_row_alone(connection: Any, dialect: Any, state: Any) -> list[Any]:
-    return [ROW, *(failover.c[name] == value for name, value in state._asdict().items())]
-
-
-class Anywhere(InMemory):
-    def is_here(self, connection: Any, written: str = "") -> str:
-        return "1 = 1"
-
-
-ANYWHERE = Anywhere()
-
-
-def unlooked(database: Any, tag: Any, *, has_start: bool) -> bool:
-    """Begins where the row says, whatever server this is."""
-    state = database.run(failover_row.fetch)
-    begun = beginning(tag, state.first_value, is_alone=True)
-    return bool(database.run(lambda connection, _: segments.create(connection, ANYWHERE, begun, state)))
-
-
-def on_any_server(statement: str, server: str, here: str, lasting: str, lock: str) -> Any:
-    return fenced(statement, server, "1 = 1", lasting, lock)
-
-
-def registered_at_once(database: Any) -> int:
-    database.failover()
-    now = datetime.now(UTC).replace(tzinfo=None)
-    return int(database.run(node_and_snowflake_rows.register, "host", 1, "", now))
+def made_there(connection: Any, dialect: Any, tag: Any, known: Any) -> bool:
+    """Begins where the row said that was read, with the key of the row that is there."""
+    there = shard_row.fetch(connection, dialect)
+    assert there is not None
+    with patch.object(segments, "unmoved", nothing):
+        return segments.make(connection, dialect, tag, replace(known, move=there.move))
 
 
 class Control(NamedTuple):
@@ -76,35 +46,28 @@ class Control(NamedTuple):
 
 
 CONTROLS: dict[str, Control] = {
-    "a new tag without a fence": Control(
-        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=nothing)}, seed=145
-    ),
-    "a new tag by the row, whichever server has it": Control(
-        "of [abcd] came twice", {(segments, "failover_row"): fencing(unmoved=the_row_alone)}, seed=145
-    ),
-    "a migration that looks at the row alone": Control(
-        "of [abcd] came twice", {(MigrationDatabase, "create_tag"): unlooked}, seed=145
+    "a new tag with the key of the server that it reaches": Control(
+        "came twice", {(segments, "create"): made_there}, seed=145
     ),
     "a claim on another server": Control(
-        "of [abcd] came twice", {(InMemory, "may_claim"): lambda *_: "1 = 1"}, seed=21
+        "came twice", {(InMemory, "claiming"): InMemory.claiming.replace("{run} = :run", "1 = 1")}, seed=5
     ),
-    "a ticket on another server": Control("ticket . came twice", {(tickets, "fenced"): on_any_server}, seed=9),
+    "a claim whatever the shard's row says": Control(
+        "came twice", {(InMemory, "claiming"): InMemory.claiming.replace("move = :now AND", "")}, seed=5
+    ),
+    "a ticket on another server": Control(
+        "ticket . came twice", {(tickets, "DRAW"): tickets.DRAW.replace("{run} = :run", "1 = 1")}, seed=9
+    ),
     "a ticket by REPLACE where others claim it": Control(
         "ticket . came twice",
         {(tickets, "DRAW"): tickets.DRAW.replace(f"tickets = '{REPLACE}'", "tickets <> ''")},
         seed=68,
     ),
-    "a ticket claimed on another server": Control(
-        "ticket . came twice", {(InMemory, "may_claim"): lambda *_: "1 = 1"}, seed=5
-    ),
-    "a new type of ticket without a fence": Control(
-        "ticket . came twice", {(segments, "failover_row"): fencing(unmoved=nothing)}, seed=294
-    ),
-    "a node that is not looked at again": Control(
-        "of node came twice", {(Registry, "register_node"): registered_at_once}, seed=13
+    "a node without a fence": Control(
+        "of node came twice", {(node_and_snowflake_rows, "unmoved"): the_row_alone}, seed=13
     ),
     "a worker number without a fence": Control(
-        "(number|worker) . is of two", {(worker_number_rows, "failover_row"): fencing(unmoved=nothing)}, seed=24
+        "(number|worker) . is of two", {(worker_number_rows, "moves"): fencing(unmoved=nothing)}, seed=24
     ),
 }
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from allocator.database.verbs.claims import Terms
 from allocator.database.verbs.start import Start
-from allocator.rules.failover import NOTHING, ONCE, Crossing, Failover, Here, Skipped, plain
+from allocator.rules.failover import Move, Skipped
 from allocator.rules.fleet_consistency import Shard
-from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow, leased, released, renewed
 from simulation.fates import Fate
@@ -18,9 +19,8 @@ from simulation.network import Connection, Failure
 from simulation.statement import Row, Rules, claimed
 from simulation.store import View
 
-REVISION = "simulated"
 SEGMENT, NODE, LEASE = "allocator_segment", "allocator_node", "allocator_lease"
-SHARD, FAILOVER = "allocator_shard", "allocator_failover"
+SHARD = "allocator_shard"
 
 
 class Surprise(Exception):
@@ -30,24 +30,15 @@ class Surprise(Exception):
 class SegmentVerbs:
     rules: Rules
 
-    def claims_claim(
-        self,
-        connection: Connection,
-        name: str,
-        size: int,
-        residue: Residue,
-        seen: int,
-        crossing: Crossing | None = None,
-    ) -> int | None:
-        return connection.perform(lambda view: self._claim(view, name, size * residue.step, residue, seen, crossing))
+    def claims_claim(self, connection: Connection, name: str, size: int, terms: Terms, seen: int) -> int | None:
+        return connection.perform(lambda view: self._claim(view, name, size * terms.residue.step, terms, seen))
 
-    def _claim(
-        self, view: View, name: str, span: int, residue: Residue, seen: int, crossing: Crossing | None = None
-    ) -> int | None:
+    def _claim(self, view: View, name: str, span: int, terms: Terms, seen: int) -> int | None:
         if not view.lock(SEGMENT, name):
             return None
         row = view.get(SEGMENT, name)
-        after = row and claimed(row, span, residue, seen, crossing, view.here, self.rules, view.at)
+        shard: Shard = view.get(SHARD, 1)
+        after = row and claimed(row, shard.move, view.here, span, terms, seen, self.rules, view.at)
         if after is None:
             return None
         view.put(SEGMENT, name, after)
@@ -58,29 +49,34 @@ class SegmentVerbs:
         row = connection.perform(lambda view: view.get(SEGMENT, name))
         return row and row.tag(name)
 
-    def segments_create(self, connection: Connection, tag: Tag, state: Failover) -> bool:
-        return connection.perform(lambda view: self._create(view, tag, state))
+    def segments_create(self, connection: Connection, tag: Tag, known: Shard) -> bool:
+        return connection.perform(lambda view: self._create(view, tag, known))
 
-    def _create(self, view: View, tag: Tag, state: Failover) -> bool:
-        if not view.lock(SEGMENT, tag.name) or view.get(SEGMENT, tag.name) is not None:
+    def _create(self, view: View, tag: Tag, known: Shard) -> bool:
+        if not (view.lock(SHARD, 1) and view.lock(SEGMENT, tag.name)) or view.get(SEGMENT, tag.name) is not None:
             return False
-        if view.get(FAILOVER, 1) != state or state.run != view.here:
+        if view.get(SHARD, 1) != known or known.move.run != view.here:
             return False
-        shard: Shard | None = view.get(SHARD, 1)
-        residue = Residue(shard.numbering.offset, shard.numbering.step) if shard else Residue()
         start = tag.max_value
-        row = Row(start, tag.step, tag.max_step, tag.limit, residue, tag.failover_gap, start, 0, view.here)
+        row = Row(start, tag.step, tag.max_step, tag.limit, known.residue, tag.failover_gap, start, 0, known.move.key)
+        view.put(SHARD, 1, known)
         view.put(SEGMENT, tag.name, row)
         return True
 
     def segments_change(self, connection: Connection, name: str, changes: Mapping[str, int]) -> bool:
         return connection.perform(lambda view: self._raise(view, name, changes["max_value"], None))
 
-    def segments_repair(self, connection: Connection, name: str, above: int, run: str) -> bool:
-        return connection.perform(lambda view: self._raise(view, name, above, run))
+    def segments_repair(self, connection: Connection, tag: Tag, above: int, known: Move) -> bool:
+        return connection.perform(lambda view: self._repair(view, tag, above, known))
+
+    def _repair(self, view: View, tag: Tag, above: int, known: Move) -> bool:
+        row, shard = view.get(SEGMENT, tag.name), view.get(SHARD, 1)
+        if row is None or row.move != tag.move or shard.move != known or known.run != view.here:
+            return False
+        return self._raise(view, tag.name, above, known.key)
 
     @staticmethod
-    def _raise(view: View, name: str, above: int, run: str | None) -> bool:
+    def _raise(view: View, name: str, above: int, key: int | None) -> bool:
         if not view.lock(SEGMENT, name):
             return False
         row: Row | None = view.get(SEGMENT, name)
@@ -88,86 +84,45 @@ class SegmentVerbs:
             return False
         skipped = max(0, above - row.max_value)
         raised = row._replace(max_value=row.max_value + skipped, skipped=row.skipped + skipped)
-        view.put(SEGMENT, name, raised._replace(server_run=row.server_run if run is None else run))
+        view.put(SEGMENT, name, raised._replace(move=row.move if key is None else key))
         return True
-
-    def segments_fetch_runs(self, connection: Connection) -> set[str]:
-        rows: list[Row] = connection.perform(lambda view: view.all(SEGMENT))
-        return {row.server_run for row in rows}
-
-    def servers_fetch_run(self, connection: Connection, was: str) -> Here:
-        return self._here(connection, was, connection.perform(lambda view: view.here))
-
-    def _here(self, connection: Connection, was: str, run: str) -> Here:
-        return plain(was if self.rules.run_guard else "", run, connection.place.now())
 
     def start_fetch(self, connection: Connection, where: str, name: str, *more: bool) -> Start:
         return connection.perform(lambda view: self._start(connection, view, name))
 
     def _start(self, connection: Connection, view: View, name: str) -> Start:
-        row, state = view.get(SEGMENT, name), view.get(FAILOVER, 1)
-        return Start(
-            REVISION,
-            row and row.tag(name),
-            view.get(SHARD, 1),
-            state,
-            self._here(connection, state.run if state else "", view.here),
-            self._here(connection, row.server_run if row else "", view.here),
-            connection.place.name,
-            None,
-            view.get(NODE, "last") or 0,
-        )
+        row, shard = view.get(SEGMENT, name), view.get(SHARD, 1)
+        run = view.here if self.rules.run_guard else shard.move.run
+        return Start(row and row.tag(name), shard, run, connection.place.now(), None)
 
 
-class FailoverVerbs:
+class MoveVerbs:
     """What may be forgotten beside claims."""
 
-    def failover_row_add(self, connection: Connection, fresh: Failover) -> None:
-        connection.perform(lambda view: self._change(view, None, fresh))
-
-    def failover_row_move(
-        self,
-        connection: Connection,
-        before: Failover,
-        fresh: Failover,
-        skip: Skipped = NOTHING,
-        is_failover: bool = False,
-    ) -> bool:
-        return connection.perform(
-            lambda view: self._change(view, before, fresh, skip.nodes) and (not is_failover or self._leave(view, fresh))
-        )
-
-    def failover_row_leave_part(self, connection: Connection, run: str, after: str) -> None:
-        """The worlds have few tags, which the move marks all."""
-
-    def _leave(self, view: View, fresh: Failover) -> bool:
-        """Mark the rows of all other runs."""
-        for (table, name), row in view.rows.items():
-            if table == SEGMENT and row.server_run != fresh.run and not row.server_run.startswith(ONCE):
-                if not view.lock(SEGMENT, name):
-                    return False
-                view.put(SEGMENT, name, row._replace(server_run=ONCE + row.server_run))
-        return True
+    def moves_move(self, connection: Connection, before: Shard, after: Move, skip: Skipped, waits: bool) -> bool:
+        return connection.perform(lambda view: self._move(view, before, after, skip))
 
     @staticmethod
-    def _change(view: View, before: Failover | None, fresh: Failover, nodes: int = 0) -> bool:
-        is_ours = view.lock(FAILOVER, 1) and view.lock(NODE, "last") and view.get(FAILOVER, 1) == before
-        if is_ours:
-            view.put(FAILOVER, 1, fresh)
-            view.put(NODE, "last", (view.get(NODE, "last") or 0) + nodes)
-        return is_ours
+    def _move(view: View, before: Shard, after: Move, skip: Skipped) -> bool:
+        is_ours = view.lock(SHARD, 1) and view.lock(NODE, "last")
+        shard: Shard = view.get(SHARD, 1)
+        if not is_ours or shard.move != before.move or after.run != view.here:
+            return False
+        view.put(SHARD, 1, replace(shard, move=after))
+        view.put(NODE, "last", (view.get(NODE, "last") or 0) + skip.nodes)
+        return True
 
 
 class NodeVerbs:
     def node_and_snowflake_rows_register(
-        self, connection: Connection, host: str, process: int, version: str, at: datetime
-    ) -> int:
-        return connection.perform(self._register)
+        self, connection: Connection, host: str, process: int, version: str, at: datetime, known: Shard
+    ) -> int | None:
+        return connection.perform(lambda view: self._register(view, known))
 
     @staticmethod
-    def _register(view: View) -> int:
-        if not view.lock(NODE, "last"):
-            return 0
+    def _register(view: View, known: Shard) -> int | None:
+        if not view.lock(NODE, "last") or view.get(SHARD, 1) != known or known.move.run != view.here:
+            return None
         number: int = (view.get(NODE, "last") or 0) + 1
         view.put(NODE, "last", number)
         return number
@@ -180,16 +135,16 @@ class LeaseVerbs:
         return connection.perform(lambda view: (view.at, view.all(LEASE)))
 
     def worker_number_rows_take(
-        self, connection: Connection, chosen: NumberRow | int, claim: NumberClaim, state: Failover
+        self, connection: Connection, chosen: NumberRow | int, claim: NumberClaim, known: Move
     ) -> bool:
-        return connection.perform(lambda view: self._take(view, chosen, claim, state))
+        return connection.perform(lambda view: self._take(view, chosen, claim, known))
 
     @staticmethod
-    def _take(view: View, chosen: NumberRow | int, claim: NumberClaim, state: Failover) -> bool:
+    def _take(view: View, chosen: NumberRow | int, claim: NumberClaim, known: Move) -> bool:
         number, before = (chosen, None) if isinstance(chosen, int) else (chosen.number, chosen)
         if not view.lock(LEASE, number) or view.get(LEASE, number) != before:
             return False
-        if view.get(FAILOVER, 1) != state or state.run != view.here:
+        if view.get(SHARD, 1).move != known or known.run != view.here:
             return False
         view.put(LEASE, number, leased(chosen, claim, view.at))
         return True
@@ -213,9 +168,6 @@ class LeaseVerbs:
 
 
 class ShardVerbs:
-    def servers_fetch_identity(self, connection: Connection) -> str:
-        return connection.perform(lambda view: connection.place.name)
-
     def shard_row_fetch(self, connection: Connection) -> Shard | None:
         return connection.perform(lambda view: view.get(SHARD, 1))
 
@@ -231,7 +183,7 @@ def imitation(verb: Callable[..., Any]) -> Callable[..., Any]:
     return lambda connection, dialect, *args: getattr(dialect, f"{noun}_{verb.__name__}")(connection, *args)
 
 
-class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, LeaseVerbs, ShardVerbs):
+class Dialect(SegmentVerbs, MoveVerbs, NodeVerbs, LeaseVerbs, ShardVerbs):
     """Stands for an `allocator.database.dialect.Dialect`, and for the functions that take one: see `imitation`."""
 
     embedded = False

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import comb
 
+from allocator.database.verbs.claims import Terms
 from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.rules.failover import Move
 from allocator.schemes.segment_refill import Claim, Segments
 from allocator.schemes.shared.residues import ALL, mark
 from allocator.schemes.tag import settle
@@ -20,7 +22,8 @@ from simulation.statement import Row, Rules, claimed
 from simulation.violation import Violation
 
 CLAIMS, STEPS, SIZE = 2, 3, 2
-HERE = "run"
+HERE = Move("run", key=1)
+TERMS = Terms(ALL, HERE.key, HERE.key, HERE.run)
 UNKNOWN = DatabaseUnavailable("nobody knows")
 RULES = Rules()
 
@@ -116,7 +119,7 @@ class Worlds:
             return row
         size = actor.claim.size
         try:
-            while (after := claimed(row, size, ALL, mark(actor.claim.seen, ALL), None, HERE, RULES)) is None:
+            while (after := claimed(row, HERE, HERE.run, size, TERMS, mark(actor.claim.seen, ALL), RULES)) is None:
                 size = settle(row.tag("tag"), "tag", size, actor.claim.seen)
         except AllocatorError as error:
             actor.found = error
@@ -143,7 +146,7 @@ def serve(core: Segments) -> list[int]:
 
 def all_of(worlds: Worlds, limit: int) -> Worlds:
     """From the beginning, of a tag that ends there."""
-    row = Row(0, SIZE, SIZE, limit, ALL, 0, server_run=HERE)
+    row = Row(0, SIZE, SIZE, limit, ALL, 0, move=HERE.key)
     actors = (Actor(), Actor())
     for actor in actors:
         actor.core.configure(SIZE, SIZE)

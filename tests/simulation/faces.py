@@ -69,6 +69,7 @@ RUNNER = {
     "takes_signals": lambda: False,
 }
 NUMBERS = {
+    "randbits": lambda bits: dice().getrandbits(bits),
     "randbelow": lambda limit: dice().randrange(limit),
     "time_ns": lambda: int(clocks.Time.time() * 1e9),
     "__version__": "simulated",

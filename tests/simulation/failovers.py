@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from allocator.rules.failover import PERIOD_MS, Here, cross, reach_of
+from allocator.rules.failover import PERIOD_MS, crossing, reach_of
 from allocator.schemes.tag import Tag
 
 SECOND, HOUR, YEAR = 1000, 3600 * 1000, 365 * 24 * 3600 * 1000
@@ -74,7 +74,7 @@ class Years:
         """A server goes on that knows what was `lag` milliseconds ago."""
         self.end(now)
         known = self.known_at(now - lag)
-        skip = cross(known, Here("old", "new", "new", same=False, at=now)).skip
+        skip = crossing(known, now)
         row = replace(known, max_value=known.max_value + skip, skipped=known.skipped + skip)
         self.eras.append(Era(now, row, self.eras[-1].traffic, now - lag))
 

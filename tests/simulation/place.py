@@ -6,12 +6,12 @@ from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING
 
-from allocator.rules.failover import Failover
+from allocator.rules.failover import Move
 from allocator.rules.fleet_consistency import Member, Shard
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.ticket import ShardNumbering
 from simulation.clocks import BEGIN
-from simulation.dialect import FAILOVER, SEGMENT, SHARD
+from simulation.dialect import SEGMENT, SHARD
 from simulation.fates import Fate
 from simulation.network import Engine
 from simulation.statement import Row
@@ -45,16 +45,16 @@ class Place:
         self.server.commit_first(self._first(Residue(offset, shards)))
 
     def _first(self, residue: Residue) -> Rows:
-        rows: Rows = {(FAILOVER, 1): Failover(self.server.run)}
+        move = Move(self.server.run, key=1)
+        members = tuple(Member(f"key{n}", n, f"shard{n}") for n in range(1, residue.step + 1))
+        numbering = ShardNumbering(residue.offset, residue.step)
+        row = Shard("main", f"key{residue.offset}", True, 1, numbering, 1, members, move=move)
+        rows: Rows = {(SHARD, 1): row}
         for name, tag in zip(self.world.tags, self.world.plan.tags, strict=True):
             if tag.is_new:
                 continue
-            row = Row(0, tag.step, tag.max_step, tag.limit, residue, tag.failover_gap)
-            rows[SEGMENT, name] = row._replace(server_run=self.server.run)
-        if residue.step > 1:
-            members = tuple(Member(f"key{n}", n, f"shard{n}") for n in range(1, residue.step + 1))
-            numbering = ShardNumbering(residue.offset, residue.step)
-            rows[SHARD, 1] = Shard("main", f"key{residue.offset}", self.name, 1, numbering, 1, members)
+            of_tag = Row(0, tag.step, tag.max_step, tag.limit, residue, tag.failover_gap)
+            rows[SEGMENT, name] = of_tag._replace(move=move.key)
         return rows
 
     def now(self) -> int:
@@ -85,7 +85,7 @@ class Place:
 
     def next_name(self) -> str:
         """The name of the server before, which is copied anew; a new one where nobody noted that this one serves."""
-        if len(self.names) > 1 and self.server.rows[FAILOVER, 1].run == self.server.run:
+        if len(self.names) > 1 and self.server.rows[SHARD, 1].move.run == self.server.run:
             self.names.append(self.names.pop(-2))
             self.world.count("servers that came back")
         else:

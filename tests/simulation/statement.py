@@ -2,12 +2,11 @@
 
 This is the rule that the world is about, written down once. A claim takes a window of so many numbers, `span`:
 
-    staying     (max_value, max_value + span]                 if the row was written on this server run
-    crossing    (max_value + skip, max_value + skip + span]   if it was written on the run that the crossing says,
-                                                              and this is the server that it says
+    (max_value + skip, max_value + skip + span]
 
-where it does not begin below what was seen, nor end above the limit. The row then says this run, the time of the claim,
-and how much was skipped.
+where the row has the key that is expected, the shard's row the key and the server run, and this is that server; and
+where it does not begin below what was seen, nor end above the limit. The row then has the shard's key, the time of the
+claim, and how much was skipped.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from allocator.rules.failover import Crossing
+from allocator.database.verbs.claims import Terms
+from allocator.rules.failover import Move
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import FailoverGap, Tag
 
@@ -31,7 +31,7 @@ class Row(NamedTuple):
     failover_gap: FailoverGap = 0
     skipped: int = 0
     claimed_at: int = 0
-    server_run: str = ""
+    move: int = 0
 
     def tag(self, name: str) -> Tag:
         return Tag(name, *self)
@@ -47,15 +47,15 @@ class Rules:
 
 
 def claimed(
-    row: Row, span: int, residue: Residue, seen: int, crossing: Crossing | None, here: str, rules: Rules, at: int = 0
+    row: Row, shard: Move, here: str, span: int, terms: Terms, seen: int, rules: Rules, at: int = 0
 ) -> Row | None:
-    """The row after a claim on the run `here`; None where it does not match."""
-    was, server, skip, run = here, here, 0, here
-    if crossing is not None:
-        was, server, run, skip = crossing.here.was, crossing.here.server, crossing.here.run, crossing.skip
-    if rules.run_guard and (row.server_run, here) != (was, server):
+    """The row after a claim on the server run `here`; None where it does not match."""
+    known = (row.move, shard.key, shard.run, here)
+    if rules.run_guard and known != (terms.was, terms.now, terms.run, terms.run):
         return None
-    base = row.max_value + skip
-    if row.residue != residue or (rules.seen_guard and base < seen) or (rules.limit_guard and base > row.limit - span):
+    base = row.max_value + terms.skip
+    if row.residue != terms.residue:
         return None
-    return row._replace(max_value=base + span, server_run=run, skipped=row.skipped + skip, claimed_at=at)
+    if (rules.seen_guard and base < seen) or (rules.limit_guard and base > row.limit - span):
+        return None
+    return row._replace(max_value=base + span, move=terms.now, skipped=row.skipped + terms.skip, claimed_at=at)

@@ -7,7 +7,10 @@ standby, a backup or a disk has not got yet is the tail of the log; a server tha
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
+
+from allocator.rules.failover import Move
 
 Key = tuple[str, object]
 """A table, and the key of a row."""
@@ -16,13 +19,13 @@ Act = Callable[["View"], Any]
 
 
 RESTORED = "restored"
-"""What an operator writes into every row after a restore that nothing else tells of."""
+"""What an operator writes into the shard's row after a restore that nothing else tells of: no server has such a run."""
 
 
 class Entry(NamedTuple):
-    """One committed transaction: the rows it wrote. `crossed`: it took a row to this run from another one.
+    """One committed transaction: the rows it wrote. `crossed`: it gave a row the key of another move.
 
-    `made`: it made a row that says where it was written.
+    `made`: it made a row that has one.
     """
 
     written: Rows
@@ -93,7 +96,7 @@ class Server:
     def commit(self, view: View) -> None:
         if view.written:
             crossed = any(is_crossing(self.rows.get(key), row) for key, row in view.written.items())
-            made = any(run_of(row) and key not in self.rows for key, row in view.written.items())
+            made = any(key_of(row) and key not in self.rows for key, row in view.written.items())
             self.log.append(Entry(view.written, crossed, made))
             self.rows.update(view.written)
         self.unlock(view)
@@ -110,8 +113,10 @@ class Server:
         self.locks.clear()
 
     def has_crossed(self) -> bool:
-        """Every row was written on this run."""
-        return all(run_of(row) in {"", self.run} for row in self.rows.values())
+        """Every row has the key of the move to this run."""
+        moves = [row.move for row in self.rows.values() if hasattr(row, "move")]
+        shard = next(move for move in moves if isinstance(move, Move))
+        return shard.run == self.run and {key_of(row) for row in self.rows.values()} <= {0, shard.key}
 
     def kept(self, lost: int, is_disk: bool, forgets_gaps: bool = False) -> list[Entry]:
         """The log without its newest entries, but for those that took a row to another run, and what is before them.
@@ -129,13 +134,16 @@ def restored(log: list[Entry]) -> Entry:
     rows: Rows = {}
     for entry in log:
         rows.update(entry.written)
-    return Entry({key: row._replace(server_run=RESTORED) for key, row in rows.items() if run_of(row)}, crossed=True)
+    shards = {key: row for key, row in rows.items() if isinstance(getattr(row, "move", None), Move)}
+    moved = {key: replace(row, move=row.move._replace(run=RESTORED)) for key, row in shards.items()}
+    return Entry(moved, crossed=True)
 
 
-def run_of(row: Any) -> str:
-    """Where a row says that it was written, empty for one that says nothing of that."""
-    return str(getattr(row, "server_run", ""))
+def key_of(row: Any) -> int:
+    """The key of the move that a row has, 0 for one that has none."""
+    move = getattr(row, "move", 0)
+    return move.key if isinstance(move, Move) else int(move)
 
 
 def is_crossing(before: Any, after: Any) -> bool:
-    return run_of(before) not in {"", run_of(after)}
+    return key_of(before) not in {0, key_of(after)}

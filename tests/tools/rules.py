@@ -22,8 +22,8 @@ SIMULATED = {
     4: ("a transaction that was left open ignored",),
     6: ("the limit guard off",),
     7: ("the guard of what was seen off",),
-    8: ("the failover guard off", "a gap of nothing", "a new tag without a fence"),
-    9: ("a node that is not looked at again",),
+    8: ("the failover guard off", "a gap of nothing", "a new tag with the key of the server that it reaches"),
+    9: ("a node without a fence",),
     10: ("a lease by the clock on the wall", "a sequence that starts over", "taken at its end, and not a length later"),
     11: ("no renewal after a fork",),
 }

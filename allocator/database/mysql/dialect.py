@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, Insert, Table, TextClause, text
 from sqlalchemy.dialects.mysql import insert
+from sqlalchemy.exc import DBAPIError
 
-from allocator.database.dialect import ASLEEP, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
+from allocator.database.dialect import ASLEEP, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect
 from allocator.database.mysql.identity import (
     CLOCK,
     FACTS,
-    IDENTITY,
     IN_CLEAR,
     SESSION,
     InClear,
-    cluster_in,
-    cluster_of,
     in_session,
     is_merely_like_it,
-    prefix_in,
     run_in,
-    run_in_cluster,
-    settings_in,
     version_of,
 )
 from allocator.database.schema.tables import segment
 from allocator.database.verbs.claims import triggered
 from allocator.errors import DatabaseUnavailable
-from allocator.rules.failover import Here, one_of_several
+from allocator.rules.failover import CLUSTER, Move, is_run
 from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import REPLACE, ShardNumbering
 
@@ -43,9 +38,25 @@ if TYPE_CHECKING:
 
 # GET_LOCK is of the whole server: schemas of several databases there change one after the other.
 SCHEMA_LOCK = "allocator_schema_change"
+RUN = "@allocator_run"
 IN_TRANSACTION = 1
 """SERVER_STATUS_IN_TRANS: each OK packet has it in its status flags, so no query is needed."""
 
+
+CLAIM = f"""
+UPDATE allocator_segment SET  -- assigned from left to right
+    skipped = skipped + :skip,
+    claimed_at = {CLOCK},
+    move = :now,
+    max_value = LAST_INSERT_ID(max_value + :skip + :span)  -- the gap after a failover, or 0, and what is claimed
+WHERE tag = :name
+    AND max_value <= id_limit - :skip - :span  -- the limit of the tag, and no overflow
+    AND max_value >= :seen - :skip  -- the row did not fall back below ids that this process has seen
+    AND shard_offset = :residue_offset AND shard_step = :residue_step  -- the ids of this database
+    AND move = :was  -- nobody else has skipped the gap meanwhile
+    AND {{run}} = :run  -- the server is the one that this process knows
+    AND EXISTS (SELECT 1 FROM allocator_shard WHERE move = :now AND server_run = :run)  -- and so are its rows
+"""
 
 UNSAID = frozenset({"1064", "1142", "1143", "1146", "1193", "1227", "1235", "1305", "1370"})
 """A server or proxy refuses a variable, function or table, or lacks it: connect without the identity of the server."""
@@ -62,8 +73,9 @@ class MySQL(Dialect):
     may_name = frozenset({"database", "db", "read_default_file", "read_default_group"})
     transactional_ddl = False
     recycle = 60  # the run of a session says whether the server was durable when it began
-    raised, returning = "LAST_INSERT_ID(max_value + :span)", ""
-    clock = CLOCK
+    clock, claiming = CLOCK, CLAIM
+    has_returning = False
+    locks_at_once = "/*!80001 NOWAIT *//*M!100300 NOWAIT */"
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.mysql.gapless_draws import MariaDBNumbers, MySQLNumbers
@@ -115,7 +127,7 @@ class MySQL(Dialect):
                 if knows:
                     cursor.execute(f"SET {in_session(info)}")
         if knows:
-            info["run"] = "@allocator_run"
+            info["run"] = RUN
 
     def leaves_open(self, driver_connection: Any) -> bool:
         status = getattr(driver_connection, "server_status", None)  # PyMySQL's, of the last OK packet
@@ -144,45 +156,29 @@ class MySQL(Dialect):
     def before(self, connection: Connection) -> Dialect:
         return self if "run" in connection.info else self.imitation
 
-    def is_here(self, connection: Connection, written: str = "server_run") -> str:
-        return f"FIND_IN_SET(CAST({run_of(connection)} AS BINARY), {written})"
-
     def runs(self, connection: Connection, guards_restarts: bool) -> Iterator[str]:
         if not is_merely_like_it(str(connection.exec_driver_sql("SELECT VERSION()").scalar())):
-            yield run_in_cluster({"guards_restarts": guards_restarts})
+            with suppress(DBAPIError):
+                connection.exec_driver_sql(f"SET {in_session({'guards_restarts': guards_restarts})}")
+                yield RUN
         yield NOWHERE
-
-    def server_here(self, connection: Connection) -> str:
-        return "@allocator_server"
 
     def facts(self, connection: Connection) -> Mapping[str, str]:
         return {**FACTS, "run": run_in(connection.info)}
 
-    def here(self, connection: Connection, facts: Any, was: str) -> Here:
-        run = prefix_in(settings_in(facts.cluster)) + facts.run
+    def run(self, connection: Connection, facts: Any, known: Move) -> str:
+        run, since = str(facts.run), int(facts.at) // 1000 - int(facts.uptime)
+        run = known.run if is_run(run, known, since) else run
         if run != facts.session_run:  # a proxy may have changed the server, or it is no longer durable
-            connection.exec_driver_sql(f"SET {in_session(connection.info)}")
-        at = int(facts.at)
-        return one_of_several(was, run, at // 1000 - int(facts.uptime), at)
-
-    def identity(self, connection: Connection, facts: Any) -> str | None:
-        if facts.server is None:
-            return None
-        settings = settings_in(facts.cluster)
+            connection.execute(text("SET @allocator_run = :run"), {"run": run})
         connection.info["numbering"] = facts.session_offset, facts.session_step
-        connection.info["cluster"] = cluster = cluster_in(settings)
-        return f"cluster {settings[cluster]}/{facts.place}" if cluster else str(facts.server)
-
-    def server(self, connection: Connection) -> str:
-        if name := cluster_of(connection):
-            return f"CONCAT('cluster ', @@{name}, '/', DATABASE())"
-        return IDENTITY
+        return run
 
     def place(self, connection: Connection) -> str:
         return "CONCAT_WS('/', @@hostname, @@port, @@datadir, DATABASE())"
 
     def server_numbering(self, facts: Any) -> ShardNumbering | None:
-        if facts.server is None or cluster_in(settings_in(facts.cluster)) or facts.server_step < 2:
+        if CLUSTER in facts.run or facts.server_step < 2:
             return None
         return ShardNumbering(facts.server_offset, facts.server_step)
 
@@ -199,10 +195,6 @@ class MySQL(Dialect):
     def tickets(self, connection: Connection) -> str:
         return REPLACE
 
-    def see_the_newest(self, connection: Connection) -> None:
-        # A transaction reads an old snapshot by default, and MariaDB then refuses to change rows that changed since.
-        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-
     def lock_shard(self, connection: Connection) -> None:
         connection.exec_driver_sql("SELECT id FROM allocator_shard FOR UPDATE").all()
 
@@ -210,7 +202,7 @@ class MySQL(Dialect):
 class LikeMySQL(MySQL):
     """Of an engine that speaks MySQL's protocol, or of a server that does not say which one it is."""
 
-    is_here, facts, here, server_here = Dialect.is_here, Dialect.facts, Dialect.here, Dialect.server_here
+    facts, run, server_numbering = Dialect.facts, Dialect.run, Dialect.server_numbering
     tickets = Dialect.tickets
     """The auto-increment of an imitation gives lower numbers after higher ones, or leaves a million out."""
 

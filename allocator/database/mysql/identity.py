@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NoReturn
-from zlib import crc32
-
-from sqlalchemy import Connection
 
 from allocator.database.schema.tables import CLAIMED
 
@@ -22,24 +19,23 @@ START = "((UUID_SHORT() >> 24) & 4294967295)"
 """The start of the server in seconds; UUID_SHORT() adds one second per 2**24 calls."""
 IS_DURABLE = "@@innodb_flush_log_at_trx_commit IN (1, 3) AND (NOT @@log_bin OR @@sync_binlog = 1)"
 """With a binary log, crash recovery rolls back a transaction that the log lacks. MariaDB's value 3 is durable too."""
-RUN = f"CONCAT({SERVER}, IF({IS_DURABLE}, '', CONCAT('-', {START})))"
-RUN_OF_EACH_START = f"CONCAT({SERVER}, '-', {START})"
 IS_KNOWN = "/*!50700 @allocator_known = (SELECT 1 FROM performance_schema.global_status LIMIT 0), */"
 """Fails, without reading a row, on an engine that only looks like MySQL and lacks what `FACTS` asks, as OceanBase."""
 KEPT = "/*!50700 performance_schema *//*M!100000 information_schema */"
 """Comments that only MySQL, and only MariaDB, executes: a proxy's greeting may hide which server is behind it."""
 CLUSTER_SETTINGS = "('wsrep_on', 'wsrep_cluster_name', 'group_replication_group_name')"
-PREFIX = (
-    "(SELECT CONCAT(HEX(CRC32(NULLIF(IF(MAX(variable_name = 'wsrep_on' AND variable_value = 'ON'), "
+CLUSTER = (
+    "(SELECT CONCAT(HEX(CRC32(CONCAT(NULLIF(IF(MAX(variable_name = 'wsrep_on' AND variable_value = 'ON'), "
     "MAX(IF(variable_name = 'wsrep_cluster_name', variable_value, '')), "
-    "MAX(IF(variable_name = 'group_replication_group_name', variable_value, ''))), ''))), '.') "
+    "MAX(IF(variable_name = 'group_replication_group_name', variable_value, ''))), ''), '/', DATABASE()))), '.') "
     f"FROM {KEPT}.global_variables WHERE variable_name IN {CLUSTER_SETTINGS})"
 )
-"""Of the server's cluster, as `prefix_in` finds it; NULL for a server alone."""
-IN_SESSION = f"{IS_KNOWN} @allocator_server = {SERVER}, @allocator_run = {{run}}"
+"""The name of the server's cluster, whose members commit together; NULL for a server alone."""
+NAME = f"COALESCE({CLUSTER}, {SERVER})"
+RUN = f"CONCAT({NAME}, IF({IS_DURABLE}, '', CONCAT('-', {START})))"
+RUN_OF_EACH_START = f"CONCAT({NAME}, '-', {START})"
+IN_SESSION = f"{IS_KNOWN} @allocator_run = {{run}}"
 """Session variables end with the server's process. A statement-based binary log holds their values."""
-IDENTITY = "CONCAT(/*!50700 @@server_uuid *//*M!100000 @@server_id */, '/', DATABASE())"
-CLUSTERS = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {CLUSTER_SETTINGS}"
 MENDS = (
     "(SELECT GROUP_CONCAT(mend SEPARATOR '; ') FROM ("
     "SELECT CONCAT('DROP TRIGGER `', REPLACE(trigger_name, '`', '``'), '`') AS mend FROM information_schema.triggers "
@@ -53,10 +49,6 @@ FACTS = {
     "session_run": "@allocator_run",
     "at": CLOCK,
     "uptime": f"(SELECT variable_value FROM {KEPT}.global_status WHERE variable_name = 'Uptime')",
-    "cluster": "(SELECT GROUP_CONCAT(variable_name, '=', variable_value SEPARATOR '\\n') "
-    f"FROM {KEPT}.global_variables WHERE variable_name IN {CLUSTER_SETTINGS})",
-    "place": "DATABASE()",
-    "server": IDENTITY,
     "server_offset": "@@GLOBAL.auto_increment_offset",
     "server_step": "@@GLOBAL.auto_increment_increment",
     "session_offset": "@@SESSION.auto_increment_offset",
@@ -76,39 +68,7 @@ def run_in(info: Mapping[Any, Any]) -> str:
 
 
 def in_session(info: Mapping[Any, Any]) -> str:
-    return IN_SESSION.format(run=run_in_cluster(info))
-
-
-def run_in_cluster(info: Mapping[Any, Any]) -> str:
-    """The run as a row has it: after the name of the cluster, where the server has one."""
-    return f"CONCAT(COALESCE({PREFIX}, ''), {run_in(info)})"
-
-
-def settings_in(lines: str | None) -> dict[str, str]:
-    pairs = (line.split("=", 1) for line in (lines or "").splitlines())
-    return {name.lower(): value for name, value in pairs}
-
-
-def cluster_in(settings: Mapping[str, str]) -> str | None:
-    """The variable that names this server's Galera cluster or replication group."""
-    if settings.get("wsrep_on") == "ON":
-        return "wsrep_cluster_name"
-    return "group_replication_group_name" if settings.get("group_replication_group_name") else None
-
-
-def prefix_in(settings: Mapping[str, str]) -> str:
-    """What each run of a member of this server's cluster begins with; empty for a server alone."""
-    name = cluster_in(settings)
-    return f"{crc32(settings[name].encode()):X}." if name else ""
-
-
-def cluster_of(connection: Connection) -> str | None:
-    """As `cluster_in`, queried once per connection."""
-    info = connection.info
-    if "cluster" not in info:
-        info["cluster"] = cluster_in(dict(map(tuple, connection.exec_driver_sql(CLUSTERS).all())))
-    found: str | None = info["cluster"]
-    return found
+    return IN_SESSION.format(run=run_in(info))
 
 
 SESSION = (
@@ -116,6 +76,7 @@ SESSION = (
     "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0, sql_big_selects = 1, "
     "sql_select_limit = 9223372036854775807, "
     "innodb_lock_wait_timeout = {half}, lock_wait_timeout = {half}"
+    "/*!50720 , transaction_isolation = 'READ-COMMITTED' *//*M!100101 , tx_isolation = 'READ-COMMITTED' */"
     "/*!80003 , transaction_read_only = 0, max_execution_time = 0 */"
     "/*M!100101 , max_statement_time = 0 *//*M!110101 , transaction_read_only = 0 */"
 )
@@ -125,6 +86,7 @@ SESSION = (
   begun, even where its driver does not report a transaction.
 - completion_type: another value makes each COMMIT begin a transaction or end the connection.
 - strict mode: without it a column that is too small clips the value, and every claim gets the same ids.
+- the isolation: under REPEATABLE READ a claim locks the shard's row that it looks at, and waits for each new tag.
 - sql_select_limit would hide tags from a list of them.
 - the lock waits: by default a statement waits a year for a table that is being altered, and then claims for nobody.
   Half of the timeout leaves time for a retry.

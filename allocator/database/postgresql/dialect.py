@@ -23,13 +23,11 @@ from allocator.database.postgresql.identity import (
     is_merely_like_it,
     rung_of,
     sqlstate,
-    unstarted,
 )
 from allocator.database.schema.tables import CLAIMED, node
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
-    from allocator.rules.failover import Here
     from allocator.rules.tag_column import Counter
 
 
@@ -63,6 +61,23 @@ WHERE seqrelid = to_regclass(pg_get_serial_sequence(:table, :column)) AND (attid
 """
 """That of an identity, or of a default that only draws from it."""
 
+CLOCK = "CAST(1000 * EXTRACT(EPOCH FROM clock_timestamp()) AS BIGINT)"
+CLAIM = f"""
+UPDATE allocator_segment SET
+    max_value = max_value + :skip + :span,  -- the gap after a failover, or 0, and what is claimed
+    skipped = skipped + :skip,
+    claimed_at = {CLOCK},
+    move = :now
+WHERE tag = :name
+    AND max_value <= id_limit - :skip - :span  -- the limit of the tag, and no overflow
+    AND max_value >= :seen - :skip  -- the row did not fall back below ids that this process has seen
+    AND shard_offset = :residue_offset AND shard_step = :residue_step  -- the ids of this database
+    AND move = :was  -- nobody else has skipped the gap meanwhile
+    AND {{run}} = :run  -- the server is the one that this process knows
+    AND EXISTS (SELECT 1 FROM allocator_shard WHERE move = :now AND server_run = :run)  -- and so are its rows
+    AND {{lasting}}
+RETURNING max_value
+"""
 DRAW_NODES = text(
     "SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, CAST(:n AS BIGINT))"
 )
@@ -73,7 +88,7 @@ class PostgreSQL(Dialect):
     default_driver = "psycopg"
     extra = "postgres"
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"  # whatever the role's default is
-    clock = "CAST(1000 * EXTRACT(EPOCH FROM clock_timestamp()) AS BIGINT)"
+    clock, claiming = CLOCK, CLAIM
     mends = (
         "(SELECT string_agg(mend, '; ') FROM ("
         "SELECT concat('DROP TRIGGER ', quote_ident(tgname), ' ON ', CAST(tgrelid AS regclass)) AS mend "
@@ -173,14 +188,6 @@ class PostgreSQL(Dialect):
         connection.exec_driver_sql(f"SELECT {run_of(connection)}")  # if this fails, `run` finds the rung
         return rung_of(connection).blind
 
-    def here(self, connection: Connection, facts: Any, was: str) -> Here:
-        here = super().here(connection, facts, was)
-        is_blind = rung_of(connection) is not FIRST and not connection.info["guards_restarts"]
-        return here._replace(akin=is_blind and was != here.run and unstarted(was) == unstarted(here.run))
-
-    def server(self, connection: Connection) -> str:
-        return rung_of(connection).server
-
     def place(self, connection: Connection) -> str:
         return f"concat({rung_of(connection).server}, {START})"
 
@@ -207,7 +214,7 @@ class PostgreSQL(Dialect):
 class LikePostgreSQL(PostgreSQL):
     """Of an engine that speaks PostgreSQL's protocol, or of a server that does not say which one it is."""
 
-    here, place = Dialect.here, Dialect.place
+    place = Dialect.place
 
     def lock_shard(self, connection: Connection) -> None:
         """CockroachDB has no LOCK TABLE."""

@@ -6,7 +6,6 @@ for the first rung that works.
 
 from __future__ import annotations
 
-import re
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -89,11 +88,6 @@ def rung_of(connection: Connection) -> Rung:
         return NOTHING
     found: Rung = getattr(connection.dialect, "allocator_rung", NOTHING)
     return found
-
-
-def unstarted(run: str) -> str:
-    """The run without the start of the server."""
-    return re.sub("@[0-9]+", "", run)
 
 
 def find(connection: Connection) -> bool:

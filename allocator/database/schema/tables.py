@@ -6,14 +6,17 @@ it and owns what lies between. No row is ever deleted while ids of its tag are i
 `shard_offset` and `shard_step` say which of the ids in between: those of one remainder where several databases
 serve a tag, and all of them with offset 1 and step 1. While a fleet grows the step is 0, and nothing is claimed.
 
-`server_run` says which run of which server wrote the row last. Another one may have forgotten claims, and skips a gap:
-`failover_gap` is its size in ids, -1 to refuse instead, -2 for one in proportion to what the tag gave, which is
-`max_value - skipped`. `claimed_at` is the time of the last claim in milliseconds since 1970. `allocator_failover` holds
-one row, which says the same of all the rest: of tags that may have been made and forgotten, nodes and workers.
+`move` is the key of the last move to another server whose gap the row has; see `allocator_shard`. That server may have
+forgotten claims, and a claim skips a gap first: `failover_gap` is its size in ids, -1 to refuse instead, -2 for one in
+proportion to what the tag gave, which is `max_value - skipped`. `claimed_at` is the time of the last claim in
+milliseconds since 1970.
 
 `allocator_ticket` holds a row per type, whose auto-increment value is its newest ticket. It is used on MySQL and
 MariaDB alone; elsewhere `allocator_segment` has a row per type, whose name no tag of a user's can have.
-`allocator_shard` holds one row: who this database is among the shards of its fleet, and how it draws tickets.
+`allocator_shard` holds one row: who this database is among the shards of its fleet, how it draws tickets, and what a
+failover changes: the server run that wrote the row last, the random key of the last move, the first value of new tags,
+and the time of the move. `made` counts new tags: each writes the row, so that a move in between stops it. `trusted` is
+the move under which an operator last changed the row: tickets of one of several shards wait under another one.
 
 `allocator_node` gets a row for every start of a meteor generator; its number is never used again, so no row is ever
 deleted.
@@ -111,7 +114,7 @@ segment = Stored(
     *counts("max_value", "step", "max_step", "id_limit"),
     Column("shard_offset", BigInteger, nullable=False, server_default="1"),
     Column("shard_step", BigInteger, nullable=False, server_default="1"),
-    Column("server_run", run_type, nullable=False, server_default=""),
+    Column("move", BigInteger, nullable=False, server_default="0"),
     Column("failover_gap", BigInteger, nullable=False, server_default="-2"),
     Column("skipped", BigInteger, nullable=False, server_default="0"),
     Column("claimed_at", BigInteger, nullable=False, server_default="0"),
@@ -147,23 +150,16 @@ shard = Stored(
     Column("id", SmallInteger, primary_key=True, autoincrement=False),
     Column("fleet", tag_type, nullable=False),
     Column("shard_key", String(32), nullable=False),
-    Column("server", String(255), nullable=False),
     Column("tickets", String(16), nullable=False),
     *counts("generation", "shard_offset", "shard_step", "floor"),
     Column("ceiling", BigInteger, nullable=True),
     Column("revision", BigInteger, nullable=False),
     Column("members", Text, nullable=False),
     Column("target", Text, nullable=True),
+    *counts("trusted"),
+    Column("server_run", run_type, nullable=False),
+    *counts("move", "new_tags_above", "moved_at", "made"),
     CheckConstraint("id = 1", name="allocator_shard_one_row"),
-)
-
-failover = Stored(
-    "allocator_failover",
-    metadata,
-    Column("id", SmallInteger, primary_key=True, autoincrement=False),
-    *counts("first_value", "moved_at_ms"),
-    Column("server_run", run_type, nullable=False, server_default=""),
-    CheckConstraint("id = 1", name="allocator_failover_one_row"),
 )
 
 token = Stored(
@@ -220,7 +216,7 @@ lease = Stored(
 BESIDE = (number, number_void)
 """The tables that no id depends on: ids are drawn without them too."""
 
-CLAIMED = tuple(one.name for one in (segment, ticket, node, lease, failover))
+CLAIMED = tuple(one.name for one in (segment, ticket, node, lease, shard))
 """The tables whose rows a claim writes. A trigger there can change what was claimed, so there must be none."""
 
 FOR_IDS = [one for one in metadata.sorted_tables if one not in BESIDE]

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, Connection, Insert, Table, TextClause, func, text
 from sqlalchemy.dialects.sqlite import insert
 
-from allocator.database.dialect import NOWHERE, Dialect
+from allocator.database.dialect import NOWHERE, Dialect, only_row
 from allocator.database.schema.tables import CLAIMED
 from allocator.database.sqlite import fork_gate
-from allocator.database.sqlite.file import alone, check_name, is_perhaps, path_of, run_of_file
-from allocator.database.verbs.claims import only_row, returned
+from allocator.database.sqlite.file import alone, check_name, path_of, run_of_file
 from allocator.errors import DatabaseUnavailable, InvalidDatabase
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
-    from allocator.rules.failover import Here
 
 
 BUSY_SECONDS = 0.02
@@ -29,6 +27,22 @@ LEGACY = -1
 """`autocommit` of a connection whose transactions SQLAlchemy controls: sqlite3.LEGACY_TRANSACTION_CONTROL, of 3.12."""
 GUARDS = ("allocator_guard_fall", "allocator_guard_rename", "allocator_guard_delete", "allocator_guard_replace")
 
+CLOCK = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+CLAIM = f"""
+UPDATE allocator_segment SET
+    max_value = max_value + :skip + :span,  -- the gap after a failover, or 0, and what is claimed
+    skipped = skipped + :skip,
+    claimed_at = {CLOCK},
+    move = :now
+WHERE tag = :name
+    AND max_value <= id_limit - :skip - :span  -- the limit of the tag, and no overflow
+    AND max_value >= :seen - :skip  -- the row did not fall back below ids that this process has seen
+    AND shard_offset = :residue_offset AND shard_step = :residue_step  -- the ids of this database
+    AND move = :was  -- nobody else has skipped the gap meanwhile
+    AND {{run}} = :run  -- the file is the one that this process knows
+    AND EXISTS (SELECT 1 FROM allocator_shard WHERE move = :now AND server_run = :run)  -- and so are its rows
+RETURNING max_value
+"""
 KEPT = text("SELECT max_value FROM allocator_segment WHERE tag = :name")
 
 
@@ -71,11 +85,12 @@ class SQLite(Dialect):
     name = "sqlite"
     default_driver = "pysqlite"
     extra = ""
-    embedded = checks_tag_first = True
+    embedded = True
+    claiming = CLAIM
     columns_have_types = False
     max_pause = 0.02  # nobody is told when the file is free
     begin = "BEGIN IMMEDIATE"
-    clock = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+    clock = CLOCK
     mends = (
         "(SELECT group_concat('DROP TRIGGER \"' || replace(name, '\"', '\"\"') || '\"', '; ') FROM sqlite_master "
         f"WHERE type = 'trigger' AND tbl_name COLLATE NOCASE IN {CLAIMED} "
@@ -129,13 +144,6 @@ class SQLite(Dialect):
         name = str(getattr(error, "sqlite_errorname", ""))
         return next((family for family in FAMILIES if name.startswith(family)), name)
 
-    def server(self, connection: Connection) -> str:
-        return "''"  # no identity of a file survives a move or another mount
-
-    def here(self, connection: Connection, facts: Any, was: str) -> Here:
-        here = super().here(connection, facts, was)
-        return here._replace(same=here.same or is_perhaps(was, here.run))
-
     def runs(self, connection: Connection, guards_restarts: bool) -> Iterator[str]:
         files = {name: path for _, name, path in connection.exec_driver_sql("PRAGMA database_list")}
         yield f"'{run_of_file(os.path.realpath(files['main']))}'" if files["main"] else NOWHERE
@@ -144,7 +152,7 @@ class SQLite(Dialect):
         return insert(table).on_conflict_do_nothing()
 
     def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
-        end = returned(connection, claim, parameters, name)
+        end = super().claim(connection, claim, parameters, name)
         return end if end is None else kept(connection, name, end)
 
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
@@ -152,3 +160,6 @@ class SQLite(Dialect):
 
     def lock_shard(self, connection: Connection) -> None:
         pass  # BEGIN IMMEDIATE has locked the file
+
+    def lock_shard_row(self, connection: Connection, waits: bool) -> None:
+        pass

@@ -81,13 +81,6 @@ def run_of_file(path: str) -> str:
     return run
 
 
-def is_perhaps(was: str, run: str) -> bool:
-    """Whether two runs are of one file as far as they tell: one process may learn its birth, and another may not."""
-    file, plus, _ = was.partition("+")
-    other, its_plus, _ = run.partition("+")
-    return file == other and plus != its_plus
-
-
 def check_name(path: str) -> None:
     """Refuse a file with two names: SQLite names journal and log after the one in use, and misses those of others.
 

@@ -5,10 +5,10 @@ it is one of these, which a test holds complete:
 
 Changes no row:
     examination.of_numbers
-    checks.ask column_types.read examination.rows failover_row.fetch inspection.check inspection.check_sound
+    checks.ask column_types.read examination.rows inspection.check inspection.check_sound
     inspection.current inspection.problems node_and_snowflake_rows.fetch_newest
-    number_columns.fetch_counters segments.fetch segments.fetch_all segments.fetch_page segments.fetch_runs
-    servers.fetch_blind servers.fetch_identity servers.fetch_own_run servers.fetch_place servers.fetch_run
+    number_columns.fetch_counters segments.fetch segments.fetch_all segments.fetch_page
+    servers.fetch_blind servers.fetch_place servers.fetch_run
     shard_row.check_owner shard_row.check_writer shard_row.fetch shard_row.fetch_if_made shard_row.fetch_member
     shard_row.has_ids start.fetch tag_columns.read tickets.fetch_last tickets.has_any token_rows.any_made
     token_rows.fetch_all worker_number_rows.fetch worker_number_rows.fetch_all
@@ -16,13 +16,11 @@ Takes something else; what the first run took stays unused, a lease until its en
     claims.claim node_and_snowflake_rows.register tickets.draw worker_number_rows.take
 Finds what the first run wrote, and answers the same:
     number_columns.forget_rule
-    failover_row.add failover_row.end_run number_commands.raise_counter
-    segments.begin_run segments.change segments.remove segments.repair shard_row.add shard_row.begin
-    shard_row.begin_alone shard_row.claim_tickets shard_row.end_run token_rows.add upgrade.upgrade
-    worker_number_rows.renew
+    moves.begin_above number_commands.raise_counter segments.change segments.remove shard_row.add shard_row.begin
+    shard_row.begin_alone shard_row.claim_tickets token_rows.add upgrade.upgrade worker_number_rows.renew
 Decides again from the row, which the caller reads or gets:
-    failover_row.leave_part failover_row.move shard_row.change
+    moves.move segments.repair shard_row.change
 Tells of its own change as of another's, which the caller may see: the tag exists, the token is revoked, the number is
 given back:
-    segments.create token_rows.revoke worker_number_rows.release
+    segments.create segments.make token_rows.revoke worker_number_rows.release
 """

@@ -1,85 +1,62 @@
-"""Claim a segment from a row of `allocator_segment`."""
+"""Claim a segment from a row of `allocator_segment`: one statement, a whole text in the file of each database."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Connection, TextClause, text
 
+from allocator.database.dialect import run_of
 from allocator.errors import SchemaDamaged
-from allocator.rules.failover import Crossing
 from allocator.schemes.shared.residues import Residue
-from allocator.schemes.tag import damaged
 
 if TYPE_CHECKING:
     from allocator.database.dialect import Dialect
 
-CLAIM = (
-    "UPDATE allocator_segment SET max_value = {raised}, claimed_at = {clock}{moved} WHERE tag = :name "
-    "AND max_value <= id_limit - :span AND max_value >= :seen "
-    "AND shard_offset = :residue_offset AND shard_step = :residue_step AND {here}{returning}"
-)
-"""A row that was not written `here`, an SQL condition, does not match, nor does one of another residue: the fleet has
-grown.
 
-The guard on :seen refuses, where `GREATEST(max_value, :seen)` would continue: from a row that fell back another process
-may claim again what a third one still holds, so no further id of the tag is safe.
-"""
-MOVED = ", server_run = :run, skipped = skipped + :skip"
-WAS = "server_run = :was AND {server} = :server"
+class Terms(NamedTuple):
+    """What the rows must be, as they were read: the statement checks each again.
 
-
-def claim(
-    connection: Connection,
-    dialect: Dialect,
-    name: str,
-    size: int,
-    residue: Residue,
-    seen: int,
-    crossing: Crossing | None = None,
-) -> int | None:
-    """Claim the next `size` ids of a residue: one statement, one round trip.
-
-    Returns the end of their window, or None where no row matched: the tag is missing, too close to its limit,
-    below `seen`, of another residue, or was last written on another server run and there is no `crossing`.
+    residue: of the tag. A row of another one does not match: the fleet has grown.
+    was: the key of the move in the tag's row.
+    now, run: the key in the shard's row, and the server run there, which is also the one that answers.
+    skip: the numbers that the tag skips, 0 where `was` is `now`.
     """
-    span = size * residue.step
-    parameters = {
+
+    residue: Residue
+    was: int
+    now: int
+    run: str
+    skip: int = 0
+
+
+def claim(connection: Connection, dialect: Dialect, name: str, size: int, terms: Terms, seen: int) -> int | None:
+    """Claim the next `size` ids of a residue: one round trip.
+
+    Returns the end of their window, or None where no row matched: the tag is missing, too close to its limit, or
+    another one than `terms`; the database has moved; or the row is below `seen`. There `GREATEST(max_value, :seen)`
+    would continue, and another process may claim again what a third one still holds: no further id is safe.
+    """
+    residue, was, now, run, skip = terms
+    parameters: dict[str, object] = {
         "name": name,
-        "span": span,
+        "span": size * residue.step,
+        "skip": skip,
         "seen": seen,
         "residue_offset": residue.offset,
         "residue_step": residue.step,
+        "was": was,
+        "now": now,
+        "run": run,
     }
-    if crossing is None:
-        return dialect.claim(connection, claiming(dialect, dialect.may_claim(connection)), parameters, name)
-    here, skip = crossing
-    # The row may be below `seen`, where the failover forgot claims; with the skip it must be above.
-    crossed: dict[str, object] = {
-        **parameters,
-        "span": span + skip,
-        "seen": max(0, seen - skip),
-        "was": here.was,
-        "server": here.server,
-        "run": here.run,
-        "skip": skip,
-    }
-    found = f"{WAS.format(server=dialect.server_here(connection))} AND {dialect.lasting(connection)}"
-    return dialect.claim(connection, claiming(dialect, found, MOVED), crossed, name)
+    statement = claiming(dialect.claiming, run_of(connection), dialect.lasting(connection))
+    return dialect.claim(connection, statement, parameters, name)
 
 
 @cache
-def claiming(dialect: Dialect, here: str, moved: str = "") -> TextClause:
-    """The claim; where the row is `moved`, from another server run to this one."""
-    words = {"raised": dialect.raised, "clock": dialect.clock, "returning": dialect.returning}
-    return text(CLAIM.format(here=here, moved=moved, **words))
-
-
-def returned(connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
-    """Run a claim that returns `max_value`: see `Dialect.claim`."""
-    return only_row(connection.execute(claim, parameters).all(), name)
+def claiming(statement: str, run: str, lasting: str) -> TextClause:
+    return text(statement.strip().format(run=run, lasting=lasting))
 
 
 def triggered(name: str, table_name: str) -> SchemaDamaged:
@@ -88,13 +65,3 @@ def triggered(name: str, table_name: str) -> SchemaDamaged:
         f"{name!r}: the server reported no insert id, as where a table has a trigger; no id was issued; find it with "
         f"SHOW TRIGGERS LIKE '{table_name}', and drop it: DROP TRIGGER name"
     )
-
-
-def only_row(rows: Sequence[Any], name: str) -> int | None:
-    """The value that a claim returned. Raises what a damaged table causes."""
-    if len(rows) > 1:
-        raise damaged(name, f"there are {len(rows)} rows")
-    value: object = rows[0][0] if rows else None
-    if value is not None and not isinstance(value, int):
-        raise damaged(name, f"max_value is {value!r}")
-    return value

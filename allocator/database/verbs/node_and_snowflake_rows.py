@@ -8,26 +8,25 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, case, insert, literal, literal_column, select
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.tables import node
-from allocator.errors import MaxValueWentBack
+from allocator.database.schema.tables import node, shard
+from allocator.database.verbs.moves import unmoved
+from allocator.rules.fleet_consistency import Shard
 from allocator.schemes.meteor import Node
 
 
-def register(connection: Connection, dialect: Dialect, host: str, process: int, version: str, at: datetime) -> int:
-    """Register a node. Its number is unique if it is above all that were known before; see `check_new`."""
-    named = lasting(connection, dialect, host[:255])
-    values = {"host": named, "process": process, "version": version[:32], "started_at": at}
-    key = connection.execute(insert(node).values(values)).inserted_primary_key
-    return int(key[0]) if key else 0
-
-
-def check_new(number: int, known: int) -> int:
-    if number <= known:
-        raise MaxValueWentBack(
-            f"node {number} was registered, but node {known} was known before: the counter of allocator_node was "
-            "set back; raise it above the greatest number"
-        )
-    return number
+def register(
+    connection: Connection, dialect: Dialect, host: str, process: int, version: str, at: datetime, known: Shard
+) -> int | None:
+    """Register a node; None if the shard's row is not as `known`. Its number is never given again."""
+    values = {"host": host[:255], "process": process, "version": version[:32], "started_at": at}
+    fence = (*unmoved(connection, dialect, known.move), shard.c.revision == known.revision)
+    row = select(*(literal(value, node.c[name].type) for name, value in values.items())).where(*fence)
+    made = insert(node).from_select([*values], row)
+    if dialect.has_returning:
+        number: int | None = connection.scalar(made.returning(node.c.id))
+        return number
+    result = connection.execute(made)
+    return int(result.lastrowid) if result.rowcount else None
 
 
 def fetch_newest(connection: Connection, dialect: Dialect, last: int) -> list[Node]:

@@ -40,7 +40,7 @@ from sqlalchemy.types import NullType
 from allocator.database.address import Address
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import translate
-from allocator.database.schema.tables import failover, number, number_void
+from allocator.database.schema.tables import number, number_void, shard
 from allocator.errors import InvalidSetting
 from allocator.schemes.shared.argument_checks import split_table
 
@@ -115,9 +115,7 @@ def counters_in(connection: Connection, source: Any, name: str) -> Sequence[Coun
 
 def may_lack_numbers(connection: Connection) -> bool:
     """Whether there are counters in a database that has moved to another server, or was restored."""
-    return bool(
-        connection.scalar(select(failover.c.first_value).where(failover.c.first_value > 0, exists(select(number.c.n))))
-    )
+    return bool(connection.scalar(select(shard.c.id).where(shard.c.moved_at > 0, exists(select(number.c.n)))))
 
 
 def forget_rule(connection: Connection, dialect: Dialect, name: str) -> int:

@@ -10,21 +10,19 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     bindparam,
-    case,
     delete,
     exists,
-    func,
     literal,
-    literal_column,
     select,
     update,
 )
 
-from allocator.database.dialect import Dialect, run_of
-from allocator.database.schema.tables import failover, segment, shard
-from allocator.database.verbs import failover_row
+from allocator.database.dialect import Dialect
+from allocator.database.schema.tables import segment, shard
+from allocator.database.verbs.moves import unmoved
 from allocator.database.verbs.tickets import IS_CLAIMED
-from allocator.rules.failover import Failover
+from allocator.rules.failover import Move
+from allocator.rules.fleet_consistency import Shard
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import AUTO, REFUSE, FailoverGap, Tag, damaged, is_of_tickets
 from allocator.schemes.ticket import CLAIM
@@ -36,11 +34,6 @@ READ_SOME = READ_ALL.where(segment.c.tag > bindparam("after"), ~IS_CLAIMED)
 
 GAPS: dict[int, FailoverGap] = {-2: AUTO, -1: REFUSE}
 """What the column `failover_gap` holds for them; any other number is one of ids."""
-RESIDUE = (
-    func.coalesce(shard.c.shard_offset, 1),
-    case((shard.c.ceiling.is_not(None), 0), else_=func.coalesce(shard.c.shard_step, 1)),
-)
-"""The residue of a new row: all ids, a shard's residue, or none while the fleet grows."""
 
 
 def fetch(connection: Connection, dialect: Dialect, name: str) -> Tag | None:
@@ -57,20 +50,29 @@ def fetch_page(connection: Connection, dialect: Dialect, after: str, most: int) 
     return [as_tag(row) for row in connection.execute(READ_SOME.limit(most), {"after": after})]
 
 
-def create(connection: Connection, dialect: Dialect, tag: Tag, state: Failover) -> bool:
-    """Make the row; False if there is one, or if the database has moved since `state`, which says where it begins."""
-    row = row_of(tag)
-    values = [literal(value, segment.c[name].type) for name, value in row.items()]
-    rows = failover.outerjoin(shard, shard.c.id == 1)
-    source = select(*values, literal_column(run_of(connection)).label("server_run"), *RESIDUE).select_from(rows)
-    source = source.where(*failover_row.unmoved(connection, dialect, state))
+def create(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
+    """Make the row, as `make` does, in a transaction."""
+    with dialect.transaction(connection):
+        return make(connection, dialect, tag, known)
+
+
+def make(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
+    """Make the row; False if there is one, or if the shard's row is not as `known`, which says where a tag begins.
+
+    That row is written first: where several servers write, a lock alone would keep no change of it out. The INSERT has
+    the fence too, since a migration may commit each statement.
+    """
+    fence = [*unmoved(connection, dialect, known.move), shard.c.revision == known.revision]
     if is_of_tickets(tag.name):  # not where REPLACE draws them, nor from below a floor that somebody has raised
-        source = source.where(shard.c.tickets == CLAIM, shard.c.floor <= tag.max_value + 1)
-    if lock := dialect.shared_lock(connection):
-        source = source.with_for_update(read=lock != "FOR UPDATE")
-    if dialect.checks_tag_first:
-        source = select(source.subquery()).where(~exists().where(segment.c.tag == tag.name))
-    made = dialect.insert_missing(segment).from_select([*row, "server_run", "shard_offset", "shard_step"], source)
+        fence += [shard.c.tickets == CLAIM, shard.c.floor <= tag.max_value + 1]
+    if connection.execute(update(shard).where(*fence).values(made=shard.c.made + 1)).rowcount != 1:
+        return False
+    residue = {"shard_offset": known.residue.offset, "shard_step": known.residue.step}
+    row = {**row_of(tag), "move": known.move.key, **residue}
+    # SQLite's guard refuses the INSERT of a name that is there, before it is left out.
+    is_new = ~exists().where(segment.c.tag == tag.name)
+    values = select(*(literal(value, segment.c[name].type) for name, value in row.items())).where(*fence, is_new)
+    made = dialect.insert_missing(segment).from_select([*row], values)
     return connection.execute(made.execution_options(preserve_rowcount=True)).rowcount == 1
 
 
@@ -99,22 +101,13 @@ def raising(dialect: Dialect, above: int) -> list[tuple[Column[Any], ColumnEleme
     ]
 
 
-def begin_run(connection: Connection, dialect: Dialect) -> None:
-    """Assign rows without a server run to this one, before another run claims from them."""
-    here: ColumnElement[str] = literal_column(run_of(connection))
-    connection.execute(update(segment).where(segment.c.server_run == "").values(server_run=here))
-
-
-def fetch_runs(connection: Connection, dialect: Dialect) -> Sequence[str]:
-    """Fetch the server runs of all rows; none where there is no row."""
-    return connection.scalars(select(segment.c.server_run).distinct()).all()
-
-
-def repair(connection: Connection, dialect: Dialect, name: str, above: int, run: str) -> bool:
-    """Raise a row and set its server run; False if it is missing or its limit is lower."""
-    fits = (segment.c.tag == name, segment.c.id_limit >= above)
-    values = (*raising(dialect, above), (segment.c.server_run, literal(run)))
-    return connection.execute(update(segment).where(*fits).ordered_values(*values)).rowcount == 1
+def repair(connection: Connection, dialect: Dialect, tag: Tag, above: int, known: Move) -> bool:
+    """Raise a row, and write the key of the last move; False if it has another key than `tag`, or a lower limit, or if
+    the database has moved."""
+    fits = (segment.c.tag == tag.name, segment.c.move == tag.move, segment.c.id_limit >= above)
+    fence = exists(select(shard.c.id).where(*unmoved(connection, dialect, known)))
+    values = (*raising(dialect, above), (segment.c.move, literal(known.key)))
+    return connection.execute(update(segment).where(*fits, fence).ordered_values(*values)).rowcount == 1
 
 
 def remove(connection: Connection, dialect: Dialect, tag: Tag) -> bool:
@@ -124,16 +117,15 @@ def remove(connection: Connection, dialect: Dialect, tag: Tag) -> bool:
     return is_gone or fetch(connection, dialect, tag.name) is None
 
 
-def raise_all(connection: Connection, dialect: Dialect, tags: Sequence[Tag], residue: Residue) -> None:
-    """Make missing rows, raise each to the given tag, and set the residue of all rows."""
-    state = failover_row.fetch(connection, dialect)
+def raise_all(connection: Connection, dialect: Dialect, tags: Sequence[Tag], known: Shard) -> None:
+    """Make missing rows, raise each to the given tag, and set the residue of all rows to the shard's."""
     for tag in tags:
-        if not (state and create(connection, dialect, tag, state)) and not fetch(connection, dialect, tag.name):
+        if not make(connection, dialect, tag, known) and not fetch(connection, dialect, tag.name):
             raise damaged(tag.name, "no row can be made, or the database has moved to another server")
         limit = dialect.greatest(segment.c.id_limit, tag.limit)
         values = (*raising(dialect, tag.max_value), (segment.c.id_limit, limit))
         connection.execute(update(segment).where(segment.c.tag == tag.name).ordered_values(*values))
-    connection.execute(update(segment).values(shard_offset=residue.offset, shard_step=residue.step))
+    connection.execute(update(segment).values(shard_offset=known.residue.offset, shard_step=known.residue.step))
 
 
 def raise_tickets(connection: Connection, dialect: Dialect, above: int) -> None:
@@ -144,7 +136,7 @@ def raise_tickets(connection: Connection, dialect: Dialect, above: int) -> None:
 def as_tag(row: Any) -> Tag:
     residue = Residue(row.shard_offset, row.shard_step)
     settings = (row.step, row.max_step, row.id_limit, residue, GAPS.get(row.failover_gap, row.failover_gap))
-    return Tag(row.tag, row.max_value, *settings, row.skipped, row.claimed_at, row.server_run)
+    return Tag(row.tag, row.max_value, *settings, row.skipped, row.claimed_at, row.move)
 
 
 def row_of(tag: Tag) -> dict[str, object]:

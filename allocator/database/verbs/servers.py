@@ -1,4 +1,4 @@
-"""The identity, the place and the run of the server."""
+"""The place of the server, and what it tells of itself."""
 
 from __future__ import annotations
 
@@ -8,12 +8,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from allocator.database.dialect import Blind, Dialect
-    from allocator.rules.failover import Here
-
-
-def fetch_identity(connection: Connection, dialect: Dialect) -> str:
-    """The identity of the server and its database."""
-    return str(connection.exec_driver_sql(f"SELECT {dialect.server(connection)}").scalar())
 
 
 def fetch_place(connection: Connection, dialect: Dialect) -> str:
@@ -21,13 +15,7 @@ def fetch_place(connection: Connection, dialect: Dialect) -> str:
     return str(connection.exec_driver_sql(f"SELECT {dialect.place(connection)}").scalar())
 
 
-def fetch_run(connection: Connection, dialect: Dialect, was: str) -> Here:
-    """The server run, compared with the one that wrote a row."""
-    asked = ", ".join(f"{words} AS {name}" for name, words in dialect.facts(connection).items())
-    return dialect.here(connection, connection.exec_driver_sql(f"SELECT {asked}").one(), was)
-
-
-def fetch_own_run(connection: Connection, dialect: Dialect, words: str) -> str:
+def fetch_run(connection: Connection, dialect: Dialect, words: str) -> str:
     """The server run by one of `Dialect.runs`."""
     return str(connection.exec_driver_sql(f"SELECT {words}").scalar())
 

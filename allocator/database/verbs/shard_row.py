@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from secrets import token_hex
+from secrets import randbits, token_hex
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, exists, func, insert, inspect, literal_column, select, update
+from sqlalchemy import ColumnElement, Connection, exists, func, inspect, literal_column, select, update
 
-from allocator.database.dialect import NOWHERE, Dialect
+from allocator.database.dialect import NOWHERE, Dialect, run_of
 from allocator.database.driver_errors import FORBIDDEN, meaning
-from allocator.database.schema.tables import failover, lease, node, segment, shard, ticket
-from allocator.database.verbs import failover_row, segments, tickets
-from allocator.errors import DatabaseRefused, ShardMisconfigured
-from allocator.rules.failover import Failover
+from allocator.database.schema.tables import lease, node, segment, shard, ticket
+from allocator.database.verbs import segments, tickets
+from allocator.database.verbs.moves import as_move
+from allocator.errors import DatabaseRefused, SchemaDamaged, ShardMisconfigured
 from allocator.rules.fleet_consistency import ALONE, BEGUN, DEFAULT_FLEET, Member, Shard, Target
 from allocator.schemes.tag import Tag, is_of_tickets
 from allocator.schemes.ticket import CLAIM, REPLACE, ShardNumbering
@@ -25,9 +25,8 @@ Decision = Callable[[Shard, int], Shard | None]
 
 
 def fetch(connection: Connection, dialect: Dialect) -> Shard | None:
-    both = shard.outerjoin(failover, failover.c.id == 1)
-    rows = connection.execute(select(shard, failover.c.server_run).select_from(both)).all()
-    return as_shard(rows[0], Failover(rows[0].server_run or "")) if rows else None
+    row = connection.execute(select(shard)).first()
+    return as_shard(row) if row else None
 
 
 def fetch_sure(connection: Connection, dialect: Dialect) -> Shard:
@@ -37,10 +36,16 @@ def fetch_sure(connection: Connection, dialect: Dialect) -> Shard:
     return found
 
 
+def missing(where: str) -> SchemaDamaged:
+    return SchemaDamaged(
+        f"{where} has no row in allocator_shard, and gives no ids without it; if its tables are new, run: allocator db "
+        "upgrade. If not, restore the row from a backup, then run: allocator db mark-restored"
+    )
+
+
 def fetch_if_made(connection: Connection, dialect: Dialect) -> Shard | None:
-    """Fetch the row; None also where its tables are missing."""
-    is_made = inspect(connection).has_table
-    return fetch(connection, dialect) if is_made(shard.name) and is_made(failover.name) else None
+    """Fetch the row; None also where its table is missing."""
+    return fetch(connection, dialect) if inspect(connection).has_table(shard.name) else None
 
 
 def fetch_member(connection: Connection, dialect: Dialect, alone: bool = False) -> Shard | None:
@@ -54,14 +59,25 @@ def fetch_member(connection: Connection, dialect: Dialect, alone: bool = False) 
     return fetch(connection, dialect) if is_used(connection, dialect) else None
 
 
-def begin_alone(connection: Connection, dialect: Dialect, url: str) -> None:
-    """Write the row of a single database, so that users without that right can draw ids. No change if there is a row,
-    or if tags or tickets show that there was one."""
-    outgrown = select(exists(select(segment).where(segment.c.shard_step != 1)))
-    if fetch(connection, dialect) or tickets.has_any(connection, dialect) or connection.scalar(outgrown):
+def begin_alone(connection: Connection, dialect: Dialect, where: str, url: str) -> None:
+    """Write the row of a single database. No change if there is a row. Raises if there was one, as ids show."""
+    if fetch(connection, dialect):
         return
+    if has_ids(connection, dialect):
+        raise missing(where)
+    check_writer(connection, dialect)
     ours = Member(token_hex(16), 1, url)
-    add(connection, dialect, Shard(DEFAULT_FLEET, ours.key, "", 1, ShardNumbering(1, 1), ALONE, (ours,)), url)
+    fresh = Shard(DEFAULT_FLEET, ours.key, True, 1, ShardNumbering(1, 1), ALONE, (ours,))
+    insert(connection, dialect, fresh)
+
+
+def insert(connection: Connection, dialect: Dialect, fresh: Shard) -> None:
+    """Write the first row, unless there is one."""
+    key = randbits(63)
+    first = {"id": 1, "tickets": dialect.tickets(connection), "trusted": key, "move": key}
+    first |= dict.fromkeys(("new_tags_above", "moved_at", "made"), 0)
+    run: ColumnElement[str] = literal_column(run_of(connection))
+    connection.execute(dialect.insert_missing(shard).values({**columns_of(fresh), **first, "server_run": run}))
 
 
 def has_ids(connection: Connection, dialect: Dialect) -> bool:
@@ -84,10 +100,10 @@ def add(connection: Connection, dialect: Dialect, fresh: Shard, where: str) -> N
             return
         if not alone and has_ids(connection, dialect):
             raise ShardMisconfigured(f"{where} has issued ids of its own meanwhile; empty its tables, and retry")
-        here: ColumnElement[str] = literal_column("''" if alone else dialect.server(connection))
-        values = {**columns_of(fresh), "server": here}
-        first = {"id": 1, "tickets": dialect.tickets(connection)}
-        connection.execute(update(shard).values(values) if now else insert(shard).values({**values, **first}))
+        if now:
+            connection.execute(update(shard).values({**columns_of(fresh), "trusted": shard.c.move}))
+        else:
+            insert(connection, dialect, fresh)
 
 
 def begin(connection: Connection, dialect: Dialect, key: str) -> None:
@@ -95,14 +111,8 @@ def begin(connection: Connection, dialect: Dialect, key: str) -> None:
     connection.execute(update(shard).where(shard.c.shard_key == key, shard.c.revision == 0).values(revision=BEGUN))
 
 
-def end_run(connection: Connection, dialect: Dialect) -> None:
-    """Stop the tickets of this shard until `shards trust`."""
-    connection.execute(update(shard).values(server=failover_row.RESTORED))
-
-
 def claim_tickets(connection: Connection, dialect: Dialect, where: str) -> None:
     """Draw tickets by claims from now on. Refused where some were drawn by REPLACE, since claims would repeat them."""
-    dialect.see_the_newest(connection)
     with dialect.transaction(connection):
         dialect.lock_shard(connection)  # draws under way end first
         if fetch_sure(connection, dialect).tickets == CLAIM:
@@ -123,9 +133,8 @@ def change(
     """Change the row by `decide` while draws are locked out, and adapt tickets and segments. Returns the row.
 
     tags: all tags as far as any shard has claimed them, for a shard that enters a new generation.
-    trust: assign the row to the current server.
+    trust: let its tickets continue after a move.
     """
-    dialect.see_the_newest(connection)
     with dialect.transaction(connection):
         # Before the greatest ticket is read: draws under way end first, and no other begins.
         dialect.lock_shard(connection)
@@ -135,18 +144,15 @@ def change(
         if fresh is None:
             return now
         values: dict[str, Any] = columns_of(fresh)
-        is_alone = fresh.numbering.step == 1
-        if trust or not (is_alone or now.server):
-            values["server"] = literal_column("''" if is_alone else dialect.server(connection))
+        if trust or now.numbering.step == 1:
+            values["trusted"] = shard.c.move
         connection.execute(update(shard).values(values))
-        if trust:
-            failover_row.trust(connection, dialect)
         begins = fresh.numbering.floor != now.numbering.floor or fresh.generation != now.generation
         if begins and now.tickets == REPLACE:
             tickets.number_from(connection, fresh.numbering.following(greatest))
         if tags or fresh.residue != now.residue:
             raised = [above_floor(tag, fresh) for tag in tags if now.tickets == CLAIM or not is_of_tickets(tag.name)]
-            segments.raise_all(connection, dialect, raised, fresh.residue)
+            segments.raise_all(connection, dialect, raised, fresh)
         if begins:
             segments.raise_tickets(connection, dialect, fresh.numbering.floor - 1)
         return fresh
@@ -169,23 +175,23 @@ def check_writer(connection: Connection, dialect: Dialect) -> None:
 
 def check_owner(connection: Connection, dialect: Dialect) -> None:
     """Raise where this user may not write the shard's row, or the server does not identify itself."""
-    if dialect.server(connection) == NOWHERE and not dialect.embedded:
+    if run_of(connection) == NOWHERE and not dialect.embedded:
         raise DatabaseRefused("a fleet needs servers that say which one they are: see allocator doctor")
     check_writer(connection, dialect)
 
 
-def as_shard(row: Any, state: Failover | None) -> Shard:
-    """The row; with no server that it trusts, after a failover that `state` tells of."""
+def as_shard(row: Any) -> Shard:
     return Shard(
         row.fleet,
         row.shard_key,
-        row.server if state is None or state.is_trusted else "the one before its failover",
+        row.shard_step == 1 or row.trusted == row.move,
         row.generation,
         ShardNumbering(row.shard_offset, row.shard_step, row.floor, row.ceiling),
         row.revision,
         members_of(json.loads(row.members)),
         target_of(row.target),
         row.tickets,
+        as_move(row),
     )
 
 

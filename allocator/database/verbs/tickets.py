@@ -3,11 +3,8 @@
 Elsewhere, and where the shard's row says "claim", a ticket is a claim: see `Database.claim_ticket`.
 
 All types of a database share the auto-increment of `allocator_ticket`, which the session numbers by offset and step of
-the shard. The fence of each draw is the shard's row and that of failovers, as this process read them:
-- the row's `tickets` and revision: after a change of either no ticket follows the old numbering;
-- the server run: another run may have forgotten tickets and skips some first, see `failover_row.move`;
-- with several shards the server's identity: it may have forgotten how its fleet grew, and an operator says where the
-  shard continues.
+the shard. The fence of each draw is the shard's row, as this process read it: how tickets are drawn, the numbering and
+its revision, the last move, and the server run, which is also the one that answers.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, TextClause, exists, func, or_, select, text
 from sqlalchemy.exc import DBAPIError
 
+from allocator.database.dialect import run_of
 from allocator.database.driver_errors import lacks_counter
 from allocator.database.schema.tables import segment, ticket
 from allocator.database.verbs.claims import triggered
@@ -35,9 +33,9 @@ KEEP = text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)")
 """An explicit id raises the auto-increment; the row stays, since MySQL 5.7 forgets the counter at a restart."""
 BURN = text("REPLACE INTO allocator_ticket (type) VALUES (:type)")
 DRAW = (
-    "REPLACE INTO allocator_ticket (type) SELECT :type FROM allocator_shard, allocator_failover "
-    f"WHERE allocator_shard.id = 1 AND allocator_shard.tickets = '{REPLACE}' AND allocator_shard.revision = :revision "
-    "AND allocator_shard.server IN ('', {server}) AND allocator_failover.id = 1 AND {here} AND {lasting} {lock}"
+    "REPLACE INTO allocator_ticket (type) SELECT :type FROM allocator_shard "
+    f"WHERE id = 1 AND tickets = '{REPLACE}' AND revision = :revision AND move = :now "
+    "AND server_run = :run AND {run} = :run {lock}"
 )
 
 IS_CLAIMED = segment.c.tag.startswith(RESERVED)
@@ -47,10 +45,10 @@ IS_CLAIMED = segment.c.tag.startswith(RESERVED)
 def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> int | None:
     """Draw the next ticket of a type; None if the shard's row has changed. An unused ticket is burnt."""
     number_as(connection, shard.numbering)
-    server, here = dialect.server(connection), dialect.is_here(connection)
-    statement = fenced(DRAW, server, here, dialect.lasting(connection), dialect.shared_lock(connection))
+    statement = fenced(DRAW, run_of(connection), dialect.shared_lock(connection))
+    known = {"revision": shard.revision, "now": shard.move.key, "run": shard.move.run}
     try:
-        result = connection.execute(statement, {"type": kind, "revision": shard.revision})
+        result = connection.execute(statement, {"type": kind, **known})
     except DBAPIError as error:
         if lacks_counter(error, dialect) and is_at_its_end(connection):
             raise Exhausted("the database has given its last ticket") from error
@@ -63,8 +61,8 @@ def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> i
 
 
 @cache
-def fenced(statement: str, server: str, here: str, lasting: str, lock: str) -> TextClause:
-    return text(statement.format(server=server, here=here, lasting=lasting, lock=lock))
+def fenced(statement: str, run: str, lock: str) -> TextClause:
+    return text(statement.format(run=run, lock=lock))
 
 
 def number_as(connection: Connection, numbering: ShardNumbering) -> None:
@@ -116,4 +114,6 @@ def number_from(connection: Connection, first: int) -> None:
 
 def skip(connection: Connection, count: int) -> None:
     """Skip tickets of a single database, whose offset and step are 1."""
-    number_from(connection, burnt(connection, ShardNumbering()) + count + 1)
+    last = burnt(connection, ShardNumbering())
+    greatest = connection.scalar(select(func.max(ticket.c.id)))  # of a replica, whose counter REPLACE did not raise
+    number_from(connection, max(last, greatest or 0) + count + 1)

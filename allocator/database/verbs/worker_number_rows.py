@@ -20,9 +20,9 @@ from sqlalchemy import (
 )
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.tables import failover, lease
-from allocator.database.verbs import failover_row
-from allocator.rules.failover import Failover
+from allocator.database.schema.tables import lease, shard
+from allocator.database.verbs import moves
+from allocator.rules.failover import Move
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
 
 READ = ("holder", "renewals", "until_ms", "used_until_ms")
@@ -47,21 +47,19 @@ def fetch_all(connection: Connection, dialect: Dialect) -> tuple[int, dict[str, 
     return at, spaces
 
 
-def take(
-    connection: Connection, dialect: Dialect, chosen: NumberRow | int, claim: NumberClaim, state: Failover
-) -> bool:
-    """Lease a number; False if its row has changed since `chosen`, or the database has failed over since `state`."""
-    is_unmoved = failover_row.unmoved(connection, dialect, state)
+def take(connection: Connection, dialect: Dialect, chosen: NumberRow | int, claim: NumberClaim, known: Move) -> bool:
+    """Lease a number; False if its row has changed since `chosen`, or the database has moved since `known`."""
+    is_unmoved = moves.unmoved(connection, dialect, known)
     values = columns_of(claim, dialect)
     if isinstance(chosen, int):
         values |= {"space": typed("space", claim.space), "number": typed("number", chosen)}
-        row = select(*values.values()).select_from(failover).where(*is_unmoved)
+        row = select(*values.values()).select_from(shard).where(*is_unmoved)
         statement: Any = dialect.insert_missing(lease).from_select(list(values), row)
     else:
         values["used_until_ms"] = dialect.greatest(lease.c.used_until_ms, claim.wall_ms + claim.length_ms)
         as_it_was = (lease.c[name] == getattr(chosen, name) for name in READ)
-        known = select(failover.c.id).where(*is_unmoved).exists()
-        statement = of(claim.space, chosen.number).where(*as_it_was, known).values(values)
+        fence = select(shard.c.id).where(*is_unmoved).exists()
+        statement = of(claim.space, chosen.number).where(*as_it_was, fence).values(values)
     return connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount == 1
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from allocator.database.verbs import tickets
 from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable, FleetGrowing
-from allocator.rules.failover import Failover
+from allocator.rules.failover import Move
 from allocator.rules.fleet_consistency import BEGUN, Shard
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import Tag, is_of_tickets
@@ -45,13 +45,11 @@ class MemoryShard:
     def cross_all(self) -> None:
         """Memory is never another server run."""
 
-    def has_moved(self) -> bool:
-        return False
-
-    def failover(self, start: object = None) -> Failover:
+    def current(self, start: Any = None) -> SimpleNamespace:
         if start is None:
             self.answer()
-        return Failover("", self.first_value)
+        row = self.row and replace(self.row, move=Move(first_value=self.first_value))
+        return SimpleNamespace(shard=row)
 
     def begin_above(self, value: int) -> None:
         self.answer()
@@ -93,7 +91,7 @@ class MemoryShard:
 
     def start(self) -> SimpleNamespace:
         self.answer()
-        return SimpleNamespace(shard=self.row, server=self.server, numbering=None)
+        return SimpleNamespace(shard=self.row, numbering=None)
 
     def close(self) -> None:
         pass
@@ -110,9 +108,6 @@ class MemoryShard:
         is_used = self.tickets_has_any if alone else self.shard_row_has_ids
         return None if self.row and self.row.is_alone and not is_used(None) else self.row
 
-    def servers_fetch_identity(self, connection: None) -> str:
-        return self.server
-
     def servers_fetch_place(self, connection: None) -> str:
         return self.server
 
@@ -127,7 +122,7 @@ class MemoryShard:
 
     def shard_row_add(self, connection: None, fresh: Shard, where: str) -> None:
         if self.shard_row_fetch_member(None) is None:
-            self.row = replace(fresh, server=self.server, tickets=self.tickets)
+            self.row = replace(fresh, tickets=self.tickets)
 
     def shard_row_begin(self, connection: None, key: str) -> None:
         if self.row and self.row.key == key and self.row.revision == 0:
@@ -141,7 +136,7 @@ class MemoryShard:
         fresh = decide(now, greatest)
         if fresh is None:
             return now
-        self.row = replace(fresh, server=self.server) if trust else fresh
+        self.row = replace(fresh, is_trusted=True) if trust else fresh
         for tag in tags:
             mine = self.rows.get(tag.name, tag)
             self.rows[tag.name] = replace(mine, max_value=max(mine.max_value, tag.max_value))
@@ -167,7 +162,7 @@ class MemoryShard:
         return self.row
 
     def tickets_draw(self, connection: None, kind: str, known: Shard) -> int | None:
-        if self.row is None or (self.row.revision, self.row.server) != (known.revision, self.server):
+        if self.row is None or (self.row.revision, self.row.is_trusted) != (known.revision, True):
             return None
         self.counter = known.numbering.following(self.counter)
         return self.counter

@@ -265,7 +265,7 @@ def test_a_counter_that_cannot_be_read_is_at_its_end_or_locked():
     connection.execute.side_effect = error(1467, "Failed to read auto-increment value from storage engine")
     connection.exec_driver_sql.return_value.scalar.side_effect = [MAX_ID, 5]
 
-    shard = Shard("main", "key", "", 1, ShardNumbering(), 1, ())
+    shard = Shard("main", "key", True, 1, ShardNumbering(), 1, ())
 
     with pytest.raises(Exhausted, match="last ticket"):
         tickets.draw(connection, MySQL(), "job", shard)

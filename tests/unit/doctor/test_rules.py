@@ -63,7 +63,7 @@ def test_of_many_names_a_few_are_said():
 
 LOW = Tag("low", 0, limit=2**31 - 1)
 NARROW = replace(LOW, max_value=2**31 - 8 * LOW.max_step)
-WAITING = replace(TAG, failover_gap=REFUSE, server_run="old")
+WAITING = replace(TAG, failover_gap=REFUSE, move=1)
 
 
 def test_tags():
@@ -77,18 +77,18 @@ def test_tags():
         (Tag("a", 80, limit=100, failover_gap=1), ALL, ["tag-near-limit"]),
         (Tag("a", 100, limit=100, failover_gap=0), ALL, ["tag-near-limit", "failover-gap-zero"]),
         (WAITING, ALL, ["server-replaced"]),
-        (replace(WAITING, server_run="other"), ALL, []),
+        (replace(WAITING, move=0), ALL, []),
         (replace(WAITING, failover_gap=5), ALL, []),
         (replace(NARROW, max_value=NARROW.max_value - 1), ALL, ["tag-near-limit"]),
         (NARROW, ALL, ["tag-near-limit", "failover-gap-near-limit"]),
         (replace(NARROW, failover_gap=REFUSE), ALL, ["tag-near-limit"]),
         (replace(TAG, failover_gap=TAG.limit), ALL, ["failover-gap-near-limit"]),
     ):
-        assert names(tag_rules.of_tags([tag], residue, {"old"})) == expected, tag
+        assert names(tag_rules.of_tags([tag], residue, 0)) == expected, tag
 
 
 def test_what_is_wrong_of_several_tags_is_one_finding():
-    [found] = tag_rules.of_tags([Tag(name, 5, failover_gap=0) for name in "abcd"], ALL, set())
+    [found] = tag_rules.of_tags([Tag(name, 5, failover_gap=0) for name in "abcd"], ALL, 0)
 
     assert found.found.startswith("'a', 'b', 'c' and 1 more skip no ids")
     assert found.mend == "allocator tags set TAG --failover-gap auto"

@@ -357,7 +357,7 @@ def test_what_cannot_be_left_out_is_refused(subtests):
 
 MEMBERS = (Member("one", 1, "db://0"), Member("two", 2, "db://1"))
 TARGET = Target("key", 2, 1, MEMBERS, floor=100)
-SECOND = Shard("main", "two", "server", 1, ShardNumbering(2, 2), 5, MEMBERS, tickets=REPLACE)
+SECOND = Shard("main", "two", True, 1, ShardNumbering(2, 2), 5, MEMBERS, tickets=REPLACE)
 
 
 def test_a_shard_that_has_passed_the_floor_is_not_fenced():
@@ -396,7 +396,7 @@ def test_a_floor_leaves_a_ticket_to_each_shard():
 
 def test_a_ticket_drawn_at_the_ceiling_is_burnt_whatever_the_row_says_next(monkeypatch):
     shard = MemoryShard("db://0", {})
-    shard.counter, shard.row = 20, replace(SECOND, server=shard.server, numbering=ShardNumbering(ceiling=10))
+    shard.counter, shard.row = 20, replace(SECOND, numbering=ShardNumbering(ceiling=10))
     handle = Handle(0, shard)  # type: ignore[arg-type]
     handle.row = shard.row
 

@@ -55,7 +55,7 @@ def test_an_exception_of_a_hook_while_one_shard_is_probed_leaves_the_other_to_th
 
 def test_a_thread_that_is_late_with_a_lower_ticket_leaves_the_greater_one_known():
     handle = Handle(0, MemoryShard("db://0", {}))  # type: ignore[arg-type]
-    handle.row = Shard("main", "key", "", 1, ShardNumbering(), 1, ())
+    handle.row = Shard("main", "key", True, 1, ShardNumbering(), 1, ())
     answers = iter([5, 6])
 
     def ticket(*_: object) -> int:

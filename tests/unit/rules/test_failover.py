@@ -14,13 +14,11 @@ from allocator.rules.failover import (
     NODES_SKIPPED,
     PERIOD_MS,
     TICKETS_SKIPPED,
-    Failover,
-    Here,
+    Move,
     beginning,
-    cross,
+    crossing,
+    is_run,
     moved,
-    one_of_several,
-    plain,
     repaired,
     skipped,
 )
@@ -28,23 +26,15 @@ from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import AUTO, REFUSE, gap_of
 
 NOW = 1_800_000_000_000
-ELSEWHERE = Here("old", "new", "new", same=False, at=NOW)
 
 
 def row(max_value: int = 1000, **changed) -> Tag:
-    return Tag(**{"name": "order", "max_value": max_value, "server_run": "old", "claimed_at": NOW, **changed})
+    return Tag(**{"name": "order", "max_value": max_value, "claimed_at": NOW, **changed})
 
 
 def skip(tag: Tag, seconds: float = 0) -> int:
     """What a tag skips that was claimed from last so long ago."""
-    return cross(tag, ELSEWHERE._replace(at=NOW + round(1000 * seconds))).skip
-
-
-def test_a_row_is_of_this_run_if_it_says_so_or_nothing():
-    assert plain("run", "run").same
-    assert plain("", "run").same
-    assert not plain("other", "run").same
-    assert cross(row(), plain("old", "old")).skip == 0
+    return crossing(tag, NOW + round(1000 * seconds))
 
 
 # -- how far
@@ -140,88 +130,31 @@ def test_a_tag_that_refuses_says_what_to_do():
         skip(row(failover_gap=REFUSE))
 
 
-# -- clusters
+# -- which run it is
 
 
-def of_cluster(was: str, run: str, since: int = 100) -> Here:
-    return one_of_several(was, run, since)
-
-
-def test_servers_of_a_cluster_take_turns_without_a_gap():
-    first = of_cluster("", "X.A-100")
-    second = of_cluster(first.run, "X.B-100")
-    again = of_cluster(second.run, "X.A-100")
-
-    assert (first.same, second.same, again.same) == (True, False, True)
-    assert set(again.run.split(",")) == {"X.A-100", "X.B-100"}
-
-
-def test_a_durable_server_of_a_cluster_is_the_same_after_a_restart():
-    both = of_cluster("X.A", "X.B")
-
-    assert not both.same
-    assert both.run == "X.A,X.B"
-    assert of_cluster(both.run, "X.A", since=200) == Here("X.A,X.B", "A", "X.A,X.B", same=True, akin=True)
-    assert not of_cluster("X.A-100,X.B", "X.A", since=200).same
-    assert not of_cluster("X.A,X.B", "X.A-200", since=200).same
-
-
-def test_a_server_of_a_cluster_that_is_not_durable_is_new_after_a_restart():
-    both = of_cluster("X.A-100", "X.B-100").run
-    back = of_cluster(both, "X.A-200", since=200)
-
-    assert not back.same
-    assert back.run == "X.B-100,X.A-200"
-
-
-def test_a_cluster_keeps_the_newest_runs():
-    run = ""
-    for number in range(20):
-        run = of_cluster(run, f"X.{number}-100").run
-
-    assert run.split(",") == [f"X.{number}-100" for number in range(12, 20)]
-
-
-def test_a_row_is_not_written_for_servers_of_a_cluster_that_take_turns():
-    assert of_cluster("X.A-100,X.B-100", "X.A-100").run == "X.A-100,X.B-100"
-
-
-def test_a_server_alone_forgets_the_others():
-    assert one_of_several("A-100,B-100", "B-100", 100) == Here("A-100,B-100", "B", "B-100", same=True)
-    assert not one_of_several("A-100", "B-100", 100).same
-
-
-def test_a_server_of_another_cluster_is_a_failover_and_so_is_the_way_back():
-    there = one_of_several("X.A,X.B", "Y.C", 100)
-    back = one_of_several(there.run, "X.A", 100)
-    restored = one_of_several("restored", "X.A", 100)
-    alone = one_of_several("A,B", "X.A", 100)
-
-    for here, run in ((there, "Y.C"), (back, "X.A"), (restored, "X.A"), (alone, "X.A")):
-        assert (here.run, here.same, here.is_failover) == (run, False, True), here
-    assert one_of_several("X.A,Y.C", "X.B", 100).run == "X.A,X.B"
-    assert not one_of_several("X.A", "X.B", 100).is_failover
-
-
-def test_a_row_that_was_left_is_of_no_server_that_comes_back():
-    for was in ("once X.A", "once X.A X.B", "once A-100", "once "):
-        for run in ("X.A", "X.B", "A-100", "A"):
-            here = one_of_several(was, run, 0)
-            assert (here.run, here.same, here.akin) == (run, False, False), (was, run)
-        assert not plain(was, "A").same
-    assert cross(row(server_run="once run"), plain("once run", "run", NOW)).skip == FLOOR
-
-
-def test_a_start_that_is_told_too_late_is_still_this_run():
-    """It is told by a counter that carries into it, and never goes back; the true start decides."""
-    assert one_of_several("A-100", "A-103", 100).same
-    assert not one_of_several("A-104", "A-103", 100).same
-    assert not one_of_several("A-99", "A-103", 100).same
-
-
-def test_a_run_that_was_written_by_hand_is_another_one():
-    for was in ["a", "A-", "A-x", "-", ",", "A-1-2"]:
-        assert not one_of_several(was, "A-100", 100).same or was == ",", was
+@pytest.mark.parametrize(
+    ("run", "row", "since", "is_same"),
+    [
+        ("A", "A", 0, True),
+        ("A", "B", 0, False),
+        ("A", "", 0, False),
+        pytest.param("A-103", "A-100", 100, True, id="a start drifts upwards: the true one decides"),
+        pytest.param("A-103", "A-104", 100, False, id="and never back"),
+        pytest.param("A-103", "A-99", 100, False, id="an earlier start"),
+        pytest.param("A-100", "B-100", 100, False, id="another server"),
+        pytest.param("A-100", "A", 100, False, id="no longer durable"),
+        pytest.param("A", "A-100", 100, False, id="durable again"),
+        pytest.param("A-300", "A-100", 199, False, id="a server alone, up before a move that a fast clock dated"),
+        pytest.param("X.", "X.", 300, True, id="a durable cluster, whichever member"),
+        pytest.param("X.-150", "X.-100", 150, True, id="a member of a cluster that was up before the last move"),
+        pytest.param("X.-300", "X.-100", 300, False, id="a cluster that was not durable, and began anew"),
+        pytest.param("X.-150", "Y.-100", 150, False, id="another cluster"),
+        *((run, "A-100", 100, False) for run in ("a", "A-", "A-x", "-", "A-1-2")),
+    ],
+)
+def test_a_run_is_that_of_the_row(run, row, since, is_same):
+    assert is_run(run, Move(row, at=200_000), since) == is_same
 
 
 # -- settings, repair
@@ -241,42 +174,26 @@ def test_a_gap_that_is_none_is_refused(subtests):
 
 def test_repair_goes_above_what_is_said_or_skips_the_usual_gap():
     usual = 1000 + FLOOR
-    assert [repaired(row(failover_gap=gap), None, ELSEWHERE) for gap in (AUTO, REFUSE, 0)] == [usual] * 3
-    assert repaired(row(failover_gap=500), None, ELSEWHERE) == 1500
-    assert repaired(row(), 1000, ELSEWHERE) == 1000
-    assert repaired(row(residue=Residue(1, 2)), None, ELSEWHERE) == 1000 + 2 * FLOOR
+    assert [repaired(row(failover_gap=gap), None, NOW) for gap in (AUTO, REFUSE, 0)] == [usual] * 3
+    assert repaired(row(failover_gap=500), None, NOW) == 1500
+    assert repaired(row(), 1000, NOW) == 1000
+    assert repaired(row(residue=Residue(1, 2)), None, NOW) == 1000 + 2 * FLOOR
     with pytest.raises(InvalidSetting, match="above must be 1000 to .*, got 999 for tag 'order'"):
-        repaired(row(), 999, ELSEWHERE)
+        repaired(row(), 999, NOW)
     with pytest.raises(InvalidSetting, match="only 400 ids left, too few to skip 500 of them.*--above N"):
-        repaired(row(limit=1400, failover_gap=500), None, ELSEWHERE)
+        repaired(row(limit=1400, failover_gap=500), None, NOW)
 
 
 # -- what else may be forgotten
 
 
 def test_another_server_sets_the_time_of_the_move_and_the_beginning_of_new_tags():
-    before = Failover("run")
-    first = moved(before, plain("run", "run2"), 5)
-    second = moved(first, plain("run2", "run3", PERIOD_MS // 2), PERIOD_MS // 2)
+    first = moved(Move("run", 1), "run2", 2, 0, 5)
+    second = moved(first, "run3", 3, PERIOD_MS // 2, PERIOD_MS // 2)
 
-    assert moved(before, plain("run", "run"), 5) == before
-    assert moved(before._replace(server_run=""), plain("", "run"), 5) == before
-    assert first == Failover("run2", FLOOR + 20, 5)
+    assert first == Move("run2", 2, FLOOR + 20, 5)
     assert second.first_value == first.first_value + FLOOR + FLOOR // 2
-    assert second.moved_at_ms == PERIOD_MS // 2
-
-
-def test_a_shard_waits_to_be_trusted_where_tickets_may_be_forgotten():
-    before, another = Failover("run"), plain("run", "run2")
-    first = moved(before, another, 5, one_of_several=True)
-
-    assert not first.is_trusted
-    assert first.run == "run2"
-    assert moved(first, plain(first.run, "run2"), 6, one_of_several=True) == first
-    assert not moved(first, plain(first.run, "run3"), 6, one_of_several=True).is_trusted
-    assert moved(before, another, 5).is_trusted
-    assert moved(before, plain("run", "run"), 5, one_of_several=True) == before
-    assert moved(before, another._replace(akin=True), 5, one_of_several=True).is_trusted
+    assert second.at == PERIOD_MS // 2
 
 
 def test_a_new_tag_begins_above_what_one_of_its_name_may_have_given():
@@ -307,9 +224,9 @@ def test_the_time_of_a_move_is_the_later_of_two_clocks_and_the_server_bounds_tha
         (day + AHEAD_MS + 1, day + AHEAD_MS),
         (3650 * day, day + AHEAD_MS),
     ]:
-        state = moved(Failover("run"), plain("run", "run2", day), wall)
+        move = moved(Move("run"), "run2", 2, day, wall)
 
-        assert state.moved_at_ms == counts, wall
+        assert move.at == counts, wall
 
 
 def test_two_moves_from_one_row_leave_room_for_a_node_and_a_hundred_tickets_a_second():

@@ -9,7 +9,7 @@ import pytest
 from support.documents.pages import ROOT
 
 from allocator import Tag
-from allocator.rules.failover import PERIOD_MS, Here, cross
+from allocator.rules.failover import PERIOD_MS, crossing
 
 PAGE = (ROOT / "docs" / "failover.md").read_text()
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\| 10.*$", PAGE, re.MULTILINE)]
@@ -28,7 +28,7 @@ def after(given: int, failovers: int, idle_ms: int) -> int:
     """Where a tag stands that gave so many ids and failed over so often, each time after so long without a claim."""
     tag = Tag("order", given, claimed_at=NOW)
     for _ in range(failovers):
-        skip = cross(tag, Here("old", "new", "new", same=False, at=NOW + idle_ms)).skip
+        skip = crossing(tag, NOW + idle_ms)
         tag = replace(tag, max_value=tag.max_value + skip, skipped=tag.skipped + skip, claimed_at=NOW)
     return tag.max_value
 

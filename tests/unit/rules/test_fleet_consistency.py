@@ -19,7 +19,7 @@ def fleet(step: int = 2, generation: int = 1) -> list[tuple[str, Shard]]:
     return [
         (
             one.url,
-            Shard("main", one.key, "server", generation, ShardNumbering(one.offset, step), 1, members),
+            Shard("main", one.key, True, generation, ShardNumbering(one.offset, step), 1, members),
         )
         for one in members
     ]
@@ -96,10 +96,10 @@ def test_the_same_offset_twice_is_refused():
         check_fleet([here, ("x", row)])
 
 
-def test_a_shard_is_usable_on_the_server_that_wrote_it_and_once_it_has_joined():
+def test_a_shard_is_usable_where_it_is_trusted_and_once_it_has_joined():
     (_, row), *_ = fleet()
-    check_usable("db1", row, "server")
-    with pytest.raises(ShardMisconfigured, match=r"is now on server other, not server.*shards trust db1"):
-        check_usable("db1", row, "other")
+    check_usable("db1", row)
+    with pytest.raises(ShardMisconfigured, match=r"is now on another server.*shards trust db1"):
+        check_usable("db1", replace(row, is_trusted=False))
     with pytest.raises(DatabaseUnavailable, match="run: allocator shards grow"):
-        check_usable("db1", replace(row, generation=JOINING), "server")
+        check_usable("db1", replace(row, generation=JOINING))

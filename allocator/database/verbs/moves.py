@@ -1,0 +1,69 @@
+"""The move of a database to another server run: the columns of `allocator_shard` that a failover changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, TextClause, literal_column, text, update
+
+from allocator.database.dialect import Dialect, run_of
+from allocator.database.schema.tables import shard
+from allocator.database.verbs import tickets
+from allocator.rules.failover import Move, Skipped
+from allocator.rules.fleet_consistency import Shard
+from allocator.schemes.ticket import REPLACE
+
+COLUMNS = {
+    "run": "server_run",
+    "key": "move",
+    "first_value": "new_tags_above",
+    "at": "moved_at",
+}
+"""Of the fields of `Move`."""
+
+
+def as_move(row: Any) -> Move:
+    return Move(*(getattr(row, COLUMNS[name]) for name in Move._fields))
+
+
+def columns_of(move: Move) -> dict[str, object]:
+    return {COLUMNS[name]: value for name, value in move._asdict().items()}
+
+
+def unmoved(connection: Connection, dialect: Dialect, known: Move) -> list[ColumnElement[Any] | TextClause]:
+    """The fence of a statement: the row as it was read, on the server run that it names, and a commit that lasts."""
+    return [*known_as(known), here(connection, known.run), text(dialect.lasting(connection))]
+
+
+def known_as(known: Move) -> list[ColumnElement[Any]]:
+    as_read = (shard.c.server_run == known.run, shard.c.move == known.key, shard.c.new_tags_above == known.first_value)
+    return [shard.c.id == 1, *as_read]
+
+
+def here(connection: Connection, run: str) -> ColumnElement[Any]:
+    return literal_column(run_of(connection), shard.c.server_run.type) == run
+
+
+def move(
+    connection: Connection, dialect: Dialect, before: Shard, after: Move, skip: Skipped, waits: bool = False
+) -> bool:
+    """Write the move, and skip numbers; False, and no change, if the row has changed since `before` was read.
+
+    Of several processes that notice a failover, one moves: the others find the row locked, and are refused at once
+    unless one `waits`. The size of the skip depends on the time, so that two servers that continue from one row skip
+    differently.
+    """
+    with dialect.transaction(connection):
+        dialect.lock_shard_row(connection, waits)
+        as_it_was = (*known_as(before.move), here(connection, after.run))
+        moved = connection.execute(update(shard).where(*as_it_was).values(columns_of(after))).rowcount
+        if moved:
+            dialect.skip_nodes(connection, skip.nodes)
+        if moved and before.tickets == REPLACE and before.numbering.step == 1:  # a shard's wait to be trusted
+            tickets.skip(connection, skip.tickets)
+    return bool(moved)
+
+
+def begin_above(connection: Connection, dialect: Dialect, value: int) -> None:
+    """Let tags that are made on first use begin above `value`, as on the other shards of the fleet."""
+    connection.execute(update(shard).where(shard.c.new_tags_above < value).values(new_tags_above=value))
