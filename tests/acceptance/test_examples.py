@@ -379,5 +379,5 @@ def test_two_things_of_one_name_are_refused(url):
 
 
 def test_an_application_without_an_allocator_says_what_to_do():
-    with pytest.raises(InvalidSetting, match=r"pass it lifespan=lifespan\(URL\)"):
+    with pytest.raises(InvalidSetting, match=r"pass it lifespan=lifespan\(URL\), .* with TestClient\(app\) as client:"):
         asyncio.run(visit(starlette_app(), "/"))

@@ -355,9 +355,7 @@ def test_peek_and_set(shop):
         assert invoices.set(connection, 41, at=MARCH).text == "INV-2026-00041"
         assert invoices.peek(connection, at=MARCH).text == "INV-2026-00041"
         assert invoices.set(connection, 41, at=MARCH).n == 41
-        with pytest.raises(
-            InvalidArgument, match="'invoice' in 2026 is at 41 already; lowered to 40, it would issue 41"
-        ):
+        with pytest.raises(InvalidArgument, match="'invoice' in 2026 is at 41 already; lowered to 40, it .* void\\("):
             invoices.set(connection, 40, at=MARCH)
         assert invoices.next(connection, at=MARCH).n == 42
         assert invoices.set(connection, 50, at=MARCH).n == 50

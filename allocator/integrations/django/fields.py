@@ -62,6 +62,9 @@ def inserting(save_table: Any) -> Any:
         is_new = None in parts_of(self._get_pk_val(cls._meta))
         if is_new and (force_update or update_fields):  # as Django says, before it draws a key
             raise ValueError("Cannot force an update in save() with no primary key.")
+        for field in cls._meta.local_concrete_fields if is_new else ():
+            if isinstance(field, AllocatedBigAutoField) and getattr(self, field.attname) is None:
+                setattr(self, field.attname, field.draw())  # no expression, whose value Django 6.1 asks back
         return save_table(self, raw, cls, force_insert or is_new, force_update, using, update_fields)
 
     return _save_table
