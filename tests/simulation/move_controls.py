@@ -76,7 +76,7 @@ CONTROLS: dict[str, Control] = {
         "ticket: mode", STALE, done("claim_tickets", "A"), (("count", 0, 0, TICKETS, FIRST),)
     ),
     "a move that writes what was read without the lock": scene(
-        "move: the old run",
+        "move: as it was noticed",
         (("fail_over", "A", 2, 0, False), *STALE, *MAKE, *drawn(*(NODES,) * 3, i=1), ("move", 0, 0, FIRST)),
         drawn(NODES),
     ),

@@ -139,9 +139,9 @@ def moved(
     `reach` is how far the counters are raised: of nodes, of tickets, and of new tags.
     """
     shard = rows[SHARD]
-    if noticed and "move: the old run" in out:
+    if noticed and "move: as it was noticed" in out:
         shard = noticed
-    elif noticed and shard.run == here:
+    elif noticed and (shard.run == here or shard[:3] != noticed[:3]):
         return None
     first = max(shard.first, reach(SHARD))
     raised = {counter: max(rows[counter], reach(counter)) for counter in (TICKETS, NODES)}
