@@ -195,6 +195,8 @@ class World:
         self.commands: list[tuple[Database, operators.Command] | None] = [None, None]
         self.adding: list[int] = []
         """The slots of each `shards add` that is under way."""
+        self.marked: set[int] = set()
+        """Those that an addition has written into a member, and those that have joined."""
         self.joined: set[int] = set()
         self.given: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
         """Whose each number is, by home and kind."""

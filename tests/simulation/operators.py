@@ -45,7 +45,7 @@ def add(world: World, name: str, slot: int, names: str, unused: bool = False) ->
         taken = frozenset[int]().union(*(shard.taken for shard, _ in read.values())) | {slot}
         if not may_add(world, slot, read, unused):
             return
-        marks, values = mark(world, read, taken), values_of(read)
+        marks, values = mark(world, slot, read, taken), values_of(read)
         if "add: marks, then reads" in world.out:
             found, is_marked = (yield from values), (yield from marks)
         else:
@@ -85,11 +85,12 @@ def may_add(world: World, slot: int, read: Read, unused: bool) -> bool:
     return is_present and slot not in taken
 
 
-def mark(world: World, read: Read, taken: frozenset[int]) -> Generator[Database, Connection | None, bool]:
+def mark(world: World, slot: int, read: Read, taken: frozenset[int]) -> Generator[Database, Connection | None, bool]:
     for member, (shard, _) in read.items():
         at = yield member
         if not at or not at.commit(sql.marked(at.rows, at.server.run, shard, taken, world.out)):
             return False
+        world.marked.add(slot)
     return True
 
 
@@ -160,7 +161,8 @@ def start_after(world: World, name: str, names: str, further: int) -> Command:
             return
         database.set_at = len(database.primary.states) - 1
         taken, wrote = taken | shard.taken, wrote | {shard.residue.offset}
-    alive = {one.shard.residue.offset for one in world.members() if one.shard.fleet}
+    # A failover forgot the mark of one that the list lacks, or of one that is being added: the operator runs it again.
+    alive = {one.shard.residue.offset for one in world.members() if one.shard.fleet} | (world.marked & {*world.adding})
     if (
         world.closings[name] == closings
         and alive <= taken | wrote

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.rules import rule
 
 from simulation.move_controls import CONTROLS, Control
 from simulation.moves import drawn, failure, worlds
@@ -33,6 +34,7 @@ MUST = {
 TIMES = 20
 
 
+@rule(8)
 def test_no_number_comes_twice_whatever_forgets_lags_or_is_added():
     counts = worlds(range(WORLDS))
 
@@ -48,6 +50,7 @@ def shows(control: Control) -> str:
     return next(filter(None, found), "")
 
 
+@rule(8)
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control_without_a_word_one_does(name: str):
     assert "came twice" in shows(CONTROLS[name])
