@@ -147,8 +147,8 @@ def is_ours(database: Database, shard: Shard) -> bool:
 def start_after(world: World, name: str, names: str, further: int) -> Command:
     """`tags set --start-after`, above a column that has ids up to there. Writes the shard's row, as a new tag does."""
     end, closings = max(world.given["A", name], default=0) + further, world.closings[name]
-    taken, wrote = frozenset[int](), frozenset[int]()
-    for database in world.members(names):
+    taken, wrote, asked = frozenset[int](), frozenset[int](), world.members(names)
+    for database in asked:
         if not (at := (yield database)) or database.old or not is_ours(database, at.rows[SHARD]):
             return
         written: Rows = world.moved(at, at.rows[SHARD]) or {}
@@ -161,13 +161,10 @@ def start_after(world: World, name: str, names: str, further: int) -> Command:
             return
         database.set_at = len(database.primary.states) - 1
         taken, wrote = taken | shard.taken, wrote | {shard.residue.offset}
-    # A failover forgot the mark of one that the list lacks, or of one that is being added: the operator runs it again.
-    alive = {one.shard.residue.offset for one in world.members() if one.shard.fleet} | (world.marked & {*world.adding})
-    if (
-        world.closings[name] == closings
-        and alive <= taken | wrote
-        and (taken <= wrote or "tags set: every slot" in world.out)
-    ):
+    if world.closings[name] == closings and (taken <= wrote or "tags set: every slot" in world.out):
+        alive = {one.shard.residue.offset for one in world.members() if one.shard.fleet}
+        if (alive | (world.marked & {*world.adding})) - frozenset[int]().union(*(one.shard.taken for one in asked)):
+            return  # a failover forgot the mark of one that the list lacks, or that is being added: it is run again
         for number in {*range(1, end + 1)} - world.given["A", name].keys():
             world.note("A", name, number, "the column")
         world.counts["start after"] += 1
