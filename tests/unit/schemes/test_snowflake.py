@@ -349,12 +349,19 @@ def test_where_they_step_back_by_less_than_the_lease_ids_wait_until_they_are_nea
 
 
 def test_ids_increase_across_a_lost_lease_within_one_millisecond():
-    process = Process(Database())
+    """Also where the number that follows is a lower one."""
+    database = Database()
+    Process(database).draw(5.0, NOW + 5)
+    process = Process(database)
     before = process.draw(5.0, NOW + 5)
+    database.rows[0] = replace(database.rows[0], holder="", used_until_ms=0)
     renewal = LeaseClaim(process.core.lease, process.clocks(5.0, NOW + 5))
     process.core.failed(process.core.pace.begin(renewal, 5.0), LeaseLost("x"), 5.0)
+    after = process.draw(5.0, NOW + 5)
 
-    assert process.draw(5.0, NOW + 5.002)[0] > before[-1]
+    assert process.core.lease is not None
+    assert process.core.lease.number == 0
+    assert after[0] > before[-1]
 
 
 def test_a_worker_is_given_back_with_the_last_time_in_use(subtests):
