@@ -1021,7 +1021,7 @@ def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag, monk
 def test_tickets_nodes_and_leases_are_written_to_disk_whatever_the_role_is_set_to(sync, fresh, monkeypatch):
     monkeypatch.setattr(PostgreSQL, "mends", "NULL")  # as without the trigger that notes
     sync(fresh).ticket("job")
-    noting_commits(fresh, "segment", "node", "worker")
+    noting_commits(fresh, "segment", "node", "lease")
     ids = sync(fresh)
     for draw in (lambda: ids.ticket("job"), lambda: ids.ticket("case"), ids.meteor, ids.snowflake):
         draw()

@@ -128,6 +128,10 @@ def goes_on_serving(supply: Supply) -> None:
     """Of an allocator that is closed."""
 
 
+def keeping_the_key(before: failover.Move, run: str, key: int, at: int, wall_ms: int) -> failover.Move:
+    return failover.moved(before, run, before.key, at, wall_ms)
+
+
 class Control(NamedTuple):
     """shows: of what the violation speaks. patches: of the real code, by class and name.
     seed: of a world in which it shows.
@@ -161,7 +165,7 @@ CONTROLS: dict[str, Control] = {
         f"{TWICE}|nothing was forgotten", patches={(failover, "gap"): lambda tag, reach, at: 0}, seed=70
     ),
     "a server that comes back is known": Control(
-        f"{TWICE}|nothing was forgotten", patches={(allocator.database.registry, "randbits"): lambda bits: 1}, seed=136
+        f"{TWICE}|nothing was forgotten", patches={(allocator.database.registry, "moved"): keeping_the_key}, seed=136
     ),
     "a restart that counts as another server": Control(
         "no server was replaced|a server was replaced, and none was", lambda: Variant(restarts_count=True), seed=7
