@@ -127,7 +127,8 @@ class Database(Registry):
             drawn = self.run(tickets.draw, kind, row)
             return drawn if drawn is not None and row.numbering.judge(drawn, max(seen.values(), default=0)) else None
         name = RESERVED + kind
-        self._terms.setdefault(name, Terms(row.residue, row.move.key, row.move.key, row.move.run))
+        if name not in self._terms:
+            self._terms[name] = Terms(row.residue, row.move.key, row.move.key, row.move.run)
         for _ in range(ATTEMPTS):
             with suppress(UnknownTag):
                 claimed = self.claim_segment(name, 1, seen)
