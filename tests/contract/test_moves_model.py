@@ -1,0 +1,183 @@
+"""The rows of `simulation.rows` and the statements of each database do the same.
+
+`test_claim_model` says it of a claim. Without these the worlds of `simulation.moves` prove a model and no package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from simulation import rows as model
+from simulation.rows import CLAIM, NODES, REPLACE, SHARD, TICKETS
+from sqlalchemy import Connection, delete, insert, select, update
+
+from allocator.database.dialect import Dialect
+from allocator.database.schema.tables import segment, shard
+from allocator.database.store import Database
+from allocator.database.verbs import moves, node_and_snowflake_rows, segments, shard_row, tickets
+from allocator.rules.failover import Move, Skipped
+from allocator.rules.fleet_consistency import ALONE, Shard
+from allocator.schemes.shared.residues import Residue
+from allocator.schemes.tag import Tag
+
+NAME, FIRST = "model", 5
+"""A tag, and the first value of new ones."""
+FENCE = ("", "", "own run", "run", "move")
+"""What is not as it was read, if anything: each word is tried where the others hold."""
+RUNS: dict[Database, str] = {}
+"""The server run of each."""
+ON_ALL = pytest.mark.parametrize("database", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+BY_REPLACE = pytest.mark.parametrize("database", ["mysql", "mariadb"], indirect=True)
+
+
+@pytest.fixture(scope="module")
+def database(shared_database, request) -> Iterator[Database]:
+    with closing(Database(shared_database(request.param))) as found:
+        move = found.current().shard.move
+        RUNS[found] = move.run
+        yield found
+        write(found, move)
+        found.run(lambda connection, _: connection.execute(delete(segment).where(segment.c.tag == NAME)))
+
+
+def write(database: Database, move: Move, tag: model.Tag | None = None) -> None:
+    """The shard's row, and that of the tag."""
+
+    def both(connection: Connection, _: Dialect) -> None:
+        connection.execute(update(shard).values(moves.columns_of(move)))
+        connection.execute(delete(segment).where(segment.c.tag == NAME))
+        if tag:
+            values = segments.row_of(Tag(NAME, tag.value)) | {"move": tag.move}
+            connection.execute(insert(segment).values(values))
+
+    database.run(both)
+
+
+def read(database: Database) -> model.Rows:
+    """The rows, as the model has them."""
+    made = database.run(lambda connection, _: connection.scalar(select(shard.c.made)))
+    rows = {SHARD: as_model(database.run(shard_row.fetch))._replace(made=made), **model.EMPTY}
+    if tag := database.run(segments.fetch, NAME):
+        rows[NAME] = model.Tag(tag.max_value, tag.move, tag.residue)
+    return rows
+
+
+def as_model(row: Shard) -> model.Shard:
+    """A row of another revision has another residue."""
+    residue = row.residue if row.revision == ALONE else Residue(1, 3)
+    return model.Shard(row.move.run, row.move.key, row.move.first_value, residue=residue, tickets=row.tickets)
+
+
+class Scene:
+    """The row that is there, and the one that a process read before; `no` is the word that does not hold."""
+
+    def __init__(self, database: Database, no: str, tag: model.Tag | None = None) -> None:
+        self.database, self.here = database, RUNS[database]
+        move = Move("another" if no == "own run" else self.here, 7, FIRST)
+        write(database, move, tag)
+        self.rows = read(database)
+        row = database.run(shard_row.fetch)
+        known = {"run": {"run": "another"}, "move": {"key": 8}, "first value": {"first_value": FIRST + 1}}
+        self.known = replace(row, move=move._replace(**known.get(no, {})))
+        if no == "residue":
+            self.known = replace(self.known, revision=row.revision + 1)
+
+    @property
+    def known_model(self) -> model.Shard:
+        return as_model(self.known)
+
+    def check(self, written: model.Rows | None) -> None:
+        """Whether the rows are as the model says."""
+        expected = {**self.rows, **(written or {})}
+        found = read(self.database)
+        assert found[SHARD]._replace(made=0) == expected[SHARD]._replace(made=0)
+        assert found.get(NAME) == expected.get(NAME)
+
+
+@ON_ALL
+@given(st.sampled_from((*FENCE, "first value", "residue")), st.booleans())
+def test_a_new_tag(database: Database, no: str, is_there: bool):
+    scene = Scene(database, no, model.Tag(3, 7) if is_there else None)
+    written = model.new_tag(scene.rows, scene.here, NAME, scene.known_model)
+
+    made = database.run(segments.create, Tag(NAME, scene.known.move.first_value), scene.known)
+
+    assert made == bool(written)
+    scene.check(written)
+    fits = model.new_tag({**scene.rows, NAME: None}, scene.here, NAME, scene.known_model)
+    assert read(database)[SHARD].made - scene.rows[SHARD].made == bool(fits)  # whether the tag is there or not
+
+
+def register(database: Database, known: Shard) -> int | None:
+    at = datetime(2026, 11, 28, tzinfo=UTC).replace(tzinfo=None)
+    number: int | None = database.run(node_and_snowflake_rows.register, "host", 1, "", at, known)
+    return number
+
+
+@ON_ALL
+@given(st.sampled_from((*FENCE, "residue")))
+def test_a_node(database: Database, no: str):
+    scene = Scene(database, "")
+    before = register(database, scene.known)
+    scene = Scene(database, no)
+    written = model.node({**scene.rows, NODES: before}, scene.here, scene.known_model)
+
+    assert register(database, scene.known) == (written and written[NODES])
+    scene.check(None)
+
+
+@BY_REPLACE
+@given(st.sampled_from((*FENCE, "residue", "tickets")))
+def test_a_ticket_by_replace(database: Database, no: str):
+    scene = Scene(database, "")
+    before = database.run(tickets.draw, NAME, scene.known)
+    scene = Scene(database, no)
+    there = scene.rows[SHARD]._replace(tickets=CLAIM if no == "tickets" else REPLACE)
+    rows = {**scene.rows, TICKETS: before, SHARD: there}
+    written = model.ticket(rows, scene.here, scene.known_model)
+    draw_by(database, there.tickets)
+    found = database.run(tickets.draw, NAME, scene.known)
+    draw_by(database, REPLACE)
+    assert found == (written and written[TICKETS])
+
+
+def draw_by(database: Database, how: str) -> None:
+    database.run(lambda connection, _: connection.execute(update(shard).values(tickets=how)))
+
+
+@ON_ALL
+@given(st.sampled_from(FENCE), st.integers(0, 9), st.booleans())
+def test_a_repair(database: Database, no: str, skip: int, is_as_read: bool):
+    scene = Scene(database, no, model.Tag(3, 6 if is_as_read else 5))
+    written = model.claimed(scene.rows, scene.here, NAME, scene.known_model, 6, skip, size=0)
+
+    repaired = database.run(segments.repair, Tag(NAME, 3, move=6), 3 + skip, scene.known.move)
+
+    assert repaired == bool(written)
+    scene.check(written)
+
+
+@ON_ALL
+@given(st.sampled_from(["", "run", "move", "first value"]), st.integers(0, 9), st.integers(1, 3))
+def test_a_move(database: Database, no: str, first: int, nodes: int):
+    """The row is of another run, or is no longer as it was noticed: somebody has moved the database."""
+    here, before = RUNS[database], register(database, Scene(database, "").known) or 0
+    noticed = Move("before", 7, FIRST)
+    now = noticed._replace(**{"run": {"run": here}, "move": {"key": 8}, "first value": {"first_value": 6}}.get(no, {}))
+    write(database, now)
+    rows = {**read(database), NODES: before}
+    row = replace(database.run(shard_row.fetch), move=noticed)
+    reach = {SHARD: first, NODES: before + nodes, TICKETS: 0}
+    written = model.moved(rows, here, 9, reach.__getitem__, as_model(row))
+    after = Move(here, 9, max(FIRST, first), 1)
+
+    assert database.run(moves.move, row, after, Skipped(nodes, 0)) == bool(written)
+    after_all = {**rows, **(written or {})}
+    assert read(database)[SHARD] == after_all[SHARD]
+    assert register(database, Scene(database, "").known) - after_all[NODES] in (1, 2)  # MySQL and SQLite burn one
