@@ -123,7 +123,7 @@ column_options = options(
 @click.option("--every", type=float, default=0.1, help="Seconds between two looks of --follow.")
 @database_options
 def assign_column(column: str, name: str, order: str, follow: bool, every: float, url: str, **given: Any) -> None:
-    """Number the rows of TABLE whose COLUMN is NULL, with numbers of NAME.
+    """Number the rows of TABLE whose COLUMN is NULL as NAME.
 
     A row without a scope or a date does not wait. Several may run at once.
 

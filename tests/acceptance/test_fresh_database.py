@@ -53,7 +53,7 @@ def test_no_server_was_replaced_before_one_was(fresh, kind, new_database):
     run(fresh, "shards", "add", other)
     run(fresh, "shards", "grow")
     assert states(fresh) == ["serving", "serving"]
-    execute(other, "UPDATE allocator_shard SET server = 'another'")
+    execute(other, "UPDATE allocator_shard SET trusted = 0")
     assert states(fresh)[1].startswith(REPLACED)
     assert "shard-on-another-server" in warnings(other)
     run(fresh, "shards", "trust", other)
@@ -74,5 +74,5 @@ def test_the_console_says_so_on_its_pages(fresh, kind, new_database):
         other = with_schema(new_database(kind))
         run(fresh, "shards", "add", other)
         run(fresh, "shards", "grow")
-        execute(other, "UPDATE allocator_shard SET server = 'another'")
+        execute(other, "UPDATE allocator_shard SET trusted = 0")
         assert until(lambda: REPLACED in seat.text("/console/fleet"), 60)

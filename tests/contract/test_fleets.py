@@ -432,10 +432,10 @@ def test_a_server_that_is_another_one_is_left_alone_until_it_is_trusted(face, sh
     urls = shards(2)
     ids = face(shards=urls)
     drawn = [ids.ticket("job") for _ in range(4)]
-    execute(urls[0], "UPDATE allocator_shard SET server = 'elsewhere'")
+    execute(urls[0], "UPDATE allocator_shard SET server_run = 'elsewhere'")
     drawn += [ids.ticket("job") for _ in range(4)]
     assert {ticket % 2 for ticket in drawn[4:]} == {0}
-    assert "not elsewhere: after a failover or a restore it may lack ids" in caplog.text
+    assert "is now on another server, or was restored: it may lack ids" in caplog.text
     assert "allocator shards trust" in caplog.text
     with growing(urls) as growth, closing(Database(urls[0])) as database:
         growth.trust(database, 50)

@@ -28,7 +28,7 @@ from allocator.database.verbs.segments import as_tag
 from allocator.database.verbs.shard_row import as_shard
 from allocator.rules.failover import Move
 from allocator.rules.fleet_consistency import Shard
-from allocator.schemes.tag import Tag
+from allocator.schemes.tag import Tag, damaged
 from allocator.schemes.ticket import ShardNumbering
 
 
@@ -50,7 +50,9 @@ class Start(NamedTuple):
 def fetch(connection: Connection, dialect: Dialect, where: str, name: str, with_revision: bool) -> Start:
     """`name` names a tag. Raises `SchemaOutOfDate` at another revision where it is asked for, and `SchemaDamaged`."""
     facts = tuple(dialect.facts(connection).items())
-    first = connection.execute(statement(facts, with_revision), {"name": name}).one()
+    first, *others = connection.execute(statement(facts, with_revision), {"name": name}).all()
+    if others:
+        raise damaged(name, f"there are {1 + len(others)} rows")
     tag, own = part(first, segment), part(first, shard)
     if with_revision and first.revision not in REVISIONS:
         raise inspection.unlike(first.revision, where)
