@@ -186,6 +186,8 @@ def test_one_host_restarts_without_a_refused_connection_or_a_failed_request(tmp_
 
 @pytest.mark.parametrize("kind", SERVERS)
 def test_ids_and_readiness_while_the_database_is_away(shared_database, kind, tag):
+    with Allocator(shared_database(kind)) as ids:
+        ids.tags.create(tag, step=1000)
     with Wire(shared_database(kind)) as wire, Served(wire.url, options=("--timeout", "1")) as service:
         path = f"/v1/tags/{tag}/ids"
         first = service.post(path).ids
