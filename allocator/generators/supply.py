@@ -123,9 +123,9 @@ class Supply(Uncopyable):
         """The next id in memory, without waiting; None without one, as for a snowflake in this millisecond."""
         return self._at_hand(monotonic())
 
-    async def several(self, count: int) -> list[int]:
-        """The next ids, for asyncio."""
-        return await wait_for_async(self._completed([], count))
+    async def several(self, count: int, end: float | None = None) -> list[int]:
+        """The next ids, for asyncio; all until `end`, or within one timeout."""
+        return await wait_for_async(self._completed([], count, end))
 
     def trouble(self) -> AllocatorError | None:
         """The error of the last claim; None if it succeeded."""
@@ -249,9 +249,9 @@ class Supply(Uncopyable):
         """The next id, once `_values` is used up: from memory, or within the timeout from the database."""
         return wait_for(self._attempts())
 
-    def _completed(self, ids: list[int], count: int) -> Waits[list[int]]:
-        """Fill `ids` up to `count`, within one timeout."""
-        end = monotonic() + self._terms.timeout
+    def _completed(self, ids: list[int], count: int, end: float | None = None) -> Waits[list[int]]:
+        """Fill `ids` up to `count`; all until `end`, or within one timeout."""
+        end = monotonic() + self._terms.timeout if end is None else end
         while len(ids) < count:
             ids.append((yield from self._attempts(count - len(ids), end)))
             ids += self._several_at_hand(count - len(ids), monotonic())

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from allocator.errors import DatabaseUnavailable, TagExists
+from allocator.errors import DatabaseUnavailable, InvalidCount, TagExists
 from allocator.generators.objectid import ObjectId
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen
@@ -84,12 +84,23 @@ class Source:
 class TagSource(Source):
     """The ids of a tag. `rate` is the recent number per second, `counted` the number already in the rate."""
 
-    __slots__ = ("counted", "rate", "supply")
+    __slots__ = ("_ids", "counted", "rate", "supply")
 
     def __init__(self, ids: ServiceAllocator, tag: str) -> None:
         self.supply = ids.supply(tag)
-        super().__init__("segment", self.supply.several, self.supply.at_hand, tag)
+        super().__init__("segment", self._draw, self.supply.at_hand, tag)
+        self._ids = ids
         self.counted, self.rate = 0, 0.0
+
+    async def _draw(self, count: int) -> list[int]:
+        """Ask the database first, before a batch that memory does not hold: one that cannot be had, in an outage or
+        at the tag's limit, must not use up what others can still have."""
+        end = self._ids.deadline()
+        if count > 1 and count > (held := self.supply.held()):
+            left = held + (await self._ids.tags.get(self.tag)).remaining
+            if 0 < left < count:
+                raise InvalidCount(f"count must be at most {left}, the ids left of tag {self.tag!r}, got {count}")
+        return await self.supply.several(count, end)
 
 
 class Sources:

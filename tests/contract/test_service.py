@@ -180,6 +180,17 @@ def test_a_tag_that_has_given_its_last_id_is_gone(embedded, tag):
     assert (refused.status, refused.json["error"]) == (410, "Exhausted")
 
 
+def test_a_batch_that_memory_does_not_hold_costs_nothing_when_it_cannot_be_had(embedded, tag):
+    embedded.put(f"/v1/tags/{tag}", json={"limit": 50, "step": 10})
+    assert embedded.post(f"/v1/tags/{tag}/ids").ids == ["1"]
+    refused = embedded.post(f"/v1/tags/{tag}/ids?count=60")
+
+    assert (refused.status, refused.json["error"]) == (400, "InvalidCount")
+    assert "count must be at most 49, the ids left of tag" in refused.json["detail"]
+    assert embedded.post(f"/v1/tags/{tag}/ids?count=49").ids == [str(number) for number in range(2, 51)]
+    assert embedded.post(f"/v1/tags/{tag}/ids").status == 410
+
+
 def test_an_id_is_taken_apart(embedded):
     found = embedded.get("/v1/inspect/5016762319896585?scheme=meteor").json
 

@@ -71,12 +71,9 @@ def fetch(connection: Connection, dialect: Dialect, where: str, name: str, with_
 def statement(facts: tuple[tuple[str, str], ...], with_revision: bool) -> Select[Any]:
     revision = select(func.max(column("version_num"))).select_from(table(VERSION_TABLE)).scalar_subquery()
     # Joined to one row that is always there: the facts of the server are wanted also from empty tables.
-    rows = (
-        select(literal(1).label("one"))
-        .subquery("one")
-        .outerjoin(segment, segment.c.tag == bindparam("name"))
-        .outerjoin(shard, shard.c.id == 1)
-    )
+    one = select(literal(1).label("one")).subquery("one")
+    # By its column: an engine of a migration warns of tables that no condition joins.
+    rows = one.outerjoin(segment, segment.c.tag == bindparam("name")).outerjoin(shard, shard.c.id == one.c.one)
     return select(
         (revision if with_revision else null()).label("revision"),
         *(literal_column(words).label(name) for name, words in facts),
