@@ -38,9 +38,8 @@ class Crowded(Guarded):
         for name in ("seen-1", "seen-2", "hidden-1"):
             self.database.create_tag(Tag(name), has_start=True)
         self.database.lease_number(NumberClaim("pods", 2, 600_000, time_ns() // 1_000_000, "a", f"{EVIL}.example", 7))
-        self.database.run(
-            node_and_snowflake_rows.register, f"{EVIL}.example", 7, "1<b>", datetime(2026, 1, 2, tzinfo=UTC)
-        )
+        at, known = datetime(2026, 1, 2, tzinfo=UTC), self.database.current().shard
+        self.database.run(node_and_snowflake_rows.register, f"{EVIL}.example", 7, "1<b>", at, known)
 
 
 def fill(url: str) -> None:

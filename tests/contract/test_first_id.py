@@ -29,8 +29,8 @@ ACTS: tuple[tuple[int, Callable[[Allocator], object]], ...] = (
     (3, lambda ids: ids.ticket("there")),
 )
 """How much each may ask; what a failover could have forgotten asks also where the rows are from."""
-THEIRS = 7
-"""What SQLAlchemy and its driver ask at the first connect of a process, at most."""
+THEIRS = 9
+"""What SQLAlchemy and its driver ask at the first connect of a process, at most, and the ends of a transaction."""
 
 
 @pytest.mark.statements

@@ -125,21 +125,20 @@ def test_a_log_that_another_process_deletes_takes_no_claim_with_it(file):
 
 def test_what_another_program_undoes_after_the_commit_is_not_served(file, monkeypatch):
     """As SQLite does with a journal whose writer has lost its locks, and so looks dead."""
-    returned = sqlite.returned
+    kept = sqlite.kept
 
     def undone(*arguments):
-        found = returned(*arguments)
         with sqlite3.connect(file) as other:
             other.execute("UPDATE allocator_segment SET max_value = 1")
         other.close()
-        return found
+        return kept(*arguments)
 
     with Allocator(f"sqlite:///{file}") as ids:
         draws = {"id": lambda: ids.reserve("order", 1)[0], "ticket": lambda: ids.ticket("invoice")}
         drawn = {name: [draw()] for name, draw in draws.items()}
         for name, draw in draws.items():
             with monkeypatch.context() as patched:
-                patched.setattr(sqlite, "returned", undone)
+                patched.setattr(sqlite, "kept", undone)
                 with pytest.raises(DatabaseUnavailable, match="no id was issued; another program undid it"):
                     drawn[name].append(draw())
             drawn[name].append(draw())
