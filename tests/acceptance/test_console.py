@@ -254,6 +254,7 @@ def test_a_shard_that_is_away_is_shown_as_that_and_its_tags_go_on(new_database):
     urls = [with_schema(new_database("postgres")) for _ in range(2)]
     with Wire(urls[1]) as wire, Served(urls[0], wire.url, options=("--timeout", "1")) as service:
         seat = Seat(service)
+        service.put("/v1/tags/order", json={"step": 1000})
         for _ in range(4):
             service.post("/v1/tags/order/ids")
         assert until(lambda: "<dt>Shards</dt><dd>2 of 2" in seat.text("/"))

@@ -167,7 +167,7 @@ OF_MYSQL = (
         for error, sentence, code in (
             (DatabaseRefused, "client and server do not agree on TLS", 3159),
             (DatabaseRefused, "refuses: .*as told", 1364),
-            (DatabaseRefused, "refuses: .*as told", 1665),
+            (DatabaseRefused, "writes a binary log of statements, .*as told", 1665),
             (DatabaseUnavailable, "is read-only: .*; use the primary", 1290),
             (DatabaseUnavailable, "has no connection left", 1040),
             (DatabaseUnavailable, "has no space left", 1021),
