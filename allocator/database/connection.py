@@ -166,10 +166,6 @@ class Runner:
         except OSError:
             return False  # the folder may not be entered, as the driver says better
 
-    def rest(self) -> None:
-        if not self._is_in_memory:  # which would end
-            self.engine.dispose()
-
     def close(self) -> None:
         self._closed = True
         self.engine.dispose()

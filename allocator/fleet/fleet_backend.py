@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
 from typing import TypeVar
-from weakref import WeakMethod
 
 from allocator.database.store import Database
 from allocator.errors import AllocatorClosed, AllocatorError, FleetGrowing, InvalidTag, MaxValueWentBack
@@ -52,15 +51,9 @@ class Fleet:
         self.troubles = self._shards.troubles
         self.abandon = self._shards.abandon
         self.close = self._shards.close
-        background.when_idle.append(WeakMethod(self.rest))
         if self.is_alone:
             for verb in OF_ONE_DATABASE:
                 setattr(self, verb, getattr(databases[0], verb))
-
-    def rest(self) -> None:
-        """Close the connections, until the next call."""
-        for database in self.databases():
-            database.rest()
 
     @property
     def shown(self) -> str:

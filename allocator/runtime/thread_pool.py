@@ -34,11 +34,6 @@ THREADS = 8
 """A thread waits for one answer at a time. More than a database has connections, since a fleet has several."""
 
 
-IDLE = 300.0
-"""Seconds after which a thread without work ends, and with the last one the connections: a process may have an
-allocator for each of many tenants."""
-
-
 class Work(Outcome[T]):
     """A call that runs at most once."""
 
@@ -85,8 +80,6 @@ class Background:
 
     def __init__(self) -> None:
         self.closed: Outcome[None] = Outcome()
-        self.when_idle: list[weakref.WeakMethod[Callable[[], None]]] = []
-        """Called when the last thread ends for want of work."""
         self._start()
 
     def _start(self) -> None:
@@ -111,7 +104,7 @@ class Background:
         self._works.append(work)
         self._calls.put(True)
         if self._living() < THREADS and not self._calls.empty():
-            start_thread(self._threads, run_all, self._threads, self._works, self._calls, self.when_idle)
+            start_thread(self._threads, run_all, self._threads, self._works, self._calls)
         if not self._living():
             work.run()
         if self.closed.done():
@@ -127,7 +120,7 @@ class Background:
         drop(self._works, AllocatorClosed())
         self._calls.put(False)
         end = monotonic() + seconds
-        for thread in [*self._threads]:
+        for thread in self._threads:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(max(0.0, end - monotonic()))
 
@@ -167,34 +160,19 @@ def has_ended(thread: threading.Thread) -> bool:
     return thread.ident is not None and not thread.is_alive()
 
 
-def run_all(
-    threads: list[threading.Thread],
-    works: deque[Work[Any]],
-    calls: SimpleQueue[bool],
-    when_idle: list[weakref.WeakMethod[Callable[[], None]]],
-) -> None:
-    """Run work at each call, until the call to stop, which is False, or until none has come for long."""
-    is_open, is_idle = True, False
+def run_all(threads: list[threading.Thread], works: deque[Work[Any]], calls: SimpleQueue[bool]) -> None:
+    """Run work at each call, until the call to stop, which is False."""
+    is_open = True
     try:
-        while is_open and not is_idle:
+        while is_open:
             with suppress(Exception, SystemExit, KeyboardInterrupt):
                 while works:  # first of all: an exception may have come in place of a call
                     run_first(works)
-                try:
-                    is_open = calls.get(timeout=IDLE)
-                except queue.Empty:
-                    is_idle = True
+                is_open = calls.get()
     finally:
-        if is_idle:
-            with suppress(ValueError):
-                threads.remove(threading.current_thread())  # first: who submits work counts those that would take it
-            for rest in [] if threads else [method() for method in when_idle]:
-                if rest:
-                    rest()
-        else:
-            calls.put(is_open)  # the call to stop, or one that this thread leaves to the others
+        calls.put(is_open)  # the call to stop, or one that this thread leaves to the others
         if is_open and works:
-            start_thread(threads, run_all, threads, works, calls, when_idle)
+            start_thread(threads, run_all, threads, works, calls)
 
 
 def run_first(works: deque[Work[Any]]) -> None:

@@ -14,8 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from queue import SimpleQueue
-from weakref import WeakMethod, WeakSet
+from weakref import WeakSet
 
 import pytest
 from support.processes.patience import error_of, until
@@ -60,23 +59,6 @@ def test_an_exception_that_is_sent_to_a_waiting_thread_takes_no_work_along():
 
     for _ in range(2 * THREADS):
         assert background.submit(lambda: "well").result(10) == "well"
-    background.close(5)
-
-
-def test_threads_without_work_end_and_with_the_last_one_what_they_held(monkeypatch):
-    monkeypatch.setattr("allocator.runtime.thread_pool.IDLE", 0.01)
-    rests: SimpleQueue[int] = SimpleQueue()
-
-    class Held:
-        def rest(self) -> None:
-            rests.put(len(background._threads))
-
-    background, held = Background(), Held()
-    background.when_idle.append(WeakMethod(held.rest))
-    for _ in range(3):
-        assert background.submit(lambda: "well").result(10) == "well"
-        assert rests.get(timeout=10) == 0
-    assert rests.empty()
     background.close(5)
 
 
