@@ -93,7 +93,7 @@ def test_a_number_that_was_given_back_is_leased_again(start: Start, tmp_path):
 @once
 def test_what_does_not_fit_is_refused_and_nothing_runs(start: Start, tmp_path):
     refused = {
-        "--seconds 0.5": "seconds must be 1 to 86400",
+        "--seconds 0.5": "seconds must be 1 to 600",
         "--bits 40": "bits must be 1 to 31",
         "--env A=B": "--env must be the name of a variable, got 'A=B'",
     }
