@@ -241,6 +241,7 @@ class Allocator(Uncopyable):
 
     def close(self) -> None:
         """Drop the ids in memory and close every connection. Further calls raise `AllocatorClosed`."""
+        forks.catch_up()  # a child gives back nothing of its parent's
         # First, while the backend is open: it gives the numbers back.
         self._workers.close()
         self._background.closed.end()

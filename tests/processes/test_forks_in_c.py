@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from threading import Barrier, Event, Thread
 
@@ -16,6 +17,7 @@ from support.processes.children import fork_in_c, found_in_child, in_child
 from support.rules import rule
 
 from allocator import Allocator, AsyncAllocator, Meteor, ObjectId, Snowflake
+from allocator.database.store import Database
 from allocator.errors import AllocatorError, ForkedUnseen, NotCopyable
 from allocator.generators.sequence import Sequence
 from allocator.runtime import forks
@@ -149,6 +151,18 @@ def test_nodes_and_leases_are_not_inherited(url):
 
             assert why == "ForkedUnseen", draw
             assert len(repeated) <= 4096  # a second of a meteor's, a millisecond of a snowflake's
+
+
+@rule(11)
+@SQLITE
+def test_a_child_that_closes_what_it_inherited_gives_back_no_worker(url):
+    with Allocator(url) as ids, closing(Database(url)) as database:
+        ids.snowflake()
+        (before,) = database.worker_spaces()
+        found_in_child(ids.close, fork_in_c)
+
+        assert before.held
+        assert database.worker_spaces() == [before]
 
 
 def test_generators_that_stand_alone_refuse_after_a_piece():
