@@ -13,7 +13,7 @@ import click
 
 from allocator.cli.options import database_options, open_allocator, open_database, option, urls_option
 from allocator.cli.output import OWN_FAILURE, Command, CommandGroup, show, table
-from allocator.database.verbs import node_and_snowflake_rows as node_rows
+from allocator.database.verbs import node_rows
 from allocator.errors import InvalidSetting
 from allocator.schemes.meteor import Node
 from allocator.schemes.worker_number_lease import SECONDS, NumberRow, Space

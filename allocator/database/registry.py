@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import platform
 from collections.abc import Callable
 from datetime import UTC, datetime
 from secrets import randbelow, randbits
@@ -15,7 +13,7 @@ from allocator import __version__
 from allocator.database.connection import Runner
 from allocator.database.dialect import Dialect
 from allocator.database.schema import inspection, upgrade
-from allocator.database.verbs import moves, node_and_snowflake_rows, shard_row, start, worker_number_rows
+from allocator.database.verbs import moves, node_rows, shard_row, start, worker_number_rows
 from allocator.database.verbs.start import Start
 from allocator.errors import (
     DatabaseUnavailable,
@@ -25,6 +23,7 @@ from allocator.errors import (
 from allocator.rules.failover import moved, skipped
 from allocator.rules.fleet_consistency import Shard
 from allocator.rules.fleet_growth_protocol import LEAD
+from allocator.runtime.forks import this_process
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import (
     NumberClaim,
@@ -56,11 +55,6 @@ class Current(NamedTuple):
     tag: Tag | None
     shard: Shard
     at: int
-
-
-def identity() -> tuple[str, int]:
-    """Host and process id, for the operator who reads the tables."""
-    return platform.node() or "unknown", os.getpid()
 
 
 class Registry(Runner):
@@ -176,7 +170,7 @@ class Registry(Runner):
         for _ in range(ATTEMPTS):
             shard = self.current().shard
             self._check_numbers(shard)
-            number = self.run(node_and_snowflake_rows.register, *identity(), __version__, now, shard)
+            number = self.run(node_rows.register, *this_process(), __version__, now, shard)
             if number is not None:
                 return number
         raise DatabaseUnavailable(UNSTEADY)

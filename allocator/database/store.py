@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from allocator.database.address import host_of, place_of
 from allocator.database.columns import column_types
@@ -21,9 +21,6 @@ from allocator.rules.hosts import Hosts, is_named
 from allocator.schemes.shared.residues import Seen, is_outgrown, mark
 from allocator.schemes.tag import FailoverGap, Tag, damaged, named, settle, unknown
 from allocator.schemes.ticket import REPLACE, RESERVED
-
-if TYPE_CHECKING:
-    pass
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,7 +41,7 @@ class Database(Registry):
         super().__init__(database, timeout)
         self.shard_hosts = shard_hosts
         self._terms: dict[str, Terms] = {}
-        """Of each tag, with its gap: the next claim's statement checks all of it again."""
+        """Of each tag, as if its gap were skipped: the next claim's statement checks all of it again."""
 
     def ping(self) -> None:
         self.start()

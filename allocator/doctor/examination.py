@@ -12,7 +12,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.schema import inspection
 from allocator.database.store import Database
 from allocator.database.verbs import (
-    node_and_snowflake_rows,
+    node_rows,
     number_columns,
     segments,
     shard_row,
@@ -141,7 +141,7 @@ def rows(connection: Connection, dialect: Dialect, done: Examination) -> None:
     done.tags = segments.fetch_all(connection, dialect)
     at, leased = worker_number_rows.fetch_all(connection, dialect)
     done.spaces = spaces_of(leased, at)
-    newest = node_and_snowflake_rows.fetch_newest(connection, dialect, 1)
+    newest = node_rows.fetch_newest(connection, dialect, 1)
     done.newest_node = newest[0].number if newest else 0
     done.shard = shard_row.fetch(connection, dialect)
     done.is_member = shard_row.fetch_member(connection, dialect) is not None

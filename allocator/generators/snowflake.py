@@ -9,8 +9,9 @@ from typing import Literal
 from allocator.errors import InvalidSetting
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import LOST_AFTER, Supply, Terms
-from allocator.generators.worker_numbers import give_back, random_holder, read_clocks, this_process
+from allocator.generators.worker_numbers import give_back, random_holder, read_clocks
 from allocator.runtime import forks
+from allocator.runtime.forks import this_process
 from allocator.runtime.thread_pool import Background, check_entry
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.formats.known_formats import own_format

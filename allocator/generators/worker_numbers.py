@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from typing import Self
 from allocator.errors import AllocatorError, InvalidSetting, LeaseLost, Uncopyable
 from allocator.generators.backend_protocol import Backend
 from allocator.runtime.clocks import own_clock
+from allocator.runtime.forks import this_process
 from allocator.runtime.thread_pool import Background, Work, result_of
 from allocator.runtime.waiting import Waits, to_thread, wait_for, wait_for_async
 from allocator.schemes.shared.argument_checks import quoted
@@ -41,11 +41,6 @@ def read_clocks() -> Clocks:
 
 def random_holder() -> str:
     return token_hex(16)
-
-
-def this_process() -> tuple[str, int]:
-    """Host and process id, for the operator who reads who holds a number."""
-    return platform.node() or "unknown", os.getpid()
 
 
 class Workers:

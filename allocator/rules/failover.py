@@ -155,9 +155,6 @@ class Skipped(NamedTuple):
     tickets: int
 
 
-NOTHING = Skipped(0, 0)
-
-
 def skipped(at: int) -> Skipped:
     """The numbers to skip at the time `at`, in milliseconds since 1970.
 

@@ -9,6 +9,7 @@ A child of which one part could not be renewed is not renewed: `catch_up` begins
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -104,6 +105,11 @@ def _renew() -> None:
         raise failures[0]
     # Last: until then `catch_up` tells no other thread that the reset is done.
     process = os.getpid()
+
+
+def this_process() -> tuple[str, int]:
+    """Host and process id, for the operator who reads the tables."""
+    return platform.node() or "unknown", os.getpid()
 
 
 def exhaust(values: Iterator[Any]) -> None:

@@ -12,7 +12,7 @@ from time import monotonic, time
 
 from prometheus_client import Gauge
 
-from allocator.database.verbs import node_and_snowflake_rows
+from allocator.database.verbs import node_rows
 from allocator.errors import (
     AllocatorError,
     DatabaseRefused,
@@ -151,7 +151,7 @@ class MetricsUpdater:
             self._metrics.workers.labels(space.name, "free").set(space.free)
 
     def _last_node(self) -> int:
-        found = self._ids.databases.lead().run(node_and_snowflake_rows.fetch_newest, 1)
+        found = self._ids.databases.lead().run(node_rows.fetch_newest, 1)
         return found[0].number if found else 0
 
     def _days(self, what: str, end: float) -> None:

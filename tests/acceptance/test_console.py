@@ -19,7 +19,7 @@ from support.service.guarded import Guarded
 from support.service.served import Served
 
 from allocator.database.schema.tables import segment
-from allocator.database.verbs import node_and_snowflake_rows, segments
+from allocator.database.verbs import node_rows, segments
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import NumberClaim
 
@@ -39,7 +39,7 @@ class Crowded(Guarded):
             self.database.create_tag(Tag(name), has_start=True)
         self.database.lease_number(NumberClaim("pods", 2, 600_000, time_ns() // 1_000_000, "a", f"{EVIL}.example", 7))
         at, known = datetime(2026, 1, 2, tzinfo=UTC), self.database.current().shard
-        self.database.run(node_and_snowflake_rows.register, f"{EVIL}.example", 7, "1<b>", at, known)
+        self.database.run(node_rows.register, f"{EVIL}.example", 7, "1<b>", at, known)
 
 
 def fill(url: str) -> None:

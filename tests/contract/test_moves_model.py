@@ -20,7 +20,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import segment, shard
 from allocator.database.store import Database
-from allocator.database.verbs import moves, node_and_snowflake_rows, segments, shard_row, tickets
+from allocator.database.verbs import moves, node_rows, segments, shard_row, tickets
 from allocator.rules.failover import Move, Skipped
 from allocator.rules.fleet_consistency import ALONE, Shard
 from allocator.schemes.shared.residues import Residue
@@ -116,7 +116,7 @@ def test_a_new_tag(database: Database, no: str, is_there: bool):
 
 def register(database: Database, known: Shard) -> int | None:
     at = datetime(2026, 11, 28, tzinfo=UTC).replace(tzinfo=None)
-    number: int | None = database.run(node_and_snowflake_rows.register, "host", 1, "", at, known)
+    number: int | None = database.run(node_rows.register, "host", 1, "", at, known)
     return number
 
 

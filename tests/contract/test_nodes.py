@@ -13,7 +13,7 @@ from support.servers.administrator import execute
 
 from allocator import Allocator, Layout, MeteorSettings, SnowflakeSettings, inspect_id
 from allocator.database.store import Database
-from allocator.database.verbs import node_and_snowflake_rows, worker_number_rows
+from allocator.database.verbs import node_rows, worker_number_rows
 from allocator.errors import DatabaseUnavailable, Exhausted, InvalidSetting, MaxValueWentBack, NodeIdsExhausted
 from allocator.generators import snowflake
 from allocator.schemes.snowflake import EPOCH
@@ -155,7 +155,7 @@ def test_nodes_are_listed_with_who_started(fresh):
     for _ in range(2):
         with Allocator(fresh) as ids:
             ids.meteor()
-            found, *before = ids._backend.databases()[0].run(node_and_snowflake_rows.fetch_newest, 10)
+            found, *before = ids._backend.databases()[0].run(node_rows.fetch_newest, 10)
 
     assert found.number == 2
     assert [node.number for node in before] == [1], "no row is ever deleted"

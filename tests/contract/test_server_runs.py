@@ -37,7 +37,7 @@ from allocator.database.schema import tables
 from allocator.database.sqlite import file as sqlite_file
 from allocator.database.sqlite import fork_gate
 from allocator.database.store import Database
-from allocator.database.verbs import claims, node_and_snowflake_rows, segments
+from allocator.database.verbs import claims, node_rows, segments
 from allocator.database.verbs.claims import Terms
 from allocator.errors import (
     DatabaseUnavailable,
@@ -384,7 +384,7 @@ def test_nothing_is_given_by_what_was_read_before_a_move(fresh, database, monkey
     read = database.current("order")
     for words in (MOVED, "UPDATE allocator_shard SET move = 5"):
         execute(fresh, words)
-        assert database.run(node_and_snowflake_rows.register, "h", 1, "v", datetime.now(UTC), read.shard) is None
+        assert database.run(node_rows.register, "h", 1, "v", datetime.now(UTC), read.shard) is None
         assert not database.run(segments.create, Tag("bill"), read.shard)
         assert not database.run(segments.repair, read.tag, 50, read.shard.move)
         database.current()
@@ -395,7 +395,7 @@ def test_nothing_is_given_by_what_was_read_before_a_move(fresh, database, monkey
     )
     assert database.run(segments.create, Tag("bill"), noted.shard)
     assert not database.run(segments.create, Tag("bill"), noted.shard)
-    meanwhile(monkeypatch, node_and_snowflake_rows, "register", moving)
+    meanwhile(monkeypatch, node_rows, "register", moving)
     assert database.register_node() > 2 * NODES_SKIPPED
 
 

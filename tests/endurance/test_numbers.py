@@ -45,7 +45,6 @@ def test_a_million_numbers_while_clients_and_server_are_killed(kind, place, repo
 # -- a million rows numbered after their commit; writers, assigners and the server are killed
 
 
-NUMBERS = int(os.environ.get("ALLOCATOR_TEST_NUMBERS", "1000000"))
 WAITING_ODDS = 0.003
 """That a process kills itself before a statement."""
 WAITING_EVERY = 2.0

@@ -485,7 +485,7 @@ NUMBERS = {
     "randbits": lambda bits: int(current().random.getrandbits(bits)),
     "randbelow": lambda limit: int(current().random.random() * limit),
     "time_ns": lambda: current().now * 1_000_000,
-    "identity": lambda: ("simulated", 1),
+    "this_process": lambda: ("simulated", 1),
 }
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from allocator.database.verbs import moves, node_and_snowflake_rows, segments, shard_row, tickets, worker_number_rows
+from allocator.database.verbs import moves, node_rows, segments, shard_row, tickets, worker_number_rows
 from allocator.schemes.ticket import REPLACE
 from simulation.between import InMemory
 
@@ -63,9 +63,7 @@ CONTROLS: dict[str, Control] = {
         {(tickets, "DRAW"): tickets.DRAW.replace(f"tickets = '{REPLACE}'", "tickets <> ''")},
         seed=68,
     ),
-    "a node without a fence": Control(
-        "of node came twice", {(node_and_snowflake_rows, "unmoved"): the_row_alone}, seed=13
-    ),
+    "a node without a fence": Control("of node came twice", {(node_rows, "unmoved"): the_row_alone}, seed=13),
     "a worker number without a fence": Control(
         "(number|worker) . is of two", {(worker_number_rows, "moves"): fencing(unmoved=nothing)}, seed=24
     ),

@@ -114,7 +114,7 @@ class MoveVerbs:
 
 
 class NodeVerbs:
-    def node_and_snowflake_rows_register(
+    def node_rows_register(
         self, connection: Connection, host: str, process: int, version: str, at: datetime, known: Shard
     ) -> int | None:
         return connection.perform(lambda view: self._register(view, known))

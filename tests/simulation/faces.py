@@ -73,7 +73,7 @@ NUMBERS = {
     "randbelow": lambda limit: dice().randrange(limit),
     "time_ns": lambda: int(clocks.Time.time() * 1e9),
     "__version__": "simulated",
-    "identity": lambda: ("simulated", current().process.number),  # type: ignore[union-attr]
+    "this_process": lambda: ("simulated", current().process.number),  # type: ignore[union-attr]
 }
 FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
     (

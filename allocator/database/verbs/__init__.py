@@ -6,14 +6,14 @@ it is one of these, which a test holds complete:
 Changes no row:
     examination.of_numbers
     checks.ask column_types.read examination.rows inspection.check inspection.check_sound
-    inspection.current inspection.problems node_and_snowflake_rows.fetch_newest
+    inspection.current inspection.problems node_rows.fetch_newest
     number_columns.fetch_counters segments.fetch segments.fetch_all segments.fetch_page
     servers.fetch_blind servers.fetch_place servers.fetch_run
     shard_row.check_owner shard_row.check_writer shard_row.fetch shard_row.fetch_if_made shard_row.fetch_member
     shard_row.has_ids start.fetch tag_columns.read tickets.fetch_last tickets.has_any token_rows.any_made
     token_rows.fetch_all worker_number_rows.fetch worker_number_rows.fetch_all
 Takes something else; what the first run took stays unused, a lease until its end:
-    claims.claim node_and_snowflake_rows.register tickets.draw worker_number_rows.take
+    claims.claim node_rows.register tickets.draw worker_number_rows.take
 Finds what the first run wrote, and answers the same:
     number_columns.forget_rule
     moves.begin_above number_commands.raise_counter segments.change segments.remove shard_row.add shard_row.begin

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Generic, NamedTuple, TypeVar
 
 from allocator.database.store import Database
-from allocator.database.verbs import node_and_snowflake_rows
+from allocator.database.verbs import node_rows
 from allocator.errors import AllocatorError, DatabaseUnavailable
 from allocator.fleet.discovery import Discovery, Found
 from allocator.fleet.fleet_backend import Fleet
@@ -121,7 +121,7 @@ def read_fleet(settings: ServeSettings) -> FleetStatus:
         lead = next((one.database for one in shards if leads(one, shards)), None)
         if lead is None:
             return FleetStatus(shards, [], [])
-        nodes = lead.run(node_and_snowflake_rows.fetch_newest, NODES)
+        nodes = lead.run(node_rows.fetch_newest, NODES)
         return FleetStatus(shards, nodes, lead.worker_spaces())
 
 

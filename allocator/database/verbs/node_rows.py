@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, insert, literal, literal_column, select
+from sqlalchemy import Connection, insert, literal, select
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import node, shard
@@ -31,11 +31,6 @@ def register(
 
 def fetch_newest(connection: Connection, dialect: Dialect, last: int) -> list[Node]:
     return [as_node(row) for row in connection.execute(select(node).order_by(node.c.id.desc()).limit(last))]
-
-
-def lasting(connection: Connection, dialect: Dialect, value: str) -> ColumnElement[str]:
-    """A value for an INSERT, with the condition `Dialect.lasting` evaluated."""
-    return case((literal_column(dialect.lasting(connection)), literal(value)), else_=literal(value))
 
 
 def as_node(row: Any) -> Node:
