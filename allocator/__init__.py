@@ -5,8 +5,11 @@ PYTEST_DONT_REWRITE: the package holds pytest fixtures, and pytest warns if it w
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+__distribution__ = "segment-allocator"  # before `errors`, which looks whether this file is still ours
 
 from allocator import errors as errors
 
@@ -33,6 +36,27 @@ if TYPE_CHECKING:
     from allocator.sync import Allocator as Allocator
 
 __version__ = "0.1.0"
+
+
+def _warn_of_a_namesake() -> None:
+    """Warn of the unrelated `allocator` of PyPI in this folder: what removes it removes files of ours."""
+    try:
+        with os.scandir(f"{__path__[0]}/..") as beside:  # importlib.metadata takes longer than all our imports
+            found = any(one.name.startswith("allocator-") and one.name.endswith(".dist-info") for one in beside)
+    except OSError:  # imported from a zip file
+        return
+    if found:
+        import warnings
+
+        warnings.warn(
+            f"an unrelated project named 'allocator' is installed into the same folder as {__distribution__}: "
+            f"{__path__[0]}; run: pip uninstall allocator {__distribution__}, then install {__distribution__} again",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+_warn_of_a_namesake()
 
 HOMES = {
     "Allocator": "allocator.sync",
