@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 NIGHT := $(VENV)/.ready-night
 TESTS ?=
@@ -22,20 +23,26 @@ export PYTHONDONTWRITEBYTECODE :=
 help:  ## print this help
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-run: $(READY)  ## draw ids from SQLite, then start the service
+define TRY
+
+The service is ready. In another terminal, try:
+    curl -X POST http://127.0.0.1:$(PORT)/v1/tags/order/ids
+    curl -X POST 'http://127.0.0.1:$(PORT)/v1/tags/order/ids?count=10'
+    curl -X POST 'http://127.0.0.1:$(PORT)/v1/tags/order/segments?size=500'
+    curl -X POST http://127.0.0.1:$(PORT)/v1/tickets/job
+    curl -X POST http://127.0.0.1:$(PORT)/v1/snowflake
+    curl http://127.0.0.1:$(PORT)/v1/inspect/5016762319896585
+Press Ctrl-C to stop. The console is at http://127.0.0.1:$(PORT)/
+endef
+export TRY
+IS_READY := from urllib.request import urlopen; urlopen("http://127.0.0.1:$(PORT)/readyz")
+
+run: $(INSTALLED)  ## draw ids from SQLite, start the service, and print lines to try
 	@$(BIN)/allocator next order -n 5 --url sqlite:///allocator.db
 	@echo "These ids are from ./allocator.db; run it again for the next five. More: $(BIN)/allocator --help"
 	@echo
-	@echo "Starting the service; in another terminal, try:"
-	@echo "    curl -X POST http://127.0.0.1:$(PORT)/v1/tags/order/ids"
-	@echo "    curl -X POST 'http://127.0.0.1:$(PORT)/v1/tags/order/ids?count=10'"
-	@echo "    curl -X POST http://127.0.0.1:$(PORT)/v1/snowflake"
-	@echo "    curl http://127.0.0.1:$(PORT)/v1/inspect/5016762319896585"
-	@echo "    curl http://127.0.0.1:$(PORT)/metrics"
-	@echo "    curl http://127.0.0.1:$(PORT)/openapi.json"
-	@echo "and open http://127.0.0.1:$(PORT)/; press Ctrl-C to stop."
-	@echo
-	@$(BIN)/allocator serve --open --port $(PORT) --log-format text --url sqlite:///allocator.db
+	@{ until $(BIN)/python -c '$(IS_READY)' || ! kill -0 $$$$; do sleep 0.1; done; kill -0 $$$$ && echo "$$TRY"; } 2>/dev/null & \
+		exec $(BIN)/allocator serve --open --port $(PORT) --log-format text --url sqlite:///allocator.db
 
 test: $(READY)  ## the quick tests, on every available database, with a retry of what failed
 	PYTHONPATH=tests $(BIN)/python -m tools.retry --numprocesses $(WORKERS) --dist loadfile --quick --durations=40 $(TESTS)
@@ -86,11 +93,16 @@ format: $(READY)
 clean:
 	rm -rf $(VENV) .venv-matrix .nox reports dist site
 
-$(READY): pyproject.toml
+$(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' 'uv>=0.9'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[server]' || \
+		$(BIN)/python -m pip install --quiet --editable '.[server]'
+	@touch $@
+
+$(READY): $(INSTALLED)  # and what the tests need
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[all]' --group test --group lint || \
 		$(BIN)/python -m pip install --quiet --editable '.[all]' --group test --group lint
 	@touch $@

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .calls import PEERS
 from .claims import OURS as WITH_CLAIMS
 from .claims import RIVAL
 from .rounds import Race
 
 OURS, THEIRS, RIVALS = "#2b6cb0", "#a0aec0", "#2f855a"
 CALLS = ("sequence.next_id()", "ids.next_id(tag)", "ids.meteor()", "ids.snowflake()", "ObjectId()")
+PEERS = ("uuid.uuid4()", "uuid_utils.uuid7()", "bson.ObjectId()")
 COUNTERS = ("nextval", "INSERT", WITH_CLAIMS, RIVAL)
 
 Tails = Mapping[str, Mapping[str, Mapping[str, float]]]
@@ -46,7 +46,7 @@ def draw(races: Sequence[Race], tails: Tails, folder: Path) -> list[Path]:
 
 
 def cost_of_an_id(races: Sequence[Race]) -> dict[str, float]:
-    """Microseconds per id, in ascending order: our calls, other libraries, and counters."""
+    """Microseconds per id, in ascending order: our calls, the best known of other libraries, and counters."""
     cost: dict[str, float] = {}
     for race in races:
         if race.name == "call":
@@ -60,14 +60,19 @@ def cost_of_an_id(races: Sequence[Race]) -> dict[str, float]:
 def bars(plt: Any, values: Mapping[str, float], path: Path) -> Path:
     names = list(values)[::-1]
     figure, axes = plt.subplots(figsize=(7.2, 0.6 + 0.24 * len(names)))
-    colours = [OURS if name.startswith((*CALLS, WITH_CLAIMS)) else THEIRS for name in names]
-    axes.barh(names, [values[name] for name in names], color=colours, height=0.7)
+    axes.barh(names, [values[name] for name in names], color=[colour(name) for name in names], height=0.7)
     for at, name in enumerate(names):
         axes.text(values[name] * 1.1, at, f"{values[name]:,.3g}", va="center", fontsize=8)
     axes.set_xscale("log")
     axes.set_xlim(right=max(values.values()) * 4)
     axes.set_xlabel("one id, in microseconds")
     return saved(plt, figure, axes, path)
+
+
+def colour(name: str) -> str:
+    if name.startswith(RIVAL):
+        return RIVALS
+    return OURS if name.startswith((*CALLS, WITH_CLAIMS)) else THEIRS
 
 
 def latencies(plt: Any, place: str, ways: Mapping[str, Mapping[str, float]], path: Path) -> Path:

@@ -58,7 +58,7 @@ def main() -> None:
     """Unique 64-bit ids out of the SQL database that you already run.
 
     \b
-    Try it without a server:
+    Try it in a file, without a server:
       export ALLOCATOR_DATABASE_URL=sqlite:///ids.db
       allocator next order -n 5            five ids
       allocator next --scheme meteor       an id that holds a time and a node

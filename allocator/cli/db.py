@@ -28,7 +28,11 @@ UPGRADE_TIMEOUT = 600.0
 
 @click.group(cls=CommandGroup)
 def db() -> None:
-    """Create, update and check the tables."""
+    """Create the tables, upgrade them, and skip ids after a restore.
+
+    `upgrade` belongs into each deployment, before the programs start. `mark-restored` belongs after each restore of an
+    older copy, before anything draws ids.
+    """
 
 
 @db.command()

@@ -16,7 +16,7 @@ from allocator.rules.findings import Finding
 @click.command()
 @fleet_options
 def doctor(urls: tuple[str, ...]) -> None:
-    """Check for causes of duplicate ids and outages. Changes nothing.
+    """Find what could repeat ids or stop them, and how to fix it. Changes nothing.
 
     \b
     danger    an id could be issued twice

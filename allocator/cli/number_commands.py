@@ -43,7 +43,10 @@ SHOWN = 1000
 
 @click.group(cls=CommandGroup)
 def numbers() -> None:
-    """List, raise, assign and audit numbers without gaps."""
+    """Number invoices and their like without gaps.
+
+    NAME is that of `Numbers("invoice")` in the application, which draws the numbers in its own transactions.
+    """
 
 
 @numbers.command("list")

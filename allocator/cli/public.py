@@ -16,7 +16,7 @@ KEY_VARIABLE = "ALLOCATOR_PUBLIC_KEY"
 
 @click.group(cls=CommandGroup)
 def public() -> None:
-    """Turn ids into texts that reveal neither volume nor order.
+    """Find the id behind a text of PublicIds, as in a URL.
 
     ALLOCATOR_PUBLIC_KEY holds the key in hexadecimal digits. Older keys, which still decode, may follow after a blank.
     The options must be those of the application.

@@ -80,7 +80,7 @@ def setting(name: str, *names: str, **given: Any) -> Callable[[F], F]:
 )
 @urls_option
 def serve(urls: tuple[str, ...], timeout: float, certificate: Path | None, key: Path | None, **settings: Any) -> None:
-    """Serve ids over HTTP.
+    """Give ids over HTTP to programs in any language.
 
     The API is described at /openapi.json, and a web console is at /. Clients need a token. With --open, clients on this
     machine need none until one is created. ALLOCATOR_DATABASE_URL_FILE may name a file that holds the URL of the

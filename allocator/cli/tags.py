@@ -31,7 +31,11 @@ COLUMNS = "tag max_value step max_step limit failover_gap used:.2%"
 
 @click.group(cls=CommandGroup)
 def tags() -> None:
-    """List, create, change, repair and delete tags."""
+    """Begin tags above existing ids, limit them, repair them.
+
+    A tag, such as "order", is a name with ids of its own. Its first id creates it, so many tags need none of these
+    commands.
+    """
 
 
 def parse_gap(context: click.Context, parameter: click.Parameter, given: str | None) -> int | str | None:

@@ -18,7 +18,10 @@ from allocator.service.token_administration import Tokens
 
 @click.group(cls=CommandGroup)
 def tokens() -> None:
-    """Create, list and revoke the tokens of the service."""
+    """Decide who may draw which ids over HTTP.
+
+    Clients of `allocator serve` send a token. `create` prints it once, and the database keeps only its digest.
+    """
 
 
 @contextmanager

@@ -23,7 +23,11 @@ NODES = 100
 
 @click.group(cls=CommandGroup)
 def worker() -> None:
-    """Lease worker numbers, for generators of any kind."""
+    """Give a process a number that no other process has.
+
+    Snowflake libraries need one. `run` leases it, renews the lease while the program runs, and ends the program before
+    another one can get the number.
+    """
 
 
 @worker.command("list")

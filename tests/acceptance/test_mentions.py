@@ -87,6 +87,12 @@ def test_the_readme_begins_with_the_two_commands():
     assert "Python 3.11 or later and make" in begin
 
 
+def test_the_readme_is_read_in_two_minutes():
+    words = re.sub(r"<!--.*?-->", "", prose(README), flags=re.DOTALL).split()
+
+    assert 500 < len(words) <= 900
+
+
 # -- whatever is public is said
 
 
