@@ -56,7 +56,7 @@ def measured(names: tuple[str, ...], found: list[Place], least: float) -> Iterat
 @click.option("--url", "urls", multiple=True, help="A database with the tables; repeatable.")
 @click.option("--quick", is_flag=True, help="Run a fourth of the rounds, with a wider spread.")
 @click.option("--servers", is_flag=True, help="Also measure the servers of the tests.")
-@click.option("--publish", is_flag=True, help="Write the tables to docs/speed.md and the plots to docs/figures.")
+@click.option("--publish", is_flag=True, help="Write the tables to docs/choosing.md and the plots to docs/figures.")
 def main(suites: tuple[str, ...], urls: tuple[str, ...], quick: bool, servers: bool, publish: bool) -> None:
     """Measure the speed of the allocator compared with alternatives, in about three minutes: reports/bench.
 

@@ -94,9 +94,9 @@ def drawn(run: Run, folder: Path) -> list[Path]:
 
 
 def publish(run: Run, docs: Path) -> None:
-    """Replace the table of docs/speed.md by what this run has measured, and its plots."""
+    """Replace the table of docs/choosing.md by what this run has measured, and its plots."""
     drawn(run, docs / "figures")
-    page = docs / "speed.md"
+    page = docs / "choosing.md"
     head, begin, rest = page.read_text().partition("<!-- bench -->\n")
     _, end, tail = rest.partition("<!-- /bench -->\n")
     words = f"{run.words}: medians of ratios within one interleaved run, and where four fifths of them lay."

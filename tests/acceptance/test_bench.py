@@ -158,7 +158,7 @@ def test_the_published_tables_have_a_column_for_each_database_and_ratios_within_
 
 
 def test_publishing_replaces_the_table_of_the_page_alone(tmp_path):
-    page = tmp_path / "speed.md"
+    page = tmp_path / "choosing.md"
     page.write_text("before\n<!-- bench -->\nold\n<!-- /bench -->\nafter\n")
     report.publish(
         Run("make bench", [Race("call", "ns", {}, [HANDLE], found={"ours": [2.0], "theirs": [1.0]})]), tmp_path
