@@ -62,7 +62,8 @@ def bars(plt: Any, values: Mapping[str, float], path: Path) -> Path:
     figure, axes = plt.subplots(figsize=(7.2, 0.6 + 0.24 * len(names)))
     axes.barh(names, [values[name] for name in names], color=[colour(name) for name in names], height=0.7)
     for at, name in enumerate(names):
-        axes.text(values[name] * 1.1, at, f"{values[name]:,.3g}", va="center", fontsize=8)
+        value = values[name]
+        axes.text(value * 1.1, at, f"{value:,.0f}" if value >= 100 else f"{value:.2g}", va="center", fontsize=8)
     axes.set_xscale("log")
     axes.set_xlim(right=max(values.values()) * 4)
     axes.set_xlabel("one id, in microseconds")
