@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import pickle
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from time import time as clock
 
 import pytest
 from support.distinct import distinct
+from support.processes.children import in_child
 from support.processes.threads import draw_on_threads
 
 from allocator import ObjectId
@@ -68,8 +68,12 @@ def test_a_range_query():
 
 def test_anything_else_is_refused(subtests):
     for wrong in ["", "a" * 23, "a" * 25, "g" * 24, " " * 24, b"x" * 11, b"", 5, 1.5, ["a"], "ä" * 24]:
-        with subtests.test(wrong=wrong), pytest.raises(InvalidId, match="12 bytes or 24 hex digits, got"):
-            ObjectId(wrong)
+        with subtests.test(wrong=wrong):
+            assert not ObjectId.is_valid(wrong)
+            with pytest.raises(InvalidId, match="12 bytes or 24 hex digits, got"):
+                ObjectId(wrong)
+    assert all(map(ObjectId.is_valid, [TEXT, TEXT.upper(), b"x" * 12, ObjectId(TEXT)]))
+    assert not any(map(ObjectId.is_valid, [None, 0]))
 
 
 def test_the_counter_goes_up_by_one_and_wraps_after_ffffff():
@@ -130,17 +134,6 @@ def test_a_used_up_second_is_slept_through():
     assert now == [8.0]
 
 
-def test_a_clock_that_goes_back_repeats_nothing():
-    now = [1000.0]
-    made = Generator(b"proc!", 0, clock=lambda: now[0])
-    drawn = set()
-    for step in (0, 5, -4, -900, 3, 2000):
-        now[0] += step
-        drawn |= {made.refill() for _ in range(300)}
-
-    assert len(drawn) == 1800
-
-
 def test_after_a_clock_that_went_back_no_second_begins_anew():
     """Its 2**24 ids are counted once: a second that is left and come back to would have more than the counter has."""
     blocks = ObjectIdBlocks(b"proc!", 0)
@@ -166,15 +159,7 @@ def test_threads_get_every_id_once():
 
 
 def test_a_child_is_another_process():
-    reader, writer = os.pipe()
-    if (child := os.fork()) == 0:
-        os.write(writer, bytes(ObjectId()))
-        os._exit(0)
-    os.waitpid(child, 0)
-    theirs, mine = ObjectId(os.read(reader, 12)), ObjectId()
-    os.close(reader), os.close(writer)
-
-    assert bytes(theirs)[4:9] != bytes(mine)[4:9]
+    assert in_child(lambda: str(ObjectId()))[8:18] != str(ObjectId())[8:18]
 
 
 def test_a_call_in_which_a_signal_handler_forked_draws_the_childs_ids(monkeypatch):
@@ -208,18 +193,8 @@ def test_it_is_interchangeable_with_bsons():
     assert bson.ObjectId(mine).generation_time == mine.generation_time
     assert type(bson.ObjectId(mine).binary) is bytes
     assert (ObjectId(theirs) < mine) == (theirs < mine) == (theirs < bson.ObjectId(mine))
-
-
-def test_it_equals_bsons_and_hashes_alike():
-    bson = pytest.importorskip("bson")
-    mine = ObjectId()
-    theirs = bson.ObjectId(str(mine))
-
-    assert mine == theirs
-    assert theirs == mine
-    assert {mine, theirs} == {theirs}
-    assert mine != bson.ObjectId()
-    assert isinstance(mine, ObjectId)
+    assert {mine, bson.ObjectId(str(mine))} == {bson.ObjectId(str(mine))}
+    assert mine != theirs
     assert type(pickle.loads(pickle.dumps(mine))) is type(copy.copy(mine)) is ObjectId
 
 
@@ -247,13 +222,3 @@ def test_bsons_own_import_may_come_later():
         "assert bson.ObjectId(mine) == mine"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_what_makes_an_objectid_is_valid():
-    for valid in [TEXT, TEXT.upper(), b"x" * 12, ObjectId(TEXT)]:
-        assert ObjectId.is_valid(valid), valid
-
-
-def test_what_makes_none_is_not_valid():
-    for wrong in [None, "", b"", 0, 5, "g" * 24, " " * 24, TEXT[1:], b"x" * 11, ["a"]]:
-        assert not ObjectId.is_valid(wrong), wrong

@@ -80,16 +80,6 @@ def test_when_a_tick_is_drawn_waited_for_or_refused():
     assert len(blocks.draw(NOW + 1, waits=False)) == 4096
 
 
-def test_or_waited_for():
-    clock = Clock()
-    ids = alone(clock, on_clock_back="wait")
-    first = ids.next_id()
-    clock.now -= 3.0
-
-    assert ids.next_id() > first
-    assert clock.now >= NOW
-
-
 def test_a_clock_stepped_by_an_hour_every_100_ms_repeats_nothing():
     clock, rnd, drawn = Clock(), random.Random(1), []
     ids = alone(clock)
@@ -418,7 +408,3 @@ def test_a_clock_that_a_test_has_stopped_is_refused_after_a_second():
         ids.next_id()
 
     assert 1 <= sum(slept) < 1.1
-
-
-def test_one_made_right_after_another_of_the_same_worker_repeats_nothing():
-    assert distinct(Snowflake(1, 1).next_id() for _ in range(100)) == 100

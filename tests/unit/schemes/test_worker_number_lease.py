@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -60,37 +61,27 @@ def test_a_space_begins_with_one_number_whatever_the_attempt():
 FULL = [replace(HELD, number=one) for one in (1, 2, 3)]
 
 
-def test_a_number_is_held_until_a_length_after_its_end(subtests):
-    for later in [1, L, 2 * L]:
-        with subtests.test(later=later), pytest.raises(NodeIdsExhausted):
-            chosen(HELD, *FULL, at=AT + later, claim=replace(CLAIM, wall_ms=AT + 9 * L))
+BACK = replace(HELD, holder="", used_until_ms=AT)
+"""Given back: taken at once, but never in a second that its holder may have used, since some generators count seconds
+and begin with the first id of one."""
+ENDED = replace(HELD, used_until_ms=AT)
+"""Over a length after its end, and where only the database says so, not yet: its clock may have been set forward."""
+TAKEN = [
+    *((HELD, later, 9 * L, False) for later in (1, L, 2 * L)),
+    (HELD, 2 * L + 1, 9 * L, True),
+    (ENDED, 9 * L, L, False),
+    (ENDED, 9 * L, L + 1000, True),
+    (replace(BACK, used_until_ms=AT - 1), 0, 0, True),
+    *((BACK, 0, later, False) for later in (0, 1, 999)),
+    (BACK, 0, 1000, True),
+]
+"""A row, the clock of the database and that of the process, and whether the number may be taken."""
 
 
-def test_a_length_after_its_end_it_may_be_taken():
-    assert chosen(HELD, *FULL, at=AT + 2 * L + 1, claim=replace(CLAIM, wall_ms=AT + 9 * L)) == 0
-
-
-def test_a_number_that_was_given_back_may_be_taken_at_once():
-    assert chosen(replace(HELD, holder="", used_until_ms=AT - 1), *FULL) == 0
-
-
-def test_not_where_only_the_database_says_that_it_is_over():
-    """Whose clock may have been set forward."""
-    held = replace(HELD, used_until_ms=AT)
-    with pytest.raises(NodeIdsExhausted):
-        chosen(held, *FULL, at=AT + 9 * L, claim=replace(CLAIM, wall_ms=AT + L))
-
-    assert chosen(held, *FULL, at=AT + 9 * L, claim=replace(CLAIM, wall_ms=AT + L + 1000)) == 0
-
-
-def test_but_never_in_a_second_that_its_holder_may_have_used(subtests):
-    """Some generators count seconds: each would begin with the first id of the second."""
-    row = replace(HELD, holder="", used_until_ms=AT)
-    for later in [0, 1, 999]:
-        with subtests.test(later=later), pytest.raises(NodeIdsExhausted):
-            chosen(row, *FULL, claim=replace(CLAIM, wall_ms=AT + later))
-
-    assert chosen(row, *FULL, claim=replace(CLAIM, wall_ms=AT + 1000)) == 0
+def test_when_the_number_of_another_may_be_taken(subtests):
+    for row, at, wall, is_free in TAKEN:
+        with subtests.test(row=row, at=at, wall=wall), nullcontext() if is_free else pytest.raises(NodeIdsExhausted):
+            assert chosen(row, *FULL, at=AT + at, claim=replace(CLAIM, wall_ms=AT + wall)) == 0
 
 
 def test_when_all_are_held_it_says_by_whom_and_until_when():
@@ -104,9 +95,8 @@ def test_when_all_are_held_it_says_by_whom_and_until_when():
 
 
 def test_a_number_that_was_given_back_a_moment_ago_is_not_called_held():
-    back = replace(HELD, holder="", used_until_ms=AT + 1)
     with pytest.raises(NodeIdsExhausted) as caught:
-        chosen(back, *FULL)
+        chosen(replace(BACK, used_until_ms=AT + 1), *FULL)
 
     assert str(caught.value) == (
         "no number of space 'billing' is free: 3 are held, by there (process 5); 1 given back a moment ago; "
@@ -275,21 +265,16 @@ def test_the_end_counts_from_the_request():
     assert held.lost
 
 
-def test_either_clock_ends_it():
+def test_either_clock_ends_it_and_what_is_lost_stays_lost():
     for now in [clocks(10, 0), clocks(0, 10), clocks(1, -0.001)]:
-        held = tenure()
+        held, asked = tenure(), tenure()
 
         assert held.left(clocks(1)) == 9.0, now
         assert held.left(now) <= 0, now
         assert held.lost, now
-
-
-def test_what_is_lost_stays_lost():
-    held = tenure()
-    held.left(clocks(1, 99))
-    held.renewed(clocks(1), clocks(2))
-
-    assert held.left(clocks(2)) <= 0
+        assert asked.want(now) is asked.want(clocks(4)) is None, now
+        held.renewed(clocks(1), clocks(2))
+        assert held.left(clocks(2)) <= 0, now
 
 
 def test_an_answer_that_came_after_the_end_is_too_late():
@@ -305,10 +290,6 @@ def test_it_knows_the_last_millisecond_in_which_it_was_used():
         held.left(now)
 
     assert held.used_ms == AT + 8000  # ids may have been made before the clock stepped back
-
-
-def test_it_is_renewed_after_a_third():
-    assert tenure().due(clocks(1)) == pytest.approx(10 / 3 - 1)
 
 
 def wait(held: Tenure, now: Clocks) -> float:
@@ -348,14 +329,6 @@ def test_a_holder_waits_no_longer_than_its_lease():
     held.want(clocks(9.9))
 
     assert wait(held, clocks(9.95)) == pytest.approx(0.05)
-
-
-def test_what_is_lost_is_not_renewed():
-    for now in [clocks(10, 0), clocks(0, 10), clocks(1, -0.001)]:
-        held = tenure()
-
-        assert held.want(now) is None, now
-        assert held.want(clocks(4)) is None, now
 
 
 def test_a_lease_that_the_database_refuses_to_renew_is_lost():
