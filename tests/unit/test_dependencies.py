@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import requires
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
+import allocator
+from allocator import errors
 from allocator.errors import InvalidSetting
 from allocator.service import server
 
@@ -81,3 +86,95 @@ def test_a_package_of_the_service_that_is_missing_is_named_by_our_metadata(monke
     monkeypatch.setattr(server, "requires", lambda name: ["click>=8", 'no-such>=1; extra == "server"'])
     with pytest.raises(InvalidSetting, match=r"needs no-such, which is not installed; pip install '.*\[server\]'"):
         server.check_installed()
+
+
+# -- A missing framework is named in one sentence, and every hint installs this distribution
+
+
+NAME = "segment-allocator"
+"""On PyPI `allocator` is somebody else's package."""
+
+
+def test_an_integration_without_its_framework_names_the_extra():
+    code = "import sys; sys.modules['django'] = None; import allocator.integrations.django"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    words = f"allocator.integrations.django needs Django, which is not installed; pip install '{NAME}[django]'"
+
+    assert done.stderr.splitlines()[-1] == f"ImportError: {words}"
+
+
+def test_no_hint_installs_the_package_of_somebody_else():
+    sources = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md")]
+    sources += [ROOT / "pyproject.toml", ROOT / "Dockerfile", *(ROOT / "allocator").rglob("*.py")]
+    text = "\n".join(path.read_text() for path in sources)
+    hints = re.findall(r"pip install [^\s#]+|[\w-]*allocator\[", text)
+    wrong = [hint for hint in hints if "allocator" in hint and NAME not in hint.replace("_", "-")]
+
+    assert wrong == []
+    assert len([hint for hint in hints if NAME in hint]) > 5
+
+
+def test_django_has_an_upper_bound_and_the_private_method_that_we_wrap():
+    """A version with another `_save_table` would save an object under no key, or by a useless UPDATE first."""
+    models = pytest.importorskip("django.db.models")
+    from allocator.integrations.django.fields import inserting
+
+    theirs = models.Model._save_table
+    ours = signature(inserting(theirs), follow_wrapped=False).parameters.values()
+    assert [(one.name, one.default) for one in ours] == [
+        (one.name, one.default) for one in signature(theirs).parameters.values()
+    ]
+    (extra,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["django"]
+    assert re.fullmatch(r"django>=[\d.]+,<[\d.]+", extra)
+
+
+# -- the errors, and the names of the package
+
+
+def tree() -> dict[str, type]:
+    return {
+        name: kind
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and issubclass(kind, errors.AllocatorError)
+    }
+
+
+def test_every_error_says_what_it_means():
+    assert [name for name, kind in tree().items() if not kind.__doc__] == []
+
+
+def test_errors_are_imported_from_their_module():
+    """And whoever asks the package for one is told so, by an import too, which hides the text of an AttributeError."""
+    assert not {*tree()} & {*allocator.__all__}
+    with pytest.raises(
+        ImportError, match="^UnknownTag is in allocator.errors: from allocator.errors import UnknownTag$"
+    ):
+        _ = allocator.UnknownTag  # type: ignore[attr-defined]
+    with pytest.raises(ImportError, match="^UnknownTag is in allocator.errors"):
+        exec("from allocator import UnknownTag")
+
+
+def test_all_is_true():
+    """What is imported for type checkers, what is imported when it is asked for, and what is listed."""
+    source = ast.parse(Path(allocator.__file__).read_text())
+    imported = [node for node in ast.walk(source) if isinstance(node, ast.ImportFrom)]
+    homes = {
+        alias.name: node.module for node in imported for alias in node.names if "allocator." in (node.module or "")
+    }
+
+    assert len(homes) <= 20  # whatever is new makes room, or has a module of its own, as errors and tests have
+    assert sorted(homes) == sorted(allocator.__all__) == sorted({*dir(allocator)} - {"__version__", "errors"})
+    assert homes == allocator.HOMES
+    assert all(getattr(allocator, name) for name in (*allocator.__all__, "errors"))
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        _ = allocator.nonsense  # type: ignore[attr-defined]
+
+
+def test_an_error_can_be_raised_again_without_sharing_its_traceback():
+    cause = ValueError("x")
+    first = errors.Exhausted("gone")
+    first.__cause__ = cause
+    second = first.again()
+
+    assert second is not first
+    assert (type(first), "gone", cause) == (type(second), str(second), second.__cause__)

@@ -79,7 +79,7 @@ def load(machine: Machine, dumped: bytes, name: str = "", rows: bool = False) ->
 
 
 def restore(machine: Postgres, dumped: bytes, name: str, rows: bool) -> None:
-    url = make_url(machine.url).set(database=name, drivername="postgresql").render_as_string()
+    url = make_url(machine.url).set(database=name, drivername="postgresql").render_as_string(False)
     words = ("--exit-on-error", f"--dbname={url}", *(["--data-only"] if rows else ["--clean", "--if-exists"]))
     for attempt in count():
         if rows:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
+from support.documents.pages import ROOT
 
 from allocator import Tag
 from allocator.errors import InvalidSetting, ServerReplaced
@@ -237,3 +239,45 @@ def test_two_moves_from_one_row_leave_room_for_a_node_and_a_hundred_tickets_a_se
         assert abs(second.tickets - first.tickets) >= 100 * min(seconds, 24), seconds
         assert min(first.nodes, second.nodes) >= NODES_SKIPPED, seconds
         assert min(first.tickets, second.tickets) >= TICKETS_SKIPPED, seconds
+
+
+# -- the table of `docs/failover.md` says what the rule computes
+
+
+PAGE = (ROOT / "docs" / "failover.md").read_text()
+ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\| 10.*$", PAGE, re.MULTILINE)]
+FAILOVERS = (0, 1, 10, 100)
+UNITS = {"": 1, "million": 10**6, "billion": 10**9}
+
+
+def numbers_of(cell: str) -> list[float]:
+    """The numbers of a cell such as `4.19 to 8.39 million`."""
+    numbers, unit = re.fullmatch(r"([\d,. to]*\d) ?(\w*)", cell).groups()
+    return [float(number.replace(",", "")) * UNITS[unit] for number in numbers.split(" to ")]
+
+
+def value_after(given: int, failovers: int, idle_ms: int) -> int:
+    """Where a tag stands that gave so many ids and failed over so often, each time after so long without a claim."""
+    tag = Tag("order", given, claimed_at=NOW)
+    for _ in range(failovers):
+        skip = crossing(tag, NOW + idle_ms)
+        tag = replace(tag, max_value=tag.max_value + skip, skipped=tag.skipped + skip, claimed_at=NOW)
+    return tag.max_value
+
+
+def test_the_page_has_the_table():
+    assert [numbers_of(row[0]) for row in ROWS] == [[10], [10**4], [10**7], [10**10]]
+    assert {len(row) for row in ROWS} == {1 + len(FAILOVERS)}
+
+
+def test_a_cell_of_the_table_is_what_the_rule_gives():
+    for row in ROWS:
+        for column in range(len(FAILOVERS)):
+            (given,) = map(int, numbers_of(row[0]))
+            first, *last = numbers_of(row[1 + column])
+
+            assert value_after(given, FAILOVERS[column], 0) == pytest.approx(first, rel=0.005), (row, column)
+            assert value_after(given, FAILOVERS[column], PERIOD_MS - 1) == pytest.approx(*last or [first], rel=0.005), (
+                row,
+                column,
+            )

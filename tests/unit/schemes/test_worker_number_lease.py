@@ -25,6 +25,7 @@ from allocator.schemes.worker_number_lease import (
     length_of,
     released,
     renewed,
+    spaces_of,
 )
 
 L = 10_000
@@ -343,3 +344,30 @@ def test_a_lease_whose_answer_came_after_its_end_is_not_used():
     tenure().check_answered(clocks(9.9))
     with pytest.raises(DatabaseUnavailable, match=r"the lease of 10 s had ended when the answer came"):
         tenure().check_answered(clocks(10))
+
+
+# -- who holds which worker number, and how many are free
+
+
+ROW = NumberRow(0, 2, L, "a", 3, AT + L, AT + L, "there", 5)
+
+
+def test_held_is_what_nobody_else_may_take_yet():
+    rows = [
+        ROW,
+        replace(ROW, number=1, until_ms=AT - L),
+        replace(ROW, number=2, until_ms=AT - L - 1),
+        replace(ROW, number=3, holder=""),
+    ]
+    (space,) = spaces_of({"pods": rows}, AT)
+
+    assert (space.name, space.bits, space.length_ms) == ("pods", 2, L)
+    assert [row.number for row in space.held] == [0, 1]
+    assert space.free == 2
+
+
+def test_the_settings_are_those_of_the_newest_lease():
+    older = replace(ROW, number=9, bits=4, until_ms=AT + 1)
+    (space,) = spaces_of({"pods": [ROW, older]}, AT)
+
+    assert (space.bits, space.free) == (2, 3)

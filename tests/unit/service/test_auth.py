@@ -13,8 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator.database.dialect import Dialect
-from allocator.errors import AccessDenied, DatabaseRefused, DatabaseUnavailable, SchemaOutOfDate, TooManyRequests
-from allocator.rules.token import VERBS, Token, digest_of
+from allocator.errors import (
+    AccessDenied,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    InvalidSetting,
+    SchemaOutOfDate,
+    TooManyRequests,
+)
+from allocator.rules.token import SCHEMES, VERBS, Token, digest_of
 from allocator.service.auth import RARE_BURST, RARE_SECONDS, SHARE, Principal, TokenCache, is_local
 from allocator.service.error_responses import Busy, Unauthorized
 
@@ -268,3 +275,92 @@ def test_over_any_time_no_more_than_the_rate_and_the_burst_come_through(requests
     if requests:
         passed = requests[-1] - requests[0]
         assert served(requests) <= passed / RARE_SECONDS + RARE_BURST + 1 + 1e-6
+
+
+# -- what a token is good for
+
+
+MADE = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def good_for(**changes: object) -> Token:
+    given = {"name": "x", "verbs": ("draw",), "tags": ("order", "bill-*")}
+    return Token(1, digest="d", created_at=MADE, **(given | changes))
+
+
+def test_a_pattern_matches_whole_names_and_their_case():
+    for name, may in [
+        ("order", True),
+        ("orders", False),
+        ("Order", False),
+        ("bill-", True),
+        ("bill-7.x", True),
+        ("bill", False),
+    ]:
+        assert good_for().may("draw", name) is may, name
+        assert not good_for().may("read", name), name
+
+
+def test_without_a_name_the_verb_alone_counts():
+    assert good_for().may("draw", None)
+    assert not good_for().may("administer", None)
+
+
+def test_no_pattern_of_tags_is_good_for_a_scheme_and_no_scheme_for_a_tag():
+    for pattern in ("s*", "snowflake"):
+        assert good_for(tags=(pattern,)).may("draw", "snowflake")
+        assert not good_for(tags=(pattern,)).may("draw", "@snowflake")
+    assert good_for(tags=("*",)).may("draw", "@snowflake")
+    of_scheme = good_for(tags=("@snowflake",))
+
+    assert of_scheme.may("draw", "@snowflake")
+    assert not of_scheme.may("draw", "@meteor")
+    assert not of_scheme.may("draw", "snowflake")
+    assert not good_for(verbs=("read",), tags=SCHEMES).may("draw", "@snowflake")
+
+
+def test_a_tag_is_created_by_its_name_in_full_or_by_who_may_administer_it():
+    for verbs, pattern, may in [
+        (("draw",), "order", True),
+        (("draw",), "orde*", False),
+        (("draw",), "*", False),
+        (("administer",), "orde*", True),
+        (("administer",), "bill-*", False),
+    ]:
+        assert good_for(verbs=verbs, tags=(pattern,)).may_create("order") is may, (verbs, pattern)
+
+
+def test_brackets_and_question_marks_are_no_patterns():
+    for odd in ("[a-z]", "a?", "a b", "", "é", "x" * 65, "a\n", "@", "@*", "@uuid"):
+        with pytest.raises(InvalidSetting, match="a pattern must be 1 to 64"):
+            good_for(tags=(odd,)).checked()
+
+
+def test_validity_ends_at_the_very_moment():
+    ends = MADE + timedelta(days=1)
+
+    assert good_for(expires_at=ends).is_valid(ends - timedelta(microseconds=1))
+    assert not good_for(expires_at=ends).is_valid(ends)
+    assert good_for().is_valid(datetime.max.replace(tzinfo=UTC))
+
+
+def test_a_wish_that_makes_no_sense_is_refused(subtests):
+    for changes, sentence in [
+        ({"name": "a b"}, "the name of a token"),
+        ({"verbs": ()}, "the verbs of a token must be of draw, read, administer, got ''"),
+        ({"verbs": ("fly",)}, "got 'fly'"),
+        ({"tags": ()}, "needs a pattern of tags, got none"),
+        ({"tags": ("x" * 60,) * 20}, "at most 1000 characters in all, got 1219"),
+        ({"expires_at": MADE}, "must expire in the future"),
+    ]:
+        with subtests.test(changes=changes), pytest.raises(InvalidSetting, match=sentence):
+            good_for(**changes).checked()
+
+
+def test_a_sound_wish_is_taken():
+    for verb in VERBS:
+        assert good_for(verbs=(verb,), expires_at=MADE + timedelta(seconds=1)).checked()
+
+
+def test_a_digest_is_the_sha_256():
+    assert digest_of(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

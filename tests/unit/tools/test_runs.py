@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.quick import ROOT
-from support.verdict import FINAL, MOST, names
+from support import verdict
+from support.quick import ROOT, Case, left_out, turn
+from support.rules import RULES
+from support.verdict import FINAL, MOST
 from tools.nightly import PARTS, Outcome, todo
+from tools.ratchets import FILE, formatted, parsed, raised, tokens, words, wrong
+from tools.rules import KINDS, PAGE, found, page
+from tools.shapes import knots, lines, names, sizes
+from tools.walks import Call, moves, without_loops
 
 TESTS = Path(__file__).parents[2]
 CONFTEST = """
@@ -115,7 +121,7 @@ def test_where_not_all_ran_nothing_is_retried(retried, tmp_path):
 def test_the_list_has_one_test_a_line():
     listed = "# a comment\n\ntests/a.py::b[x #1] # 2026-11-26: waits for the event\ntests/c.py::d\n"
 
-    assert names(listed) == {"tests/a.py::b[x #1]", "tests/c.py::d"}
+    assert verdict.names(listed) == {"tests/a.py::b[x #1]", "tests/c.py::d"}
 
 
 # -- the parts of the night: all that is long is in one of them, and only what has not passed runs again
@@ -144,3 +150,158 @@ def test_a_run_is_taken_up_where_it_was_ended():
 
     assert todo(outcomes, "abc") == [second, third, *others]
     assert todo({first: Outcome("passed", 1, "", "")}, "") == [*PARTS]  # a tree with changes is no commit
+
+
+# -- the numbers that may only fall, judged by plain texts
+
+
+def test_what_is_counted():
+    dense, wide = "a = [1, 2]\n", "# why\n\na = [\n    1,\n    2\n]\n"
+
+    assert (lines(dense), lines(wide)) == (1, 5)
+    assert tokens(dense) == tokens(wide) == 7
+    assert tokens('a = f"{b + c}" + d') == 5
+    assert words({"docs": [{"text": "<p>Two words</p>"}, {"text": "three"}]}) == 3
+
+
+def test_how_long_functions_and_modules_are():
+    found = sizes({"p.a": "def f():\n    a = 1\n\n    return a\n", "p.b": "x = 1\n", "p": ""})
+
+    assert found == {"function-median": 3, "function-p90": 3, "module-median": 3, "module-p90": 3}
+
+
+def test_a_circle_of_late_imports_is_a_knot_and_one_of_types_is_none():
+    types = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.room import a\n"
+    late = "def f():\n    from p.room import a\n"
+    filled_in = "def f(name):\n    return import_module(f'p.{name}.a')\n"
+
+    assert knots({"p.room.a": "import p.room.b", "p.room.b": types}) == {}
+    assert knots({"p.room.a": "from p.hall import b", "p.hall.b": late, "p.hall.c": late}) == {"room": 1, "hall": 1}
+    assert knots({"p.room.a": "import p.room.b", "p.room.b": filled_in}) == {"room": 2}
+
+
+def test_names_are_counted_once_whichever_class_has_them():
+    class One:
+        given: int
+        both = _private = 1
+
+    class Two(One):
+        both = 2
+
+        def own(self) -> None: ...
+
+    assert names(One, Two) == {"given", "both", "own"}
+
+
+def test_a_walk_counts_a_loop_once_and_the_moves_of_each_thread():
+    a, b, other = Call(1, "a.py", "f", 1), Call(1, "b.py", "g", 1), Call(2, "c.py", "h", 1)
+
+    assert without_loops([a, other, a, a, b, other, a]) == [a, other, b, a]
+    assert moves([a, other, b, other, a]) == 2
+
+
+def test_a_number_that_rose_and_one_that_fell_unnoticed_are_wrong():
+    allowed = {"lines.tests": 1000, "tests.items": 100}
+
+    assert wrong(allowed, {"lines.tests": 1000, "tests.items": 99}) == []
+    assert wrong(allowed, {"lines.tests": 1001, "tests.items": 98}) == [
+        "lines.tests: 1001, and may be 1000",
+        "tests.items fell from 100 to 98: make ratchets RATCHETS=--write",
+    ]
+    assert wrong({}, {"lines.new": 1}) == ["lines.new: 1, and may be 0"]
+    assert wrong({"lines.tests": 9, "seconds.ci": 600}, {}) == [
+        "lines.tests fell from 9 to 0: make ratchets RATCHETS=--write"
+    ]
+
+
+def test_a_number_is_raised_with_a_reason_in_a_commit():
+    before, after = {"lines.tests": 1, "tests.items": 1}, {"lines.tests": 2, "tests.items": 1, "words.site": 5}
+
+    assert raised(before, after, "More tests\n\nRaises tests.items: no") == [
+        "lines.tests rises from 1 to 2, and no commit says 'Raises lines.tests: why'"
+    ]
+    assert raised(before, after, "More tests\n\nRaises lines.tests: a story of MySQL 9.6") == []
+
+
+def test_the_file_is_written_as_it_is_read():
+    text = (ROOT / FILE).read_text()
+
+    assert formatted(parsed(text)) == text
+
+
+# -- each rule of the promise has a test, a world, a control and a mutant, and tests/RULES.md says which
+
+
+def test_each_rule_has_a_test_a_world_a_control_and_a_mutant():
+    proofs = found()
+
+    assert [(number, kind) for number in RULES for kind in KINDS if not proofs[number, kind]] == []
+
+
+def test_the_page_is_what_the_marks_say():
+    assert PAGE.read_text() == page(found()), "run: PYTHONPATH=tests python -m tools.rules"
+
+
+# -- what each change proves: by plain lists of tests, and by plain commits
+
+
+PLACES, FACES = ("sqlite", "postgres", "mysql", "mariadb"), ("sync", "asyncio")
+
+
+def test_stories_run_on_three_databases_and_statements_on_four():
+    cases = [
+        Case(name, (place,), frozenset(marks)) for name, *marks in (["story"], ["s", "statements"]) for place in PLACES
+    ]
+
+    assert left_out(cases, PLACES, FACES, ["mysql"]) == {3}
+    assert left_out(cases, PLACES, FACES, ["mariadb"]) == {2}
+    assert left_out(cases, PLACES, FACES, ["mysql", "mariadb"]) == set()
+
+
+def test_every_database_and_every_face_is_met_and_not_every_pair():
+    cases = [Case(name, (face, place, "x")) for name in "abcd" for place in PLACES for face in FACES]
+    kept = [case for at, case in enumerate(cases) if at not in left_out(cases, PLACES, FACES, ["mysql", "mariadb"])]
+
+    assert len(kept) == len(cases) / 2
+    for name in "abcd":
+        assert {value for case in kept if case.name == name for value in case.values} == {*PLACES, *FACES, "x"}
+
+
+def test_a_test_of_the_night_is_left_out_and_one_database_alone_meets_both_faces():
+    cases = [Case("n", (), frozenset(["nightly"])), *(Case("one", ("sqlite", face)) for face in FACES)]
+
+    assert left_out(cases, PLACES, FACES, ["mysql"]) == {0}
+
+
+def test_every_place_and_every_face_of_a_turn_is_met_by_each_test():
+    places = (*PLACES, "mixed")
+    for kept in (places, ("sqlite", "mixed"), ("postgres", "mariadb"), ("mysql", "mariadb", "sqlite")):
+        for faces in (FACES, FACES[:1]):
+            cases = [Case("test", (place, face), frozenset(["statements"])) for place in kept for face in faces]
+            chosen = [case for at, case in enumerate(cases) if at not in left_out(cases, places, FACES, ["mariadb"])]
+            assert {value for case in chosen for value in case.values} == {*kept, *faces}
+    stories = [Case("test", (place, face)) for place in places for face in FACES]
+    for one, other in (("mysql", "mariadb"), ("mariadb", "mysql")):
+        met = {
+            v
+            for at, case in enumerate(stories)
+            if at not in left_out(stories, places, FACES, [one])
+            for v in case.values
+        }
+        assert met == {*places, *FACES} - {other}
+
+
+def test_mysql_and_mariadb_take_turns():
+    assert [turn(head, ["allocator/cli/next.py"]) for head in ("0", "a4", "af", "f")] == [
+        ("mysql",),
+        ("mysql",),
+        ("mariadb",),
+        ("mariadb",),
+    ]
+    assert turn("", []) == ("mysql", "mariadb")
+    for path in ("allocator/database/store.py", "allocator/doctor/questions.py", "migrations/env.py"):
+        assert turn("0", ["README.md", path]) == ("mysql", "mariadb")
+        assert turn("0", [path], forced="mariadb") == ("mariadb",)
+    assert turn("0", [], forced="both") == ("mysql", "mariadb")
+    with pytest.raises(ValueError, match="must be mysql, mariadb or both, got 'oracle'"):
+        turn("0", [], forced="oracle")
