@@ -14,19 +14,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 from support.distinct import none_twice
-from support.faults.trouble import FilePlace, Place, ServerPlace, planned, skipping, troubled
+from support.faults.trouble import FilePlace, Place, planned, troubled
 from support.faults.wire import Proxy
 from support.processes.account import Audit, audited, merged, outside, overlap, runs_of, size
-from support.processes.crew import TAGS, Crew
-from support.processes.drawing import CLAIMED, DRAWN, FAILED, Account
-from support.servers.containers import killable
+from support.processes.crew import Crew
+from support.processes.drawing import CLAIMED, DRAWN, FAILED, SOME_IDS, TAGS, Account, draw
 from support.servers.databases import with_schema
+from support.servers.machine_images import killable
 from tqdm import tqdm
 
 from allocator import Allocator
@@ -44,11 +45,10 @@ def place(kind: str, long: bool, new_database: Callable[[str], str]) -> Iterator
     with ExitStack() as stack:
         if kind == "sqlite" or not long:
             url = new_database(kind)
-            found: Place | None = FilePlace(Path(str(make_url(url).database))) if kind == "sqlite" else None
+            found: Any = FilePlace(Path(str(make_url(url).database))) if kind == "sqlite" else None
         else:
-            server = skipping(lambda: killable(kind))
-            stack.callback(server.stop)
-            url, found = server.url, ServerPlace(server)
+            found = stack.enter_context(killable(kind))
+            url = found.url
         with_schema(url)
         yield url, found
 
@@ -72,8 +72,8 @@ def rule(crew: Crew, seconds: float, pause: float, seed: int, following: Future[
 
 def test_no_id_comes_twice(kind, place, tmp_path, seed, seconds, long, report):
     url, trouble = place
-    folder = tmp_path / "accounts"
-    folder.mkdir()
+    folder, count = tmp_path / "accounts", 6 if long else 3
+    rate = (RATE if long else QUICK_RATE) / count
     with ExitStack() as stack:
         proxy = (
             None
@@ -82,15 +82,10 @@ def test_no_id_comes_twice(kind, place, tmp_path, seed, seconds, long, report):
         )
         crew = stack.enter_context(
             Crew(
-                proxy.url if proxy else url,
-                folder,
-                seed=seed,
-                rate=RATE if long else QUICK_RATE,
-                settings=SETTINGS,
-                count=6 if long else 3,
+                draw, folder, proxy.url if proxy else url, SETTINGS, rate, seed, count=count, begun=SOME_IDS, seed=seed
             )
         )
-        crew.wait_until_all_draw()
+        crew.wait_until_all_have_begun()
         done, following = stack.enter_context(troubled(trouble, planned(seed, seconds)))
         rule(crew, seconds, KILL_EVERY if long else QUICK_KILL_EVERY, seed, following)
     audit = audited(folder, max_values(url))
@@ -128,7 +123,7 @@ def write(tmp_path: Path) -> Write:
     numbers = iter(range(100))
 
     def write(claims: Sequence[tuple[int, int]], *blocks: Sequence[int], tag: str = "a") -> None:
-        account = Account(str(tmp_path / f"account-{next(numbers)}"), ["a", "b"])
+        account = Account(tmp_path / f"notes-{next(numbers)}", ["a", "b"])
         for claim in claims:
             account.write(CLAIMED, tag, claim)
         for block in blocks:
@@ -172,7 +167,7 @@ def test_control_what_is_wrong_is_found(write, tmp_path):
 def test_a_block_torn_by_the_kill_counts_as_far_as_it_goes(write, tmp_path):
     write([(1, 11)], [1, 2, 3, 4])
     write([(11, 21)], [11, 12])
-    path = tmp_path / "account-0"
+    path = tmp_path / "notes-0"
     path.write_bytes(path.read_bytes()[:-12])
     found = audited(tmp_path, [20, 0])
 
@@ -180,7 +175,7 @@ def test_a_block_torn_by_the_kill_counts_as_far_as_it_goes(write, tmp_path):
 
 
 def test_calls_that_failed_are_counted(tmp_path):
-    Account(str(tmp_path / "account-0"), ["a"]).write(FAILED, "a")
+    Account(tmp_path / "notes-0", ["a"]).write(FAILED, "a")
 
     assert audited(tmp_path, [0]).failed == 1
 

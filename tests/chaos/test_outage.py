@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 from support.distinct import distinct
-from support.faults.trouble import FilePlace, skipping
+from support.faults.trouble import FilePlace
 from support.faults.wire import Wire
 from support.kit import backend_of
 from support.processes.drawing import AccountedAllocator
-from support.servers.containers import killable
 from support.servers.databases import with_schema
+from support.servers.machine_images import killable
 from tqdm import tqdm
 
 KINDS = ["sqlite", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("postgres", "mysql", "mariadb"))]
@@ -46,8 +46,7 @@ def freezing(kind: str, long: bool, new_database: Callable[[str], str]) -> Itera
             url = new_database(kind)
             place: Any = FilePlace(Path(str(make_url(url).database)))
         elif long:
-            place = skipping(lambda: killable(kind))
-            stack.callback(place.stop)
+            place = stack.enter_context(killable(kind))
             url = place.url
         else:
             place = stack.enter_context(Wire(new_database(kind)))

@@ -7,11 +7,10 @@ from contextlib import closing
 from time import time_ns
 
 import pytest
-from support.faults.trouble import ServerPlace, skipping
 from support.faults.wire import Wire
 from support.processes.patience import until
-from support.servers.containers import killable
 from support.servers.databases import with_schema
+from support.servers.machine_images import killable
 
 from allocator import Allocator
 from allocator.database.store import Database
@@ -51,23 +50,19 @@ def test_a_lease_ends_where_the_database_stays_away(fresh):
 @pytest.mark.nightly  # a server of its own is killed
 @SERVERS
 def test_a_restart_of_the_server_loses_no_lease_and_delays_none(kind):
-    server = skipping(lambda: killable(kind))
-    try:
-        place = ServerPlace(server)
+    with killable(kind) as server:
         with_schema(server.url)
         with closing(Database(server.url, timeout=30)) as database:
             first = database.lease_number(claim("pods", "a"))
             given_back = database.lease_number(claim("pods", "b"))
             database.release_number(given_back, time_ns() // 1_000_000)
-            place.kill()
-            place.start()
+            server.kill()
+            server.start()
 
             database.renew_number(first, time_ns() // 1_000_000)
             with pytest.raises(LeaseLost):
                 database.renew_number(given_back, time_ns() // 1_000_000)
             assert database.lease_number(claim("pods", "c")).number in (1, 2)
-    finally:
-        server.stop()
 
 
 @pytest.mark.parametrize("fleet_kind", ["sqlite", "mixed"], indirect=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 from support.documents.reports import reporting
-from support.faults.trouble import ServerPlace, skipping
-from support.servers.containers import killable
 from support.servers.databases import with_schema
+from support.servers.machine_images import killable
+from support.servers.machines import Machine
 
 report = reporting("soak")
 
@@ -20,12 +19,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def place(kind, new_database) -> Iterator[tuple[str, ServerPlace | None]]:
+def place(kind, new_database) -> Iterator[tuple[str, Machine | None]]:
     """The URL of a database with the schema, and its server, which may be killed; SQLite has none."""
-    with ExitStack() as stack:
-        if kind == "sqlite":
-            yield with_schema(new_database(kind)), None
-            return
-        server = skipping(lambda: killable(kind))
-        stack.callback(server.stop)
-        yield with_schema(server.url), ServerPlace(server)
+    if kind == "sqlite":
+        yield with_schema(new_database(kind)), None
+        return
+    with killable(kind) as server:
+        yield with_schema(server.url), server

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from multiprocessing.process import BaseProcess
-from typing import Any, NoReturn
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from sqlalchemy import BigInteger, Column, Engine, MetaData, Table, create_engine, func, insert, select
-from support.processes.crew import PROCESSES
+from support.processes.crew import Crew
 from support.processes.patience import until
 
 from allocator import Allocator
@@ -38,8 +37,8 @@ rows = Table(
 feed = Feed(rows, position="position", order_by="native")
 
 
-def write(url: str, seed: int) -> NoReturn:
-    rnd, engine = random.Random(seed), create_engine(url)
+def write(notes: Path, number: int, url: str) -> NoReturn:
+    rnd, engine = random.Random(number), create_engine(url)
     with Allocator(url) as ids:
         while True:
             with engine.begin() as connection:
@@ -47,33 +46,8 @@ def write(url: str, seed: int) -> NoReturn:
                 time.sleep(rnd.uniform(0.0, LATE))
 
 
-def assign(url: str, seed: int) -> None:
+def assign(notes: Path, number: int, url: str) -> None:
     feed.follow(create_engine(url), every=0.01)
-
-
-class Crew:
-    """Processes that are begun again when they were killed."""
-
-    def __init__(self, url: str, work: Any, count: int) -> None:
-        self.url, self.work, self.killed, self.rnd = url, work, 0, random.Random(count)
-        self.running: list[BaseProcess] = [self.begun() for _ in range(count)]
-
-    def begun(self) -> BaseProcess:
-        process = PROCESSES.Process(target=self.work, args=(self.url, self.rnd.randrange(10**9)), daemon=True)
-        process.start()
-        return process
-
-    def kill_one(self) -> None:
-        which = self.rnd.randrange(len(self.running))
-        os.kill(self.running[which].pid or 0, signal.SIGKILL)
-        self.running[which].join()
-        self.running[which] = self.begun()
-        self.killed += 1
-
-    def close(self) -> None:
-        for one in self.running:
-            one.kill()
-            one.join()
 
 
 class Reader(threading.Thread):
@@ -121,12 +95,12 @@ def probed(engine: Engine) -> float:
 
 @pytest.mark.parametrize("count", [8, 32])
 @pytest.mark.parametrize("kind", ["postgres", "mysql"], indirect=True)
-def test_a_reader_of_the_feed_misses_no_row_while_writers_and_assigners_are_killed(kind, place, count, report):
+def test_a_reader_of_the_feed_misses_no_row_while_writers_and_assigners_die(kind, place, count, tmp_path, report):
     url, _ = place
     engine = create_engine(url, pool_size=20)
     rows.metadata.drop_all(engine)
     rows.metadata.create_all(engine)
-    crews = closing(Crew(url, assign, 2)), closing(Crew(url, write, count))
+    crews = Crew(assign, tmp_path / "assigners", url, count=2), Crew(write, tmp_path / "writers", url, count=count)
     with crews[0] as assigners, crews[1] as writers, reading(engine) as readers:
         warm = [probed(engine)]  # all have begun
         end, waits = time.monotonic() + SECONDS, []

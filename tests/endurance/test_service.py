@@ -11,21 +11,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine
-from sqlalchemy.exc import OperationalError
 from support.distinct import none_twice
 from support.documents.pages import ROOT, blocks
-from support.faults.wire import Wire
 from support.processes.patience import until
-from support.servers.available import server
-from support.servers.containers import killable
-from support.servers.databases import with_schema
+from support.processes.prefork import listens
+from support.servers.machines import Machine
 from support.servers.throwaway import free_port
 from support.service.load import Load, Readiness
 from support.service.served import Served
@@ -46,38 +42,16 @@ TAGS = ("order", "invoice", "parcel", "message")
 AT_ONCE = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Stoppable:
-    """A PostgreSQL, or the only way to one."""
-
-    url: str
-    stop: Callable[[], None]
-    start: Callable[[], None]
-
-
-@pytest.fixture
-def postgres(new_database) -> Iterator[Stoppable]:
-    """A container of its own where there are containers; else a proxy, which takes the server away from the service."""
-    if server("postgres").running.origin.startswith("testcontainers"):
-        own = killable("postgres")
-        yield Stoppable(own.url, own.kill, own.start)
-        own.stop()
-    else:
-        with Wire(new_database("postgres")) as wire:
-            yield Stoppable(wire.url, wire.refuse, wire.accept)
-
-
-def test_killed_replicas_and_a_stopped_database_fail_no_request(postgres, report):
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_killed_replicas_and_a_stopped_database_fail_no_request(place, report):
     """But for those on a connection that the killed replica had accepted, which are asked anew.
 
     The replicas share a socket, as a supervisor hands it over: what waits in it is another one's. Two things are not
     asked of them: to lose one while the database is away (see `SPARED`), and to claim a segment then (see
     `WITHOUT_SEGMENTS`). The seconds are those of a machine that has nothing else to do.
     """
-    wait_for(postgres.url)
-    with_schema(postgres.url)
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as kept:
-        run = Run(postgres, kept)
+        run = Run(place[1], kept)
         try:
             asyncio.run(run.all())
         finally:
@@ -106,7 +80,7 @@ def test_killed_replicas_and_a_stopped_database_fail_no_request(postgres, report
 class Run:
     """The minute, second by second."""
 
-    database: Stoppable
+    database: Machine
     kept: socket.socket
     kills: list[float] = field(default_factory=list)
     away: float = 0.0
@@ -133,7 +107,7 @@ class Run:
             self.load.segments = second not in WITHOUT_SEGMENTS
             if second == STOPPED.start:
                 self.away = time.monotonic()
-                await asyncio.to_thread(self.database.stop)
+                await asyncio.to_thread(self.database.kill)
             if second == STOPPED.stop:
                 await asyncio.to_thread(self.return_database)
             if second and second % EVERY == 0 and second not in SPARED:
@@ -142,7 +116,6 @@ class Run:
 
     def return_database(self) -> None:
         self.database.start()
-        wait_for(self.database.url)
         self.back = time.monotonic()
 
     async def kill_one(self) -> None:
@@ -186,22 +159,6 @@ def clients_of(process: int, port: int) -> set[int]:
     }
 
 
-# -- the database
-
-
-def wait_for(url: str) -> None:
-    """Until it answers, as after a start and what it has to recover."""
-    engine = create_engine(url)
-    while True:
-        try:
-            engine.connect().close()
-            return
-        except OperationalError:
-            time.sleep(0.02)
-        finally:
-            engine.dispose()
-
-
 # -- two replicas behind nginx, as docs/service.md configures it, restarted in turn under load: no request fails
 
 
@@ -227,15 +184,10 @@ def nginx(folder: Path, replicas: list[int], token: str) -> Iterator[int]:
     )
     with subprocess.Popen([NGINX, "-p", str(folder), "-c", str(folder / "nginx.conf")]) as process:
         try:
-            assert until(lambda: is_open(port))
+            assert until(lambda: listens(port))
             yield port
         finally:
             process.terminate()
-
-
-def is_open(port: int) -> bool:
-    with socket.socket() as attempt:
-        return attempt.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.mark.skipif(NGINX is None, reason="there is no nginx")

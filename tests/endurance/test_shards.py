@@ -9,14 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from support.distinct import distinct
-from support.faults.trouble import skipping
 from support.processes.patience import until
 from support.servers.available import KINDS, SERVERS, Server
-from support.servers.containers import IMAGES, killable
+from support.servers.machine_images import killable
 from tqdm import tqdm
 
 from allocator import Allocator
@@ -31,10 +31,8 @@ SECONDS, EVERY, DOWN, THREADS, DEADLINE = 120, 10, 4, 8, 5.0
 @pytest.fixture
 def killable_servers() -> Iterator[list]:
     """Three servers in containers of their own, which keep port and data when they are killed and started again."""
-    servers = skipping(lambda: [killable(kind) for kind in IMAGES])
-    yield servers
-    for server in servers:
-        server.stop()
+    with ExitStack() as stack:
+        yield [stack.enter_context(killable(kind)) for kind in KINDS]
 
 
 class Load:

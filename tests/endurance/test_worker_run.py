@@ -4,14 +4,14 @@ another does, and no two make the same id. `--minutes` for each database."""
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 from support.distinct import none_twice
-from support.faults.trouble import FilePlace, Place, ServerPlace, planned, skipping, troubled
+from support.faults.trouble import FilePlace, planned, troubled
 from support.processes.holder import LIBRARIES
 from support.processes.pods import BITS, FAULTS, LEASE, Pods, judged, write
-from support.servers.containers import killable
-from support.servers.databases import with_schema
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs timers and prctl of Linux")
 
@@ -19,26 +19,17 @@ SEED = 21
 EVERY = 1.0
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql"])
-def test_no_number_is_held_by_two(kind, tmp_path, request, report):
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql"], indirect=True)
+def test_no_number_is_held_by_two(kind, place, tmp_path, request, report):
     seconds = 60 * request.config.getoption("--minutes")
-    place: Place
-    if kind == "sqlite":
-        url = with_schema(f"sqlite:///{tmp_path}/ids.db")
-        place, stop = FilePlace(tmp_path / "ids.db"), None
-    else:
-        server = skipping(lambda: killable(kind))
-        url, place, stop = with_schema(server.url), ServerPlace(server), server.stop
+    url, server = place
+    trouble = server or FilePlace(Path(str(make_url(url).database)))
     folder = tmp_path / "pods"
     folder.mkdir()
-    try:
-        with troubled(place, planned(SEED, seconds)) as (done, followed), Pods(url, folder, seed=SEED) as pods:
-            pods.run(seconds, EVERY)
-            if followed.done():
-                followed.result()
-    finally:
-        if stop is not None:
-            stop()
+    with troubled(trouble, planned(SEED, seconds)) as (done, followed), Pods(url, folder, seed=SEED) as pods:
+        pods.run(seconds, EVERY)
+        if followed.done():
+            followed.result()
     found = judged(folder)
     faults = ", ".join(f"{count} {what}" for what, count in sorted(pods.faults.items()))
     report(

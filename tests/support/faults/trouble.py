@@ -15,53 +15,19 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 import pytest
-from sqlalchemy import create_engine
-from sqlalchemy.exc import SQLAlchemyError
-
-from support.processes.patience import until
-from support.servers.containers import Killable
 
 T = TypeVar("T")
 FIRST, EVERY = 10.0, 15.0
 """Seconds: a kill or a freeze in turn, so that each comes every 30."""
-START_SECONDS = 90
 
 
 class Place(Protocol):
-    """A database that can be in trouble."""
+    """A database that can be in trouble: a `Machine`, or a file."""
 
     def kill(self) -> None: ...
     def start(self) -> None: ...
     def freeze(self) -> None: ...
     def thaw(self) -> None: ...
-
-
-class ServerPlace:
-    """A server; `start` returns when it answers."""
-
-    def __init__(self, server: Killable) -> None:
-        self.server = server
-        self.kill, self.shut_down, self.freeze, self.thaw = server.kill, server.shut_down, server.freeze, server.thaw
-
-    def start(self) -> None:
-        self.server.start()
-        wait_until_it_answers(self.server.url)
-
-
-def wait_until_it_answers(url: str) -> None:
-    answers = until(lambda: answers_now(url), START_SECONDS, every=0.1)
-    assert answers, f"the server did not answer {START_SECONDS} s after its start"
-
-
-def answers_now(url: str) -> bool:
-    engine = create_engine(url)
-    try:
-        engine.connect().close()
-    except SQLAlchemyError:
-        return False
-    finally:
-        engine.dispose()
-    return True
 
 
 HOLDER = """

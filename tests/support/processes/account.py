@@ -55,7 +55,7 @@ class Audit:
 def audited(folder: Path, max_values: Sequence[int]) -> Audit:
     """Of all accounts in a folder; `max_values` are those of the rows in the end, by the number of the tag."""
     audit = Audit()
-    for path in folder.glob("account-*"):
+    for path in folder.glob("notes-*"):
         add(audit, path.read_bytes())
     for tag, max_value in enumerate(max_values):
         runs, ranges = sorted(audit.runs[tag]), sorted(audit.ranges[tag])

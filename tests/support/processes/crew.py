@@ -1,35 +1,33 @@
-"""Worker processes that draw from the same tags; one that was killed is followed by another."""
+"""Processes that do one work until they are killed; one that has ended is followed by another."""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
-from collections.abc import Mapping
+import signal
+import sys
+from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from support.processes.drawing import FACES, Told, run
 from support.processes.patience import until
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["allocator.aio", "allocator.database.store", "psycopg", "pymysql"])
+PROCESSES.set_forkserver_preload(["allocator.aio", "allocator.cli", "allocator.database.store", "psycopg", "pymysql"])
 """On a busy machine the imports take a worker longer than it may live; those of the test support itself are quick."""
 
 START_SECONDS = 60
-SOME_IDS = 4096
-"""Bytes of an account; calls that failed are 24 each."""
-TAGS = tuple(f"tag-{number}" for number in range(24))
-"""Many, so that claims come together."""
+
+Work = Callable[..., object]
+"""Called with the file of its notes, the number of the worker, and the words of its crew."""
 
 
 class Worker(NamedTuple):
     process: BaseProcess
-    account: Path
-
-    def has_drawn(self) -> bool:
-        return self.account.exists() and self.account.stat().st_size > SOME_IDS
+    notes: Path
 
     def kill(self) -> None:
         self.process.kill()
@@ -37,67 +35,68 @@ class Worker(NamedTuple):
 
 
 class Crew:
-    """rate: ids a second of all of them together. settings: of their allocators.
+    """begun: bytes of notes after which a worker has begun; 0 where it makes none.
 
     killed: how many were. ended: how many ended by themselves, as they do where a tag went back.
     """
 
-    def __init__(
-        self, url: str, folder: Path, *, seed: int, rate: float, settings: Mapping[str, Any], count: int = 6
-    ) -> None:
-        self.url, self.folder, self.settings, self.each = url, folder, settings, rate / count
+    def __init__(self, work: Work, folder: Path, *words: Any, count: int, begun: int = 0, seed: int = 0) -> None:
+        folder.mkdir(exist_ok=True)
+        self.work, self.folder, self.words, self.begun = work, folder, words, begun
         self.rnd = random.Random(seed)
         self.started = self.killed = self.ended = 0
         self.running = [self.start() for _ in range(count)]
 
     def start(self) -> Worker:
-        account = self.folder / f"account-{self.started}"
-        told = Told(
-            url=self.url,
-            path=str(account),
-            errors=str(self.folder / f"errors-{self.started}"),
-            tags=TAGS,
-            settings=dict(self.settings),
-            rate=self.each,
-            seed=self.rnd.getrandbits(32),
-            face=FACES[self.started % len(FACES)],
-        )
+        notes, errors = (self.folder / f"{kind}-{self.started}" for kind in ("notes", "errors"))
+        words = (self.work, errors, notes, self.started, *self.words)
+        worker = Worker(PROCESSES.Process(target=run, args=words, daemon=True), notes)
         self.started += 1
-        worker = Worker(PROCESSES.Process(target=run, args=(told,), daemon=True), account)
         worker.process.start()
         return worker
 
-    def kill_one(self) -> None:
-        """One that has begun to draw, if there is any: on a busy machine the next kill would else find it starting."""
-        drawing_now = [at for at, worker in enumerate(self.running) if worker.has_drawn()]
-        if not drawing_now:
-            return
-        at = self.rnd.choice(drawing_now)
-        self.running[at].kill()
-        self.killed += 1
+    def has_begun(self, worker: Worker) -> bool:
+        return not self.begun or (worker.notes.exists() and worker.notes.stat().st_size > self.begun)
+
+    def kill_one(self, *, begun: bool = True) -> None:
+        """One that has begun, if there is any: on a busy machine the next kill would else find it starting."""
+        if found := [at for at, worker in enumerate(self.running) if not begun or self.has_begun(worker)]:
+            at = self.rnd.choice(found)
+            self.running[at].kill()
+            self.replace(at)
+
+    def replace(self, at: int) -> None:
+        """One that has ended."""
+        code = self.running[at].process.exitcode
+        assert code in (0, -signal.SIGKILL), self.errors()
+        self.killed += code != 0
+        self.ended += code == 0
         self.running[at] = self.start()
-
-    def wait_until_all_draw(self) -> None:
-        assert until(self.all_draw, START_SECONDS), f"a worker drew nothing within {START_SECONDS} s"
-
-    def all_draw(self) -> bool:
-        """Where one does not, it may have ended, and is replaced."""
-        if all(worker.has_drawn() for worker in self.running):
-            return True
-        self.replace_the_ended()
-        return False
 
     def replace_the_ended(self) -> None:
         for at, worker in enumerate(self.running):
             if not worker.process.is_alive():
-                assert worker.process.exitcode == 0, self.errors()
-                self.ended += 1
-                self.running[at] = self.start()
+                self.replace(at)
+
+    def wait_until_all_have_begun(self) -> None:
+        """Where one does not, it may have ended, and is replaced."""
+
+        def all_have() -> bool:
+            if all(map(self.has_begun, self.running)):
+                return True
+            self.replace_the_ended()
+            return False
+
+        assert until(all_have, START_SECONDS), f"a worker noted nothing within {START_SECONDS} s: {self.errors()}"
 
     def errors(self) -> str:
         return "\n".join(path.read_text(errors="replace")[-3000:] for path in self.folder.glob("errors-*"))
 
-    def end(self) -> None:
+    def notes(self) -> list[bytes]:
+        """Of all that ever ran."""
+        return [path.read_bytes() for path in self.folder.glob("notes-*")]
+
+    def close(self) -> None:
         for worker in self.running:
             worker.kill()
 
@@ -105,4 +104,9 @@ class Crew:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.end()
+        self.close()
+
+
+def run(work: Work, errors: Path, *words: Any) -> None:
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), sys.stderr.fileno())
+    work(*words)

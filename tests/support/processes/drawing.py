@@ -1,4 +1,4 @@
-"""A process that draws ids until it is killed, and keeps account in a file; `support.processes.crew` starts it.
+"""What a process of a `Crew` does that draws ids until it is killed, and keeps account in the file of its notes.
 
 Whatever comes from the database is written before the library sees it, and every id before it counts as used. So
 what the file does not hold was used by nobody, whenever the process is killed. A file is words of 8 bytes: kind of
@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import sys
 import threading
 import time
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from pathlib import Path
+from typing import Any, cast
 
 from allocator import Allocator, AsyncAllocator
 from allocator.errors import DatabaseUnavailable, MaxValueWentBack
@@ -23,12 +23,16 @@ from allocator.errors import DatabaseUnavailable, MaxValueWentBack
 CLAIMED, DRAWN, FAILED, STOPPED = range(1, 5)
 """Records: a range of one claim; one of a claim of several tags; ids; a call that failed; the tag went back."""
 
+TAGS = tuple(f"tag-{number}" for number in range(24))
+"""Many, so that claims come together."""
+SOME_IDS = 4096
+"""Bytes of an account; calls that failed are 24 each."""
 FACES = ("plain", "asyncio", "threads")
 THREADS = 3
 
 
 class Account:
-    def __init__(self, path: str, tags: Sequence[str]) -> None:
+    def __init__(self, path: Path, tags: Sequence[str]) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._numbers = {tag: number for number, tag in enumerate(tags)}
 
@@ -119,21 +123,8 @@ class Drawing:
         return False
 
 
-class Told(NamedTuple):
-    """What a worker is told. `settings` are of its allocator, `rate` its ids a second."""
-
-    url: str
-    path: str
-    errors: str
-    tags: Sequence[str]
-    settings: Mapping[str, Any]
-    rate: float
-    seed: int
-    face: str
-
-
-def run(told: Told) -> None:
-    os.dup2(os.open(told.errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), sys.stderr.fileno())
-    account = Account(told.path, told.tags)
-    with AccountedAllocator(told.url, account, **told.settings) as ids:
-        getattr(Drawing(ids, account, told.tags, told.rate, told.seed), told.face)()
+def draw(notes: Path, number: int, url: str, settings: Mapping[str, Any], rate: float, seed: int) -> None:
+    """The work of a `Crew`. `settings` are of the allocator of each worker, `rate` its ids a second."""
+    account = Account(notes, TAGS)
+    with AccountedAllocator(url, account, **settings) as ids:
+        getattr(Drawing(ids, account, TAGS, rate, seed + number), FACES[number % len(FACES)])()

@@ -5,15 +5,14 @@ The check reads rows and counters by SQL and shares no code with the library.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import random
 import signal
+import struct
 import time
 from collections import Counter
-from multiprocessing.process import BaseProcess
-from types import TracebackType
-from typing import Any, NamedTuple, NoReturn, Self
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
 from sqlalchemy import (
     BigInteger,
@@ -37,8 +36,8 @@ from tqdm import tqdm
 from allocator import Numbers
 from allocator.database.verbs.waiting_number_rows import WaitingNumbers
 from allocator.errors import DatabaseUnavailable, NumberConflict
-from support.faults.trouble import ServerPlace
-from support.processes.crew import PROCESSES
+from support.processes.crew import Crew
+from support.servers.machines import Machine
 
 rows = Table("numbered", MetaData(), Column("scope", String(64)), Column("n", BigInteger))
 """Without a key: a duplicate would be written, and found."""
@@ -83,22 +82,27 @@ class ReadFirst(Way):
         return list(range(greatest + 1, greatest + 1 + count))
 
 
-class Progress(ctypes.Structure):
-    """Of a writer, in shared memory: a question to SQLite would wait for as long as others write."""
+PROGRESS = struct.Struct("=qq")
+"""The notes of a writer, its step and how many numbers it has written: a question to SQLite would wait for others."""
 
-    _fields_ = (("step", ctypes.c_int), ("written", ctypes.c_longlong))
+
+def progress_of(notes: Path) -> tuple[int, int]:
+    found = notes.read_bytes() if notes.exists() else b""
+    return PROGRESS.unpack(found) if found else (0, 0)
 
 
 class Writer:
     """One process: runs transactions, each with its numbers and their rows, until it is killed.
 
-    odds: that it kills itself, at each step. progress: what the others see of it.
+    odds: that it kills itself, at each step.
     """
 
     table = rows
 
-    def __init__(self, url: str, way: type[Way], seed: int, scopes: int, odds: float, progress: Any) -> None:
-        self.rnd, self.progress, self.scopes, self.odds = random.Random(seed), progress, scopes, odds
+    def __init__(self, notes: Path, number: int, url: str, way: type[Way], scopes: int, odds: float) -> None:
+        self.rnd, self.scopes, self.odds = random.Random(number), scopes, odds
+        self.step = self.written = 0
+        self.notes = os.open(notes, os.O_WRONLY | os.O_CREAT)
         self.engine = engine_of(url)
         self.way = way(self.engine)
 
@@ -129,13 +133,18 @@ class Writer:
             connection.rollback()
         else:
             connection.commit()
-            self.progress.written += len(drawn)
+            self.written += len(drawn)
         self.at(4)
 
     def at(self, step: int) -> None:
-        self.progress.step = step
+        self.note(step)
         if self.rnd.random() < self.odds:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def note(self, step: int) -> None:
+        self.step = step
+        if step:
+            os.pwrite(self.notes, PROGRESS.pack(step, self.written), 0)
 
 
 def is_lost(error: Exception) -> bool:
@@ -144,54 +153,43 @@ def is_lost(error: Exception) -> bool:
     return isinstance(found, DBAPIError) and (found.connection_invalidated or found.statement is None)
 
 
-def run(writer: type[Writer], *words: Any) -> NoReturn:
-    writer(*words).run()
+def write(notes: Path, number: int, writer: type[Writer], *words: Any) -> NoReturn:
+    """The work of a crew."""
+    writer(notes, number, *words).run()
 
 
-class Running(NamedTuple):
-    process: BaseProcess
-    progress: Any
-
-
-class Writers:
+class Writers(Crew):
     """Keeps `count` writers running, on tables that were emptied.
 
-    killed: how many were, by their step. written: how many numbers, at least.
+    steps: of those that were killed, how many at each. written: how many numbers, at least.
     """
 
-    writer = Writer
+    def __init__(
+        self,
+        url: str,
+        folder: Path,
+        *,
+        count: int,
+        scopes: int,
+        odds: float = 0.0,
+        way: type[Way] = Way,
+        writer: type[Writer] = Writer,
+    ) -> None:
+        empty_tables(url, writer.table)
+        self.steps = Counter[str]()
+        super().__init__(write, folder, writer, url, way, scopes, odds, count=count, begun=1)
 
-    def __init__(self, url: str, *, count: int, scopes: int, odds: float, way: type[Way] = Way) -> None:
-        self.url, self.words = url, (scopes, odds)
-        self.way, self.count, self.rnd = way, count, random.Random(count)
-        self.started, self.killed, self.by_the_killed = 0, Counter[str](), 0
-
-    def start(self) -> Running:
-        self.started += 1
-        progress = PROCESSES.RawValue(Progress)
-        words = (self.writer, self.url, self.way, self.started, *self.words, progress)
-        process = PROCESSES.Process(target=run, args=words, daemon=True)
-        process.start()
-        return Running(process, progress)
+    def replace(self, at: int) -> None:
+        assert self.running[at].process.exitcode == -signal.SIGKILL, self.errors()
+        step, _ = progress_of(self.running[at].notes)
+        self.steps[STEPS[step]] += 1
+        super().replace(at)
 
     @property
     def written(self) -> int:
-        return self.by_the_killed + sum(one.progress.written for one in self.running)
+        return sum(progress_of(path)[1] for path in self.folder.glob("notes-*"))
 
-    def kill_one(self) -> None:
-        """Kill one that has begun to draw, at any moment of its step."""
-        if drawing := [one for one in self.running if one.progress.step]:
-            self.rnd.choice(drawing).process.kill()
-
-    def replace_the_killed(self) -> None:
-        for at, (process, progress) in enumerate(self.running):
-            if not process.is_alive():
-                assert process.exitcode == -signal.SIGKILL
-                self.killed[STEPS[progress.step]] += 1
-                self.by_the_killed += progress.written
-                self.running[at] = self.start()
-
-    def write(self, numbers: int, server: ServerPlace | None, *, every: float, server_kills: int, name: str) -> int:
+    def write(self, numbers: int, server: Machine | None, *, every: float, server_kills: int, name: str) -> int:
         """Until so many are written: kill one each `every` seconds, and the server so many times; how often it was."""
         restarts = 0
         with tqdm(total=numbers, desc=name) as bar:
@@ -202,19 +200,9 @@ class Writers:
                     server.start()
                     restarts += 1
                 self.kill_one()
-                self.replace_the_killed()
+                self.replace_the_ended()
                 time.sleep(every)
         return restarts
-
-    def __enter__(self) -> Self:
-        empty_tables(self.url, self.writer.table)
-        self.running = [self.start() for _ in range(self.count)]
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for one in self.running:
-            one.process.kill()
-            one.process.join()
 
 
 def empty_tables(url: str, table: Table) -> None:
@@ -296,20 +284,20 @@ class WaitingWriter(Writer):
         event.listen(self.engine, "commit", self.before_a_statement)
 
     def before_a_statement(self, *_: object) -> None:
-        if self.progress.step and self.rnd.random() < self.odds:
+        if self.step and self.rnd.random() < self.odds:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def write(self, connection: Connection) -> None:
         scope, count = f"scope-{self.rnd.randrange(self.scopes)}", self.rnd.choice(BATCHES)
-        self.progress.step = 2
+        self.note(2)
         connection.execute(insert(waited), [{"scope": scope}] * count)
-        self.progress.step = 3
+        self.note(3)
         if self.rnd.random() < ROLLED_BACK:
             connection.rollback()
         else:
             connection.commit()
-            self.progress.written += count
-        self.progress.step = 1
+            self.written += count
+        self.note(1)
         try:
             self.waiting.assign(self.engine, self.rnd.choice([scope, None]))
         except NumberConflict:
@@ -317,11 +305,7 @@ class WaitingWriter(Writer):
         except DatabaseUnavailable as error:
             if not isinstance(error.__cause__, DBAPIError) or is_lost(error.__cause__):
                 raise
-        self.progress.step = 4
-
-
-class WaitingWriters(Writers):
-    writer = WaitingWriter
+        self.note(4)
 
 
 def unnumbered(url: str) -> int:

@@ -7,7 +7,6 @@ some seconds later, as Kubernetes does.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -25,10 +24,8 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from support.processes import holder
+from support.processes.crew import PROCESSES
 from support.processes.holder import ENTRY, LIBRARIES
-
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["allocator.cli", "allocator.database.store", "psycopg", "pymysql"])
 
 BITS = 3
 """Of each of the two spaces."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
 
-from support.servers.throwaway import POSTGRES_BIN, Running, free_port
+from support.servers.throwaway import POSTGRES_BIN, Running
 
 PORTS = {"postgres": 5432, "mysql": 3306, "mariadb": 3306}
 DATA = {"postgres": "/var/lib/postgresql", "mysql": "/var/lib/mysql", "mariadb": "/var/lib/mysql"}
@@ -42,46 +40,6 @@ def from_container(kind: str, options: tuple[str, ...] = ()) -> Running:
         lambda: pause(engine),
         engine.unpause,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Killable:
-    """A server that can be killed or shut down and started again, or frozen; port and data stay."""
-
-    url: str
-    kill: Callable[[], None]
-    shut_down: Callable[[], None]
-    start: Callable[[], None]
-    stop: Callable[[], None]
-    freeze: Callable[[], None]
-    thaw: Callable[[], None]
-
-
-def killable(kind: str) -> Killable:
-    from docker.errors import DockerException
-
-    image = os.environ.get(f"ALLOCATOR_TEST_{kind.upper()}_IMAGE", IMAGES[kind])
-    try:
-        container = make(kind, image).with_bind_ports(PORTS[kind], free_port())
-        container.start()
-    except (DockerException, OSError) as error:
-        raise LookupError(f"testcontainers cannot start {image} ({first_line(error)})") from error
-    engine = container.get_wrapped_container()
-    return Killable(
-        container.get_connection_url(),
-        engine.kill,
-        lambda: shut_down(engine, "SIGINT" if kind == "postgres" else "SIGTERM"),
-        engine.start,
-        lambda: remove(container),
-        lambda: pause(engine),
-        engine.unpause,
-    )
-
-
-def shut_down(engine, signal: str) -> None:
-    """Without waiting for clients to leave, as PostgreSQL would at a SIGTERM."""
-    engine.kill(signal)
-    engine.wait()
 
 
 def pause(engine) -> None:

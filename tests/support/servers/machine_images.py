@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from support.servers.containers import IMAGES
-from support.servers.machine_mysql import FIRST, MariaDB
+from support.servers.available import without
+from support.servers.containers import IMAGES, pause
+from support.servers.machine_mysql import FIRST, MariaDB, MySQL
 from support.servers.machine_postgres import PASSWORD, Postgres
-from support.servers.machines import SECONDS, Machine, until
+from support.servers.machines import SECONDS, Machine, made, until
 
 
 class Image(Machine):
@@ -55,13 +57,11 @@ class Image(Machine):
         self.container.kill()
         self.remove()
 
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        self.container.pause()
-        try:
-            yield
-        finally:
-            self.container.unpause()
+    def freeze(self) -> None:
+        pause(self.container)
+
+    def thaw(self) -> None:
+        self.container.unpause()
 
     def stop(self) -> None:
         self.container.kill(self.goodbye)
@@ -164,3 +164,27 @@ class MySQLImage(MariaDBImage):
     def promote(self) -> None:
         self.ask("STOP REPLICA")
         self.ask("RESET REPLICA ALL")
+
+
+KILLABLE: dict[str, tuple[type[Machine], type[Machine]]] = {
+    "postgres": (PostgresImage, Postgres),
+    "mysql": (MySQLImage, MySQL),
+    "mariadb": (MariaDBImage, MariaDB),
+}
+
+
+@contextmanager
+def killable(kind: str) -> Iterator[Machine]:
+    """A server of the caller's own that runs: from an image, else from a binary of this machine, else a skip."""
+    reasons = []
+    for each in KILLABLE[kind]:
+        try:
+            machine = made(each(each.program_here(), Path(tempfile.mkdtemp(prefix=f"allocator-{kind}-"))))
+        except LookupError as error:
+            reasons.append(str(error))
+            continue
+        with closing(machine):
+            machine.start()
+            yield machine
+        return
+    without(kind, f"no {kind} of our own: {'; '.join(reasons)}")

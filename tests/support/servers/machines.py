@@ -92,15 +92,23 @@ class Machine:
         self.process.wait(SECONDS)
         self.process = None
 
+    def freeze(self) -> None:
+        """Its connections stay open, and silent."""
+        assert self.process is not None
+        signal_all(self.process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self.process is not None
+        signal_all(self.process.pid, signal.SIGCONT)
+
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """While it stands still its files are what a power cut would leave."""
-        assert self.process is not None
-        signal_all(self.process.pid, signal.SIGSTOP)
+        self.freeze()
         try:
             yield
         finally:
-            signal_all(self.process.pid, signal.SIGCONT)
+            self.thaw()
 
     def copy(self, port: int = 0, extra: tuple[str, ...] | None = None) -> Self:
         """The files as they are now, in another place, for a server that does not run yet."""
