@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import URL, create_engine
 from support.distinct import distinct
+from support.kit import ON_SERVERS, SQLITE
 from support.servers.administrator import execute
 
 import allocator
@@ -27,9 +28,6 @@ from allocator.cli import main
 from allocator.cli.output import show
 from allocator.database.schema.tables import REVISIONS
 from allocator.errors import InvalidArgument
-
-SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
-"""What a command says is the same on each database; the statements are those of `tests/contract`."""
 
 
 def run(*words: str, url: str | None = None) -> Result:
@@ -299,7 +297,7 @@ def test_nothing_that_is_empty_means_a_default(here):
 
 
 @pytest.mark.statements
-@pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
+@ON_SERVERS
 def test_a_server_needs_its_schema_first(empty, tag):
     refused = run("next", tag, url=empty)
     assert (refused.exit_code, "run: allocator db upgrade" in refused.stderr) == (1, True)

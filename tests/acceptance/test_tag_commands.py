@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 from click.testing import CliRunner, Result
 from support.distinct import distinct
+from support.kit import SQLITE
 from support.servers.administrator import execute
 
 from allocator import Allocator
@@ -16,8 +17,6 @@ from allocator.cli import main
 from allocator.database.store import Database
 from allocator.errors import DatabaseRefused, InvalidSetting, MaxValueWentBack, UnknownTag
 from allocator.fleet.tag_administration import delete, last_claimed
-
-SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 
 
 def run(*words: str, url: str) -> Result:

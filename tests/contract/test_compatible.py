@@ -13,8 +13,6 @@ from support.service.served import Reply, Served
 from allocator.database.store import Database
 from allocator.service.token_administration import Tokens
 
-KNOWN_WITHIN = 30.0
-"""Seconds within which a service has read the tokens again, on any machine that runs the tests."""
 FORM = "application/x-www-form-urlencoded"
 
 

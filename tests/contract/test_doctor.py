@@ -14,8 +14,9 @@ import pytest
 from sqlalchemy import create_engine
 from support.faults.ill_databases import Patient, changed, named
 from support.faults.read_only import as_nobody
+from support.kit import ON_SERVERS, SQLITE
 from support.servers.administrator import execute
-from support.servers.available import KINDS, server
+from support.servers.available import server
 from support.servers.databases import one_of_each
 from support.servers.throwaway import free_port
 
@@ -41,9 +42,7 @@ def patient(kind: str, patients: Callable[[str], Patient]) -> Patient:
     return patients(kind)
 
 
-ON_SERVERS = pytest.mark.parametrize("kind", KINDS, indirect=True)
 ON_POSTGRES = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-ON_SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 
 
 # -- nothing is wrong
@@ -118,7 +117,7 @@ def test_rows_that_will_stop_ids_or_repeat_them(kind, patient):
     assert all(found[name].mend for name in OF_ROWS)
 
 
-@ON_SQLITE
+@SQLITE
 def test_workers_that_run_out_and_timestamps_that_end(patient):
     until = int((time.time() + 600) * 1000)
     soon = int((time.time() + 86_400) * 1000) - 2**41
@@ -134,7 +133,7 @@ def test_workers_that_run_out_and_timestamps_that_end(patient):
     assert not {"workers-run-out", "snowflake-runs-out"} & patient.healthy
 
 
-@ON_SQLITE
+@SQLITE
 def test_the_formats_of_an_allocator_are_looked_at(patient):
     short = MeteorSettings(
         epoch=int(time.time()) - 1000, layout=Layout(sign=1, second=25, node=24, sequence=11, random=3)
@@ -321,7 +320,7 @@ def test_a_shard_twice_and_one_that_was_not_given(fleet, tmp_path):
 # -- what may be given
 
 
-@ON_SQLITE
+@SQLITE
 def test_an_allocator_of_either_face_an_engine_and_a_list_are_examined_alike(patient):
     async def through_asyncio() -> list[Finding]:
         async with AsyncAllocator(patient.url) as ids:

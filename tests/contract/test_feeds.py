@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import BigInteger, Engine, SmallInteger, String, create_engine, delete, insert, select, text, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from support.kit import SQLITE
 from support.processes.patience import until
 
 from allocator import Numbers
@@ -183,7 +184,7 @@ def test_a_follower_is_woken_by_a_notification(shop):
     assert done == [1]
 
 
-@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+@SQLITE
 def test_a_follower_tries_again_after_an_error(shop, monkeypatch, caplog):
     add(shop, 1)
     stop, assign = threading.Event(), WaitingNumbers.assign
@@ -205,7 +206,7 @@ def test_a_follower_tries_again_after_an_error(shop, monkeypatch, caplog):
     assert "numbers of 'happened.position' wait: away" in caplog.text
 
 
-@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+@SQLITE
 def test_a_command_follows_until_it_is_stopped(shop, url):
     words = "numbers assign happened.position happened.position --reset never --order-column id --follow"
     command = [sys.executable, "-m", "allocator", *words.split(), "--url", url]

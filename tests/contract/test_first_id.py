@@ -11,6 +11,7 @@ from pymysql.constants import CLIENT
 from sqlalchemy import create_engine, make_url
 from support.distinct import distinct
 from support.faults.wire import counted
+from support.kit import SQLITE
 from support.servers.administrator import execute
 
 from allocator import Allocator
@@ -82,7 +83,7 @@ def test_a_second_revision_is_an_error_and_no_loop(fresh):
         database.check_schema()
 
 
-@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+@SQLITE
 def test_tables_that_another_thread_made_meanwhile_are_looked_at_again(fresh, monkeypatch):
     with closing(Database(fresh)) as database:
         run, late = database.run, [SchemaOutOfDate("none of the tables for ids yet")]

@@ -21,7 +21,6 @@ from allocator.schemes.shared.residues import Residue
 TIMEOUT = 4.0
 SETTINGS = {"tag": "order", "max_value": "0", "step": 50, "max_step": 50, "limit": "1000000"}
 TICKET = {"type": "order", "id": "7"}
-NOW = 1_800_000_000_000
 
 
 def asking(*addresses: str, timeout: float = TIMEOUT) -> ServiceBackend:

@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 from support.distinct import distinct
+from support.kit import SQLITE
 from support.processes.patience import until
 from support.servers.administrator import execute
 
@@ -21,7 +22,6 @@ from allocator.schemes.worker_number_lease import Clocks
 
 of_the_rule = pytest.mark.parametrize("place", ["sqlite", "service"], indirect=True)
 """What is decided whatever the database."""
-once = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 statements = pytest.mark.statements
 
 OVER = Layout(sign=1, timestamp=30, datacenter=5, worker=5, sequence=23)
@@ -99,7 +99,7 @@ def test_a_number_whose_row_was_deleted_is_not_given_again(fresh):
         assert fields(ids.meteor(), "meteor")["node"] > node
 
 
-@once
+@SQLITE
 def test_a_node_beyond_the_layout_is_refused(face, fresh):
     layout = Layout(sign=1, second=50, node=1, sequence=10, random=2)
     face(fresh).meteor()
@@ -125,7 +125,7 @@ def test_settings_that_are_none_are_refused(face):
             face("sqlite://", **settings)
 
 
-@once
+@SQLITE
 def test_a_format_whose_time_has_not_come_leases_nothing(face, fresh):
     for settings in (SnowflakeSettings(epoch=4_000_000_000_000), SnowflakeSettings(layout=OVER)):
         with pytest.raises((InvalidSetting, Exhausted)):
@@ -181,7 +181,7 @@ def test_two_allocators_have_two_workers(face, place):
     assert distinct(drawn)
 
 
-@once
+@SQLITE
 def test_when_all_workers_are_leased_it_says_by_whom(face, fresh):
     settings = SnowflakeSettings(layout=TINY, lease=60)
     for _ in range(4):
@@ -192,7 +192,7 @@ def test_when_all_workers_are_leased_it_says_by_whom(face, fresh):
         face(fresh, snowflake=settings).snowflake()
 
 
-@once
+@SQLITE
 def test_another_layout_epoch_or_length_is_refused_for_ever(face, fresh):
     face(fresh).snowflake()
     execute(fresh, "UPDATE allocator_lease SET until_ms = 0, used_until_ms = 0")
@@ -201,7 +201,7 @@ def test_another_layout_epoch_or_length_is_refused_for_ever(face, fresh):
             face(fresh, snowflake=SnowflakeSettings(**settings)).snowflake()
 
 
-@once
+@SQLITE
 def test_a_lease_is_renewed_under_load_and_ids_never_stop(face, fresh):
     ids = face(fresh, snowflake=SnowflakeSettings(lease=5))
     drawn, end = [], time.monotonic() + 3.0
@@ -213,7 +213,7 @@ def test_a_lease_is_renewed_under_load_and_ids_never_stop(face, fresh):
     assert len({fields(number, "snowflake")["worker"] for number in drawn[::1000]}) == 1
 
 
-@once
+@SQLITE
 def test_closing_gives_the_worker_back_with_the_last_time_in_use(face, fresh):
     ids = face(fresh)
     last = fields([ids.snowflake() for _ in range(10_000)][-1], "snowflake")["timestamp"] + EPOCH
@@ -225,7 +225,7 @@ def test_closing_gives_the_worker_back_with_the_last_time_in_use(face, fresh):
     assert last <= row.used_until_ms <= time.time() * 1000 + 1
 
 
-@once
+@SQLITE
 def test_a_worker_that_is_given_back_is_taken_in_a_later_second(face, fresh):
     settings = SnowflakeSettings(layout=TINY)
     first, drawn = face(fresh, snowflake=settings), []

@@ -26,6 +26,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from support.kit import SQLITE
 
 from allocator import Numbers
 from allocator.cli import main
@@ -45,7 +46,6 @@ rows = Table(
     Column("n", BigInteger),
 )
 keys = count(1)
-ON_SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_rows_that_wait_are_numbered(shop):
     assert numbers == ["INV-2026-001", "INV-2026-002", "INV-2026-001", "INV-2025-001", None]
 
 
-@ON_SQLITE
+@SQLITE
 def test_rows_are_not_numbered_otherwise_than_by_the_application(shop):
     for code, sentence, words in (
         (2, "no number of 'invoice' was drawn yet: give --reset", ASSIGN),
@@ -157,7 +157,7 @@ def test_a_uuid_is_the_scope_that_the_application_gives(shop, holds, tenant, dra
         slips.drop(connection)
 
 
-@ON_SQLITE
+@SQLITE
 def test_text_in_a_column_of_32_characters_is_no_uuid(shop):
     slips = Table("slip", MetaData(), *(Column(name, BigInteger, primary_key=name == "id") for name in ("id", "n")))
     slips.append_column(Column("tenant", CHAR(32)))
@@ -169,7 +169,7 @@ def test_text_in_a_column_of_32_characters_is_no_uuid(shop):
     assert run(shop, "assign", *words).output == "1 row numbered\n"
 
 
-@ON_SQLITE
+@SQLITE
 def test_numbers_are_never_lowered(shop):
     add(shop, "a", 3)
     refused = run(shop, "set", "invoice", "2", "--scope", "a", "--period", "2026")
@@ -181,7 +181,7 @@ def test_numbers_are_never_lowered(shop):
         assert invoices.peek(connection, "a", MARCH).n == 3
 
 
-@ON_SQLITE
+@SQLITE
 def test_a_counter_that_nobody_draws_from_is_refused(shop):
     """Without a period, or in one of another kind."""
     add(shop, "a", 3)
@@ -247,7 +247,7 @@ def test_planted_faults_are_found(shop):
     assert run(shop, *mend.split()).stdout == "the next number of 'invoice' of scope 'b' in 2027 is 7\n"
 
 
-@ON_SQLITE
+@SQLITE
 def test_disorder_is_by_a_column(shop):
     add(shop, "a", 5)
     with shop.begin() as connection:
@@ -257,7 +257,7 @@ def test_disorder_is_by_a_column(shop):
     assert found(shop, *BY_TEXT, "--order-column", "booked") == [("disorder", "a", "2026", "2", "5")]
 
 
-@ON_SQLITE
+@SQLITE
 def test_texts_of_another_format_are_told(shop):
     add(shop, "a", 2)
     with shop.begin() as connection:
@@ -269,7 +269,7 @@ def test_texts_of_another_format_are_told(shop):
     assert [one[0] for one in found(shop, *BY_NUMBER)] == ["unreadable"]
 
 
-@ON_SQLITE
+@SQLITE
 def test_what_would_mix_up_scopes_or_periods_is_refused(shop):
     add(shop, "a", 2)
 
@@ -294,7 +294,7 @@ def test_what_would_mix_up_scopes_or_periods_is_refused(shop):
     assert "nothing" in missing.stderr
 
 
-@ON_SQLITE
+@SQLITE
 def test_another_start_and_reset_than_the_counters_say(shop):
     with shop.begin() as connection:
         for n in (100, 101, 103):
@@ -337,7 +337,7 @@ def test_a_timer_that_is_told_nothing_numbers_as_the_application_does(shop):
         assert calendar.next(connection, "a", april).text == "FY2027-002"
 
 
-@ON_SQLITE
+@SQLITE
 def test_fiscal_years_are_drawn_and_audited(shop):
     """The counter of a year stays that of before, and naive datetimes are local time of the zone that was chosen."""
     add(shop, "a", 2)  # 2026
@@ -368,7 +368,7 @@ def test_fiscal_years_are_drawn_and_audited(shop):
     assert (refused.exit_code, "as '04-01', got '02-29'" in refused.stderr) == (2, True)
 
 
-@ON_SQLITE
+@SQLITE
 def test_only_the_first_findings_are_printed_and_all_are_counted(shop):
     with shop.begin() as connection:
         invoices.set(connection, 2200, scope="a", at=MARCH)

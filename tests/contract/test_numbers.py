@@ -33,6 +33,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError, StatementError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
+from support.kit import SQLITE
 from support.processes.patience import until
 from support.servers.administrator import execute
 from support.servers.available import own
@@ -68,7 +69,6 @@ MARCH = date(2026, 3, 9)
 LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
 """SQLite has one writer at a time: there nobody draws beside another."""
-ON_SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 
 
 class Base(DeclarativeBase):
@@ -140,7 +140,7 @@ def test_scopes_are_told_apart_byte_by_byte(shop):
         assert [plain.next(connection, scope).n for scope in ("a", "A", "a.", "", 7, "7")] == [1, 1, 1, 1, 1, 2]
 
 
-@ON_SQLITE
+@SQLITE
 def test_now_is_by_the_clock_in_the_time_zone(shop):
     new_year = datetime(2026, 12, 31, 23, 30, tzinfo=UTC).timestamp()
     with shop.begin() as connection:
@@ -162,7 +162,7 @@ def test_a_rollback_takes_the_number_back(shop):
     assert written(shop) == [1, 2, 3]
 
 
-@ON_SQLITE
+@SQLITE
 def test_number_and_row_are_written_together_or_neither(shop):
     """On SQLite the driver begins a transaction at the first INSERT: that of the number must be in it."""
     with shop.connect() as connection:
@@ -190,7 +190,7 @@ def test_a_savepoint_that_is_rolled_back_takes_its_number_back(shop):
         assert plain.peek(session).n == 3
 
 
-@ON_SQLITE
+@SQLITE
 def test_sessions_of_every_kind(shop):
     scoped = scoped_session(sessionmaker(shop))
     assert plain.next(scoped).n == 1
@@ -214,7 +214,7 @@ class Choosing(Session):
 # -- what is refused
 
 
-@ON_SQLITE
+@SQLITE
 def test_a_session_of_several_databases_names_the_one_of_the_row(shop, tmp_path):
     """Its connection without a class may be that of another database than the row's."""
     with shop_at(with_schema(f"sqlite:///{tmp_path}/other.db")) as other:
@@ -279,7 +279,7 @@ def test_a_driver_that_commits_by_itself_is_noticed(kind, shop):
     assert written(shop) == [1]
 
 
-@ON_SQLITE
+@SQLITE
 def test_what_is_no_transaction_of_sqlalchemy(shop):
     for wrong in (shop, None, "sqlite://", object()):
         with pytest.raises(InvalidDatabase, match="give the Session or Connection of SQLAlchemy"):
@@ -293,7 +293,7 @@ def test_what_is_no_transaction_of_sqlalchemy(shop):
         plain.next(session)
 
 
-@ON_SQLITE
+@SQLITE
 def test_scope_and_date_are_checked_before_anything_is_asked(shop):
     with shop.connect() as connection:
         for wrong in (None, "a b", True):
@@ -724,7 +724,7 @@ def test_a_column_is_numbered_at_the_flush(shop):
         assert plain.peek(session).n == 2
 
 
-@ON_SQLITE
+@SQLITE
 def test_a_row_without_its_scope_is_refused(shop):
     with Session(shop) as session:
         session.add(Invoice(booked=MARCH))
@@ -733,7 +733,7 @@ def test_a_row_without_its_scope_is_refused(shop):
     assert "need the column 'tenant_id', and this row has no value in it" in str(refused.value.orig)
 
 
-@ON_SQLITE
+@SQLITE
 def test_a_form_that_does_not_tell_its_rows_names_the_one_that_does(shop):
     rows = [{"tenant_id": 7, "booked": MARCH}, {"tenant_id": 8, "booked": MARCH}]
     with Session(shop) as session:
@@ -743,13 +743,13 @@ def test_a_form_that_does_not_tell_its_rows_names_the_one_that_does(shop):
         assert set(session.scalars(select(Invoice.number))) == {"INV-2026-00001"}
 
 
-@ON_SQLITE
+@SQLITE
 def test_a_tool_that_fills_in_a_form_gets_no_number(shop):
     for given in (None, Invoice()):
         assert Invoice.__table__.c.number.default.arg(given) is None
 
 
-@ON_SQLITE
+@SQLITE
 def test_rows_out_of_a_query_would_all_get_one_number(shop):
     rows = select(Invoice.tenant_id, Invoice.booked)
     with shop.connect() as connection, pytest.raises(StatementError, match="would get the same one"):
@@ -772,7 +772,7 @@ def test_an_update_would_give_all_rows_one_number(shop):
                 connection.execute(select(common))
 
 
-@ON_SQLITE
+@SQLITE
 def test_a_conflict_at_the_flush_can_be_told(shop):
     with shop.connect() as other, Session(shop) as session:
         plain.next(other)
@@ -811,7 +811,7 @@ def test_with_asyncio_by_run_sync(kind, shop):
 # -- controls: what people do instead
 
 
-@ON_SQLITE
+@SQLITE
 def test_control_a_number_drawn_on_another_connection_leaves_a_gap(kind, shop):
     for ending in ("commit", "rollback", "commit"):
         with shop.connect() as connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.kit import ON_SERVERS
 from support.servers.administrator import execute
 from support.servers.fleets import once
 
@@ -33,7 +34,7 @@ def test_tables_are_made_and_made_again(face, empty):
 
 @pytest.mark.statements
 @once
-@pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)  # SQLite makes its own
+@ON_SERVERS  # SQLite makes its own
 def test_a_ping_says_that_the_tables_are_missing(face, empty):
     with pytest.raises(SchemaOutOfDate, match="allocator db upgrade"):
         face(empty).ping()

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import create_engine, make_url, text
 from support.distinct import distinct
-from support.kit import database_of
+from support.kit import SQLITE, database_of
 from support.servers.administrator import administrator, execute, values
 from support.servers.databases import with_schema
 from support.servers.fleets import MYSQLS
@@ -61,7 +61,6 @@ from allocator.schemes.snowflake import LeaseClaim
 from allocator.schemes.tag import Tag
 
 statements = pytest.mark.statements
-ONLY_SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 LEAST = 1 << 22
 ROWS = ("segment", "ticket", "node", "lease", "shard")
 MOVED = "UPDATE allocator_shard SET server_run = 'elsewhere'"
@@ -307,7 +306,7 @@ def test_repair_skips_a_gap_unless_it_is_said_where_to_go_on(sync, url, tag):
         ids.tags.repair(f"{tag}-unknown")
 
 
-@ONLY_SQLITE
+@SQLITE
 def test_repair_goes_on_where_one_tag_does_not_fit(fresh):
     with other(fresh) as ids:
         for name, limit in (("a", 50), ("b", 2**53 - 1)):
@@ -325,7 +324,7 @@ def test_repair_goes_on_where_one_tag_does_not_fit(fresh):
         assert ids.tags.get("b").max_value > 0
 
 
-@ONLY_SQLITE
+@SQLITE
 def test_a_tag_with_a_low_limit_bears_failovers_close_to_it(sync, fresh):
     with Allocator(fresh, limit=100_000) as ids:
         ids.reserve("order", 80_000)
@@ -399,7 +398,7 @@ def test_nothing_is_given_by_what_was_read_before_a_move(fresh, database, monkey
     assert database.register_node() > 2 * NODES_SKIPPED
 
 
-@ONLY_SQLITE
+@SQLITE
 def test_a_tag_whose_making_meets_a_failover_begins_above_it_and_a_start_that_was_said_is_refused(
     fresh, database, monkeypatch
 ):
@@ -533,7 +532,7 @@ NOTED = {
 }
 
 
-@ONLY_SQLITE
+@SQLITE
 @pytest.mark.parametrize("verb", NOTED)
 def test_a_server_that_comes_back_gives_nothing_of_what_was_forgotten(verb, fresh, file):
     """Tags that were quiet while another one served are not taken for rows that it wrote."""
@@ -554,7 +553,7 @@ def test_a_server_that_comes_back_gives_nothing_of_what_was_forgotten(verb, fres
         ids.next_id("strict")
 
 
-@ONLY_SQLITE
+@SQLITE
 def test_a_backup_that_is_moved_into_place_twice_gives_nothing_twice(fresh, file):
     """Of two backups the second may get the inode of the first database, and with it its run."""
     drawn = drawn_by_another(fresh, "quiet", 100) + drawn_by_another(fresh, "busy", 100)
@@ -787,7 +786,7 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere statvfs
 
 
 @ON_LINUX
-@ONLY_SQLITE
+@SQLITE
 def test_a_copy_with_the_same_inode_on_another_volume_is_noticed(fresh, file, tag, monkeypatch):
     """As each first file of a new volume has it."""
     on_volume(monkeypatch, EXT4)
@@ -811,7 +810,7 @@ def test_a_copy_with_the_same_inode_on_another_volume_is_noticed(fresh, file, ta
 
 
 @ON_LINUX
-@ONLY_SQLITE
+@SQLITE
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -847,7 +846,7 @@ def born(monkeypatch: pytest.MonkeyPatch, moment: float | None, inode: int = 7) 
 
 
 @ON_LINUX
-@ONLY_SQLITE
+@SQLITE
 def test_a_copy_that_got_the_inode_of_a_file_that_was_removed_is_noticed(fresh, file, tag, monkeypatch):
     born(monkeypatch, 1000)
     drawn = drawn_by_another(fresh, tag, 100)
@@ -895,7 +894,7 @@ def test_an_older_copy_of_a_shard_that_was_noted_gives_no_tickets_until_it_is_tr
     assert {one % 2 for one in drawn[-4:]} == {0, 1}
 
 
-@ONLY_SQLITE
+@SQLITE
 def test_control_a_copy_that_is_written_into_the_file_itself_gives_ids_again(fresh, file, tag):
     """Nothing tells the file from what it was: run `allocator tags repair` first."""
     drawn = drawn_by_another(fresh, tag, 100)
@@ -907,7 +906,7 @@ def test_control_a_copy_that_is_written_into_the_file_itself_gives_ids_again(fre
     assert len({*drawn}) < len(drawn)
 
 
-@ONLY_SQLITE
+@SQLITE
 def test_what_is_no_segment_is_drawn_from_the_file_that_is_there_now(fresh, file):
     with closing(Allocator(fresh)) as ids:
         drawn = [ids.ticket("job")]
@@ -922,7 +921,7 @@ def test_what_is_no_segment_is_drawn_from_the_file_that_is_there_now(fresh, file
     assert drawn[2] == drawn[1] + 1
 
 
-@ONLY_SQLITE
+@SQLITE
 def test_a_file_that_was_deleted_is_not_written_any_more(fresh, file, tag):
     with other(fresh) as ids:
         ids.next_id(tag)

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.pool import base as pool_base
 from support.distinct import distinct
-from support.kit import database_of
+from support.kit import ON_SERVERS, database_of
 from support.servers.administrator import administrator, execute
 from support.servers.available import own
 from support.servers.databases import with_schema
@@ -417,7 +417,7 @@ def every_engine(statement: str) -> Iterator[None]:
         event.remove(Engine, "connect", prepare)
 
 
-@pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
+@ON_SERVERS
 def test_a_listener_on_the_class_of_engines_leaves_no_transaction_open(fresh, kind):
     statement = "SET timezone TO 'Europe/Berlin'" if kind == "postgres" else "SET time_zone = '+01:00'"
     with administrator(fresh) as reader, every_engine(statement):

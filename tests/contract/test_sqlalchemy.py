@@ -29,12 +29,12 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError, OperationalError, StatementError
 from sqlalchemy.orm import Session
 from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
+from support.kit import SQLITE
 
 from allocator import Allocator, AsyncAllocator
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
 from allocator.integrations.sqlalchemy import primary_key
 
-SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
 POSTGRES = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 

@@ -12,12 +12,11 @@ from sqlalchemy.exc import StatementError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
-from support.kit import backend_of
+from support.kit import SQLITE, backend_of
 
 from allocator import Allocator, AsyncAllocator
 from allocator.errors import DatabaseUnavailable, InvalidDatabase
 
-SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 ASYNC = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
 
 

@@ -8,12 +8,12 @@ from typing import Annotated
 import pytest
 from sqlalchemy import BigInteger, ForeignKey, ForeignKeyConstraint, MetaData, String, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
+from support.kit import SQLITE
 
 from allocator.errors import InvalidTag
 from allocator.integrations.sqlalchemy import default_of, primary_key
 
 TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
-SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 
 
 @TWO

@@ -10,12 +10,12 @@ from sqlalchemy import ForeignKey, MetaData, String, insert, select, text
 from sqlalchemy.exc import StatementError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 from support.applications.sqlalchemy_models import ROWS
+from support.kit import SQLITE
 
 from allocator import PublicIds
 from allocator.errors import InvalidId
 from allocator.integrations.sqlalchemy import PublicId, primary_key
 
-SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 orders = PublicIds(bytes(range(32)), prefix="ord_")
 ONE, TWO, THREE = map(orders.encode, (1, 2, 3))
 

@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import NullPool, create_engine, text
 from starlette.routing import Route
+from support.kit import SQLITE
 from support.processes import patience
 from support.servers.administrator import execute
 from support.service.guarded import Guarded
@@ -343,7 +344,7 @@ def test_without_any_token_it_does_not_start_and_says_how_to_make_one(tmp_path):
     assert "with: allocator serve --open" in refused.stderr
 
 
-@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+@SQLITE
 def test_for_other_machines_a_token_is_the_only_way(fresh):
     """A service for this machine alone is no answer to who wants to serve others."""
     for host in ("0.0.0.0", "::", "192.0.2.7", "ids.example.org"):

@@ -13,12 +13,12 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from support.kit import SQLITE
 from support.servers.administrator import values
 
 from allocator import Allocator
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "integrations.md"
-once = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 
 
 def records(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
@@ -47,7 +47,7 @@ def test_the_log_has_each_claim_once_without_a_gap_or_an_overlap(fresh, caplog):
         assert sorted(id_ for ids in found for id_ in ids) == list(range(1, reached[tag] + 1))
 
 
-@once
+@SQLITE
 def test_the_log_is_off_unless_its_level_is_set(fresh, caplog):
     caplog.set_level(logging.INFO, "allocator.claims")
     with closing(Allocator(fresh)) as ids:
@@ -56,7 +56,7 @@ def test_the_log_is_off_unless_its_level_is_set(fresh, caplog):
     assert records(caplog) == []
 
 
-@once
+@SQLITE
 def test_a_handler_that_fails_burns_no_claim(fresh, monkeypatch):
     class Full(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -67,7 +67,7 @@ def test_a_handler_that_fails_burns_no_claim(fresh, monkeypatch):
         assert ids.next_id("order") == 1
 
 
-@once
+@SQLITE
 def test_the_recipe_for_opentelemetry_makes_a_span_of_each_claim_under_the_call_that_asked_for_it(fresh, monkeypatch):
     logger, exporter, tracers = logging.getLogger("allocator.claims"), InMemorySpanExporter(), TracerProvider()
     tracers.add_span_processor(SimpleSpanProcessor(exporter))

@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, event, make_url, text
 from sqlalchemy.pool import StaticPool
 from support.distinct import distinct
 from support.faults.wire import Wire
-from support.kit import database_of
+from support.kit import ON_SERVERS, SQLITE, database_of
 from support.processes.patience import patiently, until
 from support.rules import rule
 from support.servers.administrator import execute
@@ -36,10 +36,6 @@ from allocator.errors import (
     SchemaOutOfDate,
 )
 from allocator.schemes.shared.residues import Residue
-
-SERVERS = ("postgres", "mysql", "mariadb")
-on_servers = pytest.mark.parametrize("kind", SERVERS, indirect=True)
-
 
 INSERT = "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit) VALUES"
 
@@ -70,7 +66,7 @@ def test_a_missing_schema_names_the_command(face, empty, kind, tag):
             call()
 
 
-@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+@SQLITE
 def test_a_schema_that_is_ahead_is_refused(sync, fresh, tag):
     execute(fresh, "UPDATE allocator_schema_version SET version_num = '9999'")
 
@@ -78,7 +74,7 @@ def test_a_schema_that_is_ahead_is_refused(sync, fresh, tag):
         sync(fresh).next_id(tag)
 
 
-@on_servers
+@ON_SERVERS
 def test_a_schema_in_the_hosts_history_is_good(sync, fresh, tag):
     execute(fresh, "DROP TABLE allocator_schema_version")
     assert sync(fresh).next_id(tag) == 1
@@ -164,7 +160,7 @@ def test_a_deadlock_is_tried_again(url, tag, monkeypatch):
 
 
 @rule(4)
-@on_servers
+@ON_SERVERS
 def test_the_pool_of_the_users_engine_may_be_used_up(sync, url, tag):
     engine = create_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.2)
     with engine.connect():
@@ -269,7 +265,7 @@ def test_a_search_path_without_a_schema_is_refused(empty):
     assert re.search(sentence, str(no.value))
 
 
-@on_servers
+@ON_SERVERS
 @pytest.mark.statements
 def test_a_column_too_small_gives_no_id_twice(sync, fresh, tag):
     without_key(fresh, "INT")
@@ -319,7 +315,7 @@ def test_each_guard_against_a_small_column_is_enough(fresh, tag, monkeypatch, go
         ids.reserve(tag, 100)
 
 
-@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+@SQLITE
 def test_a_value_that_became_a_fraction_is_refused(sync, fresh, tag):
     without_key(fresh)
     execute(
@@ -338,7 +334,7 @@ def test_what_a_claim_returned_is_judged():
 
 
 @rule(6)
-@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+@SQLITE
 def test_the_table_itself_refuses_an_overflow(fresh):
     with pytest.raises(Exception, match="CHECK constraint failed"):
         execute(
@@ -351,7 +347,7 @@ def test_the_table_itself_refuses_an_overflow(fresh):
 
 
 @rule(3)
-@on_servers
+@ON_SERVERS
 @pytest.mark.statements
 def test_a_claim_is_one_round_trip(sync, url, tag):
     with Wire(url) as wire:
@@ -365,7 +361,7 @@ def test_a_claim_is_one_round_trip(sync, url, tag):
         ids.close()
 
 
-@on_servers
+@ON_SERVERS
 def test_a_connection_that_went_stale_costs_the_caller_nothing(face, url, tag):
     with Wire(url) as wire:
         ids = face(wire.url, step=5, max_step=5)
@@ -381,7 +377,7 @@ def test_a_connection_that_went_stale_costs_the_caller_nothing(face, url, tag):
 
 
 @rule(1)
-@on_servers
+@ON_SERVERS
 def test_an_answer_that_never_comes_burns_the_range(face, url, tag):
     """Rule 1: the commit has happened, and nobody knows; the same ids must not be claimed again or adopted."""
     with Wire(url) as wire:
@@ -399,7 +395,7 @@ def test_an_answer_that_never_comes_burns_the_range(face, url, tag):
         ids.close()
 
 
-@on_servers
+@ON_SERVERS
 def test_a_frozen_server_is_given_up_in_time(face, url, tag):
     """Of a URL, and of an engine."""
     with Wire(url) as wire:
@@ -417,7 +413,7 @@ def test_a_frozen_server_is_given_up_in_time(face, url, tag):
         engine.dispose()
 
 
-@on_servers
+@ON_SERVERS
 def test_a_server_that_accepts_and_says_nothing_is_given_up_in_time(url, tag):
     """As the kernel does for a server that is frozen: each attempt would hold a thread until it is back."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -438,7 +434,7 @@ def test_a_server_that_accepts_and_says_nothing_is_given_up_in_time(url, tag):
         database.close()
 
 
-@on_servers
+@ON_SERVERS
 def test_a_closed_port_is_unavailable_and_no_password_is_shown(sync, url, tag):
     target = make_url(url).set(host="127.0.0.1", port=1, password="s3cret-word")
     with pytest.raises(DatabaseUnavailable, match="127.0.0.1:1/") as caught:
@@ -447,7 +443,7 @@ def test_a_closed_port_is_unavailable_and_no_password_is_shown(sync, url, tag):
     assert "s3cret" not in everything_said(caught.value)
 
 
-@on_servers
+@ON_SERVERS
 @pytest.mark.statements
 def test_a_wrong_name_or_password_is_refused_at_once_and_never_shown(sync, url, tag):
     wrong_name = make_url(url).set(database="no_such_database")
@@ -468,7 +464,7 @@ def everything_said(error: BaseException | None) -> str:
     return said
 
 
-@on_servers
+@ON_SERVERS
 def test_a_lock_held_by_somebody_ends_in_an_error_and_not_in_a_hang(sync, url, kind, tag):
     ids = sync(url, timeout=2.0)
     ids.reserve(tag, 1)
@@ -591,7 +587,7 @@ def test_a_folder_that_is_changed_later_changes_nothing(sync, tmp_path, tag, mon
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+@SQLITE
 def test_a_row_of_a_smaller_fleet_stops_the_process_that_saw_the_larger_one(sync, url, tag):
     """As a database that was restored to before the fleet grew."""
     ids = sync(url, step=10, max_step=10)
@@ -610,7 +606,7 @@ READ_ONLY = {
 }
 
 
-@on_servers
+@ON_SERVERS
 @pytest.mark.statements
 def test_a_server_that_may_not_write_any_more_is_left(sync, url, kind, tag):
     """As after a failover: the old primary still answers on the connections that are open, and refuses to write."""

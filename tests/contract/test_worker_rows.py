@@ -10,6 +10,7 @@ from time import time_ns
 
 import pytest
 from sqlalchemy import Connection, delete, insert, update
+from support.kit import SQLITE
 from support.processes.patience import until
 from support.servers.administrator import execute
 
@@ -22,8 +23,6 @@ from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
 
 statements = pytest.mark.statements
-once = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
-"""What the rules decide, whatever the database."""
 
 L = 60_000
 LEASE = NumberLease("pods", 0, "a", L)
@@ -164,7 +163,7 @@ def test_a_number_is_given_back_as_the_rule_says(database):
         assert rows(database) == [expected or old], (state, used)
 
 
-@once
+@SQLITE
 def test_what_is_lost_is_said(database):
     for verb in (database.renew_number, database.release_number):
         with pytest.raises(LeaseLost, match="number 0 of space 'pods' is no longer this process's"):
@@ -199,7 +198,7 @@ def test_after_a_failover_leases_are_renewed_and_no_number_is_given(database):
         database.lease_number(claim("b"))
 
 
-@once
+@SQLITE
 def test_then_numbers_are_given_again(database, fresh):
     database.mark_restored()
     execute(fresh, f"UPDATE allocator_shard SET moved_at = moved_at - {4 * L}")
@@ -207,7 +206,7 @@ def test_then_numbers_are_given_again(database, fresh):
     assert database.lease_number(claim("b")).number == 0
 
 
-@once
+@SQLITE
 def test_a_clock_far_ahead_gets_no_number(database):
     with pytest.raises(InvalidSetting, match=r"the clock of this machine is (3\d|40)\.\d s ahead of the database's"):
         database.lease_number(claim("a", clock(database) + 40_000))
@@ -215,7 +214,7 @@ def test_a_clock_far_ahead_gets_no_number(database):
     assert database.lease_number(claim("a", clock(database) - 10**9)).number == 0
 
 
-@once
+@SQLITE
 @pytest.mark.nightly
 def test_a_real_lease_that_nobody_renews_is_taken(database):
     """By no set clock: a second, and a second more."""

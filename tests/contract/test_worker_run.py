@@ -11,12 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from support.kit import SQLITE
 from support.processes.patience import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs timers and prctl of Linux")
 
 HOLD = "echo $WORKER_ID > held; echo $$ > pid; while :; do sleep 0.1; done"
-once = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -54,7 +54,7 @@ def held(folder: Path) -> int:
     return int(path.read_text())
 
 
-@once
+@SQLITE
 def test_the_command_runs_under_its_number_and_its_exit_code_is_kept(start: Start):
     first = start("one", "echo $NODE_ID; exit 7", "--env", "NODE_ID")
 
@@ -90,7 +90,7 @@ def test_a_number_that_was_given_back_is_leased_again(start: Start, tmp_path):
     assert until(runs, 60)
 
 
-@once
+@SQLITE
 def test_what_does_not_fit_is_refused_and_nothing_runs(start: Start, tmp_path):
     refused = {
         "--seconds 0.5": "seconds must be 1 to 600",

@@ -8,6 +8,7 @@ from time import time_ns
 
 import pytest
 from support.faults.wire import Wire
+from support.kit import ON_SERVERS
 from support.processes.patience import until
 from support.servers.databases import with_schema
 from support.servers.machine_images import killable
@@ -17,7 +18,6 @@ from allocator.database.store import Database
 from allocator.errors import LeaseLost, ShardMisconfigured
 from allocator.schemes.worker_number_lease import NumberClaim
 
-SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
 SECONDS = 12.0
 """Renewed after four, and each second while that fails: eight are left to a busy machine."""
 
@@ -26,7 +26,7 @@ def claim(space: str, holder: str) -> NumberClaim:
     return NumberClaim(space, 3, 60_000, time_ns() // 1_000_000, holder)
 
 
-@SERVERS
+@ON_SERVERS
 def test_a_lease_outlives_a_network_that_fails_for_a_while(fresh, caplog):
     with Wire(fresh) as wire, Allocator(wire.url) as ids, ids.worker("pods", seconds=SECONDS) as held:
         wire.refuse()
@@ -36,7 +36,7 @@ def test_a_lease_outlives_a_network_that_fails_for_a_while(fresh, caplog):
         assert until(lambda: held.left() > SECONDS * 0.7)
 
 
-@SERVERS
+@ON_SERVERS
 def test_a_lease_ends_where_the_database_stays_away(fresh):
     told = threading.Event()
     with Wire(fresh) as wire, Allocator(wire.url) as ids:
@@ -48,7 +48,7 @@ def test_a_lease_ends_where_the_database_stays_away(fresh):
 
 
 @pytest.mark.nightly  # a server of its own is killed
-@SERVERS
+@ON_SERVERS
 def test_a_restart_of_the_server_loses_no_lease_and_delays_none(kind):
     with killable(kind) as server:
         with_schema(server.url)

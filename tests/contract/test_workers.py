@@ -11,6 +11,7 @@ from time import time_ns
 from typing import Any
 
 import pytest
+from support.kit import SQLITE
 from support.processes.children import in_child
 from support.processes.patience import until
 
@@ -22,7 +23,6 @@ from allocator.schemes.worker_number_lease import NumberClaim
 L = 60_000
 of_the_rule = pytest.mark.parametrize("place", ["sqlite", "service"], indirect=True)
 """What is decided whatever the database."""
-once = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 
 spaces = (f"space-{number}" for number in count())
 
@@ -35,7 +35,7 @@ def space() -> str:
 
 @contextmanager
 def leased(ids: Any, *args: Any, **settings: Any) -> Iterator[Any]:
-    """A lease of either face. The shared service gives twenty numbers at once, and then one a second."""
+    """A lease of either face. The shared service gives twenty numbers at SQLITE, and then one a second."""
     if isinstance(ids, Allocator):
         lease: Any = ids.worker(*args, **settings)
         enter, leave = lease.__enter__, lambda: lease.__exit__(None, None, None)
@@ -102,7 +102,7 @@ def test_closing_the_allocator_gives_it_back(face, place, space):
         assert until(lambda: number_of(other, space) == 0, every=1.0)
 
 
-@once
+@SQLITE
 def test_when_all_are_held_it_says_by_whom(face, url, space):
     ids = face(url)
     with ExitStack() as held:
@@ -128,7 +128,7 @@ def test_all_of_a_space_use_the_same_settings(face, place, space):
 async def awaited() -> None: ...
 
 
-@once
+@SQLITE
 def test_settings_that_are_none_are_refused_at_once(face, url):
     ids = face(url)
     for wrong in ({"space": "a b"}, {"bits": 32}, {"seconds": "60"}, {"on_lost": awaited}, {"on_lost": 5}):
@@ -136,7 +136,7 @@ def test_settings_that_are_none_are_refused_at_once(face, url):
             ids.worker(**{"space": "a", **wrong})
 
 
-@once
+@SQLITE
 def test_one_lease_is_entered_once(url, space):
     with Allocator(url) as ids:
         lease = ids.worker(space)
@@ -158,7 +158,7 @@ def test_several_that_start_at_once_have_a_number_each(url, space):
     assert sorted(numbers) == list(range(32))
 
 
-@once
+@SQLITE
 def test_a_forked_child_has_none(url, space):
     with Allocator(url) as ids, ids.worker(space) as lease:
         assert in_child(lambda: (lease.close(), lease.lost, lease.left())) == "(None, True, 0.0)"

@@ -14,6 +14,7 @@ from shutil import which
 
 import pytest
 from support.distinct import distinct, none_twice
+from support.kit import SQLITE
 from support.processes.prefork import Asked, celery, gunicorn, results, serving
 from support.servers.throwaway import free_port
 from tqdm import tqdm
@@ -105,7 +106,7 @@ def test_workers_forked_after_ids_were_drawn_repeat_none(name, url, tag, tmp_pat
     none_twice(before.intersection(drawn))
 
 
-@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+@SQLITE
 def test_control_where_uwsgis_hook_is_taken_away_its_workers_are_refused(url, tag, tmp_path, report):
     found = run("uwsgi without decorators", tmp_path, url, tag, DEAF="1")
     errors = {answer["error"] for answer in found}

@@ -14,15 +14,13 @@ import sqlalchemy as sa
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import create_engine
+from support.kit import SQLITE
 from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
 
 from allocator import Allocator
 from allocator.errors import InvalidSetting, SchemaOutOfDate, ServerReplaced
 from allocator.rules.failover import FLOOR
-
-SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
-"""What is done to the tables of each database is in `tests/contract`."""
 
 
 @contextmanager

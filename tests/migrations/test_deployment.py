@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support.kit import SQLITE
 
 import allocator
 from allocator.database.schema.tables import REVISIONS
@@ -90,7 +91,7 @@ def test_the_wheel_holds_the_migrations_and_the_types(wheel):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+@SQLITE
 def test_a_wheel_installed_elsewhere_brings_its_schema(wheel, empty, tmp_path):
     """Only the wheel comes from a new environment; its dependencies are those of this run."""
     venv.create(tmp_path / "venv", with_pip=False)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.util import CommandError
 from click.testing import CliRunner
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, create_engine, inspect, text
+from support.kit import SQLITE, output
 from support.servers.administrator import administrator, execute, values
 
 from allocator import Allocator
@@ -29,7 +28,6 @@ from allocator.integrations import alembic as hooks
 TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
 COMMITTING = pytest.mark.parametrize("kind", ["sqlite", "mysql"], indirect=True)
 """The second one keeps what a step has dropped, where a later one is refused."""
-SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 
 ENV = """
 from alembic import context
@@ -286,6 +284,5 @@ def test_the_statements_need_no_database():
 
 def test_the_integration_is_the_only_part_that_a_host_imports_for_its_env():
     code = "import sys, allocator.integrations.alembic; print('alembic' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert done.stdout.strip() == "False"
+    assert output(code) == "False\n"

@@ -15,6 +15,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import create_engine, inspect, text
+from support.kit import ON_SERVERS, SQLITE
 from support.servers.administrator import execute, values
 
 from allocator import Allocator, Numbers
@@ -25,8 +26,6 @@ from allocator.doctor import examine
 from allocator.errors import SchemaDamaged, SchemaOutOfDate
 from allocator.service.token_administration import Tokens
 
-SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
-SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 TWO = pytest.mark.parametrize("kind", ["sqlite", "mysql"], indirect=True)
 
 
@@ -274,7 +273,7 @@ ALTERED = {
 }
 
 
-@SERVERS
+@ON_SERVERS
 def test_a_table_altered_by_hand_is_compared_by_alembic(fresh):
     columns = "step BIGINT NOT NULL, max_step BIGINT NOT NULL, id_limit BIGINT NOT NULL"
     for made, words in ALTERED.items():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.distinct import distinct
+from support.kit import SQLITE, python
 
 from allocator import Allocator, AsyncAllocator
 
@@ -58,7 +59,6 @@ if "daemon" in how:
     time.sleep(0.05)
 """
 
-SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 REFUSED = (
     "AllocatorClosed: no ids can be drawn during interpreter shutdown; draw them earlier, for example in an atexit "
     "function"
@@ -75,12 +75,10 @@ def ended(tmp_path: Path, *how: str) -> tuple[list[int], list[str]]:
     """The ids that were drawn, and what else was said."""
     path = tmp_path / "ids.db"
     prepare(path)
-    done = subprocess.run(
-        [sys.executable, "-c", ENDING, str(path), *how], capture_output=True, text=True, timeout=60, check=False
-    )
+    said = python(ENDING, path, *how)
     lines = Path(f"{path}.ids").read_text().split("\n")[:-1]
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert said == (0, "", "")
     return [int(line) for line in lines if line.isdecimal()], [line for line in lines if not line.isdecimal()]
 
 
@@ -126,10 +124,8 @@ late = Late()
 def test_administration_in_the_end_waits_for_no_thread(tmp_path):
     """A new one would never say that it has begun."""
     prepare(tmp_path / "ids.db")
-    command = [sys.executable, "-c", ADMINISTRATION, f"sqlite:///{tmp_path}/ids.db"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, "order", "")
+    assert python(ADMINISTRATION, f"sqlite:///{tmp_path}/ids.db") == (0, "order", "")
 
 
 @pytest.fixture(params=[0, 1])

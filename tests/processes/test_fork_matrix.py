@@ -6,8 +6,6 @@ import gc
 import multiprocessing
 import os
 import pickle
-import subprocess
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -17,7 +15,7 @@ from contextlib import nullcontext
 import pytest
 from sqlalchemy import create_engine, event
 from support.distinct import distinct
-from support.kit import backend_of, database_of
+from support.kit import SQLITE, backend_of, database_of, python
 from support.processes.children import found_in_child
 from support.rules import rule
 from support.servers.databases import with_schema
@@ -30,9 +28,6 @@ from allocator.generators.objectid import generator
 from allocator.runtime.thread_pool import Background
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import SNOWFLAKE
-
-SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
-"""`test_children_and_their_children` has the drivers of all databases."""
 
 inherited: Allocator
 
@@ -266,7 +261,9 @@ def fresh_file(new_database):
 
 
 IMPORTING = """
-import os, sys, threading
+import os, sys, threading, warnings
+
+warnings.simplefilter("ignore")  # of a fork beside threads
 
 from allocator import Allocator
 from allocator.database.sqlite import fork_gate
@@ -295,8 +292,4 @@ sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 
 def test_a_fork_in_the_middle_of_the_import_of_a_driver():
     """Its child would find a module that nobody completes."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", IMPORTING], capture_output=True, text=True, check=False, timeout=60
-    )
-
-    assert (done.returncode, done.stderr) == (0, "")
+    assert python(IMPORTING) == (0, "", "")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from threading import Barrier, Event, Thread
 
 import pytest
 from support.distinct import distinct
+from support.kit import SQLITE, output
 from support.processes.children import fork_in_c, found_in_child, in_child
 from support.rules import rule
 
@@ -24,8 +23,6 @@ from allocator.runtime import forks
 from allocator.runtime.thread_pool import THREADS
 
 TESTS = str(Path(__file__).parent.parent)
-SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
-"""What is in memory is the same before each database."""
 
 
 def drawn_until_refused(draw) -> tuple[list, str]:
@@ -271,10 +268,7 @@ def test_uwsgi_tells_us(tmp_path):
     """By its hook, with its decorators or without; uWSGI itself is in the long runs."""
     said = {}
     for number, (name, setting) in enumerate(SETTINGS.items()):
-        code = UWSGI.format(setting=setting, tests=TESTS)
-        command = [sys.executable, "-c", code, str(tmp_path / f"{number}.db")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-        said[name] = done.stdout.strip()
+        said[name] = output(UWSGI.format(setting=setting, tests=TESTS), tmp_path / f"{number}.db").strip()
 
     assert said == {
         "nothing": "([], 11) 2",

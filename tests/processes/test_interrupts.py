@@ -6,8 +6,6 @@ import ctypes
 import gc
 import json
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +16,7 @@ import pytest
 from sqlalchemy import create_engine, event, text
 from support.distinct import distinct, none_twice
 from support.faults.call_steps import Interrupted, Steps, acting, every_step
-from support.kit import database_of
+from support.kit import ON_SERVERS, database_of, output
 from support.memory.database import Source
 from support.processes.patience import until
 from support.servers.locks import SEEN_EACH, waits
@@ -181,9 +179,8 @@ print(json.dumps([told, drawn + draw(), *map(int, signal.pthread_sigmask(signal.
 
 def test_no_handler_raises_in_the_middle_of_the_renewal_of_a_child(tmp_path: Path):
     """One that is due before it, and signals at each of its stages, which are handled after it."""
-    command = [sys.executable, "-c", IN_A_CHILD, str(tmp_path / "ids.db")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    (in_child, theirs, *held), (in_parent, ours, *held_here) = map(json.loads, done.stdout.splitlines())
+    said = output(IN_A_CHILD, tmp_path / "ids.db").splitlines()
+    (in_child, theirs, *held), (in_parent, ours, *held_here) = map(json.loads, said)
 
     assert in_child == [["SIGUSR1", False], ["SIGUSR2", True]]
     assert in_parent == []
@@ -239,11 +236,8 @@ print(json.dumps(done | {"repeated": repeated, "ids": len(drawn), "tickets": len
 
 
 def test_a_storm_of_signals_repeats_nothing_and_stops_nothing(tmp_path: Path):
-    command = [sys.executable, "-c", STORM, str(tmp_path / "ids.db")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    said = json.loads(output(STORM, tmp_path / "ids.db"))
 
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
     none_twice(said.pop("repeated"))
     assert said["interrupted"] >= 1
     assert said["drawn"] >= 5
@@ -296,10 +290,7 @@ def held(kind: str, url: str, tag: str):
         yield Held(stack, kind, url, tag)
 
 
-on_servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
-
-
-@on_servers
+@ON_SERVERS
 def test_a_handler_that_raises_in_the_middle_of_a_statement_stops_no_later_one(held):
     before = signal.signal(signal.SIGALRM, too_late)
     try:
@@ -318,7 +309,7 @@ def test_a_handler_that_raises_in_the_middle_of_a_statement_stops_no_later_one(h
     assert distinct(held.drawn) == 5
 
 
-@on_servers
+@ON_SERVERS
 def test_an_exception_in_the_middle_of_a_claim_stops_no_later_one(held):
     """Set from outside, in a thread of the pool; it is raised when the answer comes, or psycopg looks for one."""
     for error in (TooLate, MemoryError, KeyboardInterrupt):

@@ -9,7 +9,7 @@ import time
 import pytest
 from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, create_engine
 from support.faults.locks import watched
-from support.kit import backend_of
+from support.kit import SQLITE, backend_of
 from support.rules import rule
 
 from allocator import Allocator, AsyncAllocator, Meteor, Numbers, Snowflake
@@ -57,7 +57,7 @@ WAITS = "turns.py: one call works for all that wait; fork_gate.py: a statement o
 
 @rule(12)
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason=WAITS)
-@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+@SQLITE
 def test_no_statement_is_run_under_a_lock_at_all(fresh, monkeypatch):
     engine, bill = create_engine(fresh), Table("bill", MetaData(), Column("id", Integer, primary_key=True))
     bill.append_column(Column("n", BigInteger))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 from support.distinct import distinct, none_twice
+from support.kit import SQLITE, output
 from support.memory.database import Source
 
 from allocator import Allocator, AsyncAllocator
@@ -18,8 +17,6 @@ from allocator.errors import DatabaseUnavailable, InvalidSetting
 from allocator.fleet.tag_administration import Tags
 
 WAITERS = 6
-SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
-"""All of it is above the databases."""
 
 
 async def cancelling(source: Source, ids: AsyncSequence, victims: range, at: int) -> tuple[list[int], int, bool]:
@@ -187,9 +184,7 @@ CASES = [("sqlite", "early"), ("sqlite", "late"), ("postgres", "early"), ("mysql
 
 @pytest.mark.parametrize(("kind", "when"), CASES, indirect=["kind"])
 def test_greenlets_draw_as_threads_do(url, tag, when):
-    command = [sys.executable, "-W", "ignore", "-c", GREENLETS, url, tag, when]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, cwd=Path(__file__).parent)
+    drawn, different, others = map(int, output(GREENLETS, url, tag, when, cwd=Path(__file__).parent).split())
 
-    drawn, different, others = map(int, done.stdout.split())
     none_twice(drawn - different + 4 - others)
     assert drawn == 215

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,6 +22,11 @@ def on(*kinds: str, of: str = "kind") -> pytest.MarkDecorator:
     return pytest.mark.parametrize(of, kinds, indirect=True)
 
 
+SQLITE = on("sqlite")
+"""For what is the same before each database, or of SQLite alone."""
+ON_SERVERS = on(*SERVERS)
+
+
 class Said(NamedTuple):
     code: int
     out: str
@@ -34,6 +41,20 @@ def run(url: str, *words: str, **environment: str) -> Said:
     """`allocator` with these words, its database in the environment."""
     done = CliRunner().invoke(main, list(words), env={"ALLOCATOR_DATABASE_URL": url, **environment})
     return Said(done.exit_code, done.stdout, done.stderr)
+
+
+def python(code: str, *words: object, **how: Any) -> Said:
+    """A process of its own that runs this program with these words, to its end."""
+    command = [sys.executable, "-c", code, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **how)
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+def output(code: str, *words: object, **how: Any) -> str:
+    """What such a program says that must succeed."""
+    said = python(code, *words, **how)
+    assert said.code == 0, said.err
+    return said.out
 
 
 def backend_of(ids: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from inspect import signature
 from pathlib import Path
 
 import pytest
+from support.kit import python
 
 import allocator
 from allocator import errors
@@ -97,10 +97,9 @@ NAME = "segment-allocator"
 
 def test_an_integration_without_its_framework_names_the_extra():
     code = "import sys; sys.modules['django'] = None; import allocator.integrations.django"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     words = f"allocator.integrations.django needs Django, which is not installed; pip install '{NAME}[django]'"
 
-    assert done.stderr.splitlines()[-1] == f"ImportError: {words}"
+    assert python(code).err.splitlines()[-1] == f"ImportError: {words}"
 
 
 def test_no_hint_installs_the_package_of_somebody_else():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +15,7 @@ import pytest
 from sqlalchemy import make_url
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from support.faults.call_steps import Steps, acting
+from support.kit import output
 
 from allocator.database import address
 from allocator.database.sqlite import dialect, fork_gate
@@ -184,9 +183,7 @@ print(forks.os.getpid() == forks.process, fork_gate.lock._is_owned())
 
 
 def test_a_handler_that_raises_in_the_middle_of_a_fork_leaves_nothing_locked() -> None:
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False, timeout=60)
-
-    assert done.stdout == "True False\n", done.stderr
+    assert output(INTERRUPTED) == "True False\n"
 
 
 def test_who_waits_for_the_file_of_another_process_does_not_hold_the_gate(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import copy
 import gc
 import itertools
 import pickle
-import subprocess
 import sys
 import threading
 import weakref
@@ -25,6 +24,7 @@ from typing import Any
 
 import pytest
 from support.distinct import distinct
+from support.kit import output
 from support.memory.database import Source
 from support.processes.children import in_child
 from support.processes.patience import until
@@ -512,9 +512,7 @@ print(last)
 
 def test_a_signal_handler_may_draw_ids_of_another_tag():
     """The queue of the threads is reentrant: no deadlock, wherever the signal comes, if not in a call for that tag."""
-    words = [sys.executable, "-c", HANDLER, str(Path(__file__).parents[2])]
-
-    assert subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout == "1500\n"
+    assert output(HANDLER, Path(__file__).parents[2]) == "1500\n"
 
 
 # -- without the GIL, an iterator takes a lock

@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import pickle
-import subprocess
-import sys
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -17,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from support.distinct import distinct
+from support.kit import output
 
 from allocator import JAVASCRIPT_MAX_ID, PublicIds
 from allocator.errors import InvalidId, InvalidSetting, NotCopyable
@@ -328,9 +327,8 @@ def test_no_database_is_imported_and_every_process_writes_the_same():
         "print(*{'sqlalchemy', 'asyncio', 'click'} & sys.modules.keys())"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
 
-    assert done.stdout.split("\n")[:2] == ["ord_I9UOBqekNF7q8zln", ""]
+    assert output(code, env=environment).split("\n")[:2] == ["ord_I9UOBqekNF7q8zln", ""]
 
 
 def test_a_secret_key_is_not_pickled():
@@ -511,4 +509,4 @@ def test_public_ids_need_no_pydantic():
         "import sys; sys.modules['pydantic_core'] = None; from allocator import PublicIds as P; P(bytes(16)).encode(1)"
     )
 
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert output(code) == ""

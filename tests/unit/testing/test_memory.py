@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from itertools import product
@@ -17,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine, insert, select
 from support.distinct import distinct
+from support.kit import output
 from support.processes.children import in_child
 
 from allocator import (
@@ -83,9 +82,8 @@ def test_every_process_gives_the_same_ids():
         "print([ids.next_id('a') for _ in range(150)][-1], ids.reserve('a', 5), ids.meteor(), ids.snowflake())"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "9", "TZ": "Asia/Tokyo"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
 
-    assert done.stdout == "150 range(161, 166) 2743061608975581193 2006515713438646272\n"
+    assert output(code, env=environment) == "150 range(161, 166) 2743061608975581193 2006515713438646272\n"
 
 
 def test_neither_sqlalchemy_nor_a_driver_is_imported():
@@ -96,7 +94,7 @@ def test_neither_sqlalchemy_nor_a_driver_is_imported():
         " & sys.modules.keys())"
     )
 
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+    assert output(code) == "\n"
 
 
 def test_no_thread_is_started():
