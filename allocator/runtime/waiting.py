@@ -88,8 +88,9 @@ Waits = Generator[tuple[Outcome[Any], float], None, T]
 
 def bridge() -> Callable[[Awaitable[Any]], Any] | None:
     """SQLAlchemy's function that awaits for blocking code, inside its greenlet; None elsewhere."""
-    concurrency = sys.modules.get("sqlalchemy.util.concurrency")
-    if concurrency is None or "greenlet" not in sys.modules or not concurrency.in_greenlet():
+    concurrency, greenlet = sys.modules.get("sqlalchemy.util.concurrency"), sys.modules.get("greenlet")
+    # The main greenlet of a thread has no parent. SQLAlchemy recurses without end where two threads ask it first.
+    if concurrency is None or greenlet is None or greenlet.getcurrent().parent is None or not concurrency.in_greenlet():
         return None
     await_only: Callable[[Awaitable[Any]], Any] = concurrency.await_only
     return await_only

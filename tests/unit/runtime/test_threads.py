@@ -23,7 +23,7 @@ from allocator.errors import AllocatorClosed, ForkedUnseen
 from allocator.runtime import forks, thread_pool
 from allocator.runtime.thread_pool import THREADS, Background, Work, beside, has_ended, result_of
 from allocator.runtime.turns import Turns
-from allocator.runtime.waiting import wait_for, wait_for_async
+from allocator.runtime.waiting import bridge, wait_for, wait_for_async
 
 
 def ours() -> list[threading.Thread]:
@@ -261,6 +261,16 @@ def test_work_runs_with_the_context_variables_of_its_caller_and_keeps_none():
     request.reset(token)
     assert background.submit(change).result(5) == "none"
     background.close(5)
+
+
+def test_outside_of_greenlets_sqlalchemy_is_not_asked(monkeypatch):
+    """Where several threads are the first to ask, its answer is an endless recursion."""
+    asked: list[bool] = []
+    pytest.importorskip("greenlet")
+    monkeypatch.setattr("sqlalchemy.util.concurrency.in_greenlet", lambda: asked.append(True))
+
+    assert bridge() is None
+    assert asked == []
 
 
 # -- turns
