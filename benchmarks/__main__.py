@@ -56,7 +56,7 @@ def measured(names: tuple[str, ...], found: list[Place], least: float) -> Iterat
 @click.option("--url", "urls", multiple=True, help="A database with the tables; repeatable.")
 @click.option("--quick", is_flag=True, help="Run a fourth of the rounds, with a wider spread.")
 @click.option("--servers", is_flag=True, help="Also measure the servers of the tests.")
-@click.option("--publish", is_flag=True, help="Write the tables to docs/choosing.md and the plots to docs/figures.")
+@click.option("--publish", is_flag=True, help="Write the plots to docs/figures too.")
 def main(suites: tuple[str, ...], urls: tuple[str, ...], quick: bool, servers: bool, publish: bool) -> None:
     """Measure the speed of the allocator compared with alternatives, in about three minutes: reports/bench.
 
@@ -84,7 +84,7 @@ def main(suites: tuple[str, ...], urls: tuple[str, ...], quick: bool, servers: b
     click.echo(f"{report.table(run_of)}\n")
     click.echo(f"written: {', '.join(map(str, report.write(run_of, Path('reports/bench'))))}")
     if publish:
-        report.publish(run_of, Path("docs"))
+        report.drawn(run_of, Path("docs/figures"))
 
 
 if __name__ == "__main__":

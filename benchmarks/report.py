@@ -61,7 +61,7 @@ def percentiles(race: Race) -> dict[str, dict[str, float]]:
 
 
 def figures(races: Iterable[Race]) -> list[list[list[str]]]:
-    """The published tables: a row for each figure, and a column for each database, if it needs one."""
+    """The tables of figures: a row for each, and a column for each database, if it needs one."""
     tables: dict[bool, dict[tuple[str, str], dict[str, str]]] = {}
     for race in races:
         for figure, ratio in race.told.items():
@@ -91,14 +91,3 @@ def write(run: Run, folder: Path) -> list[Path]:
 
 def drawn(run: Run, folder: Path) -> list[Path]:
     return plots.draw(run.races, {race.place: tails for race in run.races if (tails := percentiles(race))}, folder)
-
-
-def publish(run: Run, docs: Path) -> None:
-    """Replace the table of docs/choosing.md by what this run has measured, and its plots."""
-    drawn(run, docs / "figures")
-    page = docs / "choosing.md"
-    head, begin, rest = page.read_text().partition("<!-- bench -->\n")
-    _, end, tail = rest.partition("<!-- /bench -->\n")
-    words = f"{run.words}: medians of ratios within one interleaved run, and where four fifths of them lay."
-    told = "\n\n".join([*map(markdown, figures(run.races)), words])
-    page.write_text(f"{head}{begin}{told}\n{end}{tail}")

@@ -15,7 +15,6 @@ from sqlalchemy import create_engine, inspect, text
 from allocator import Allocator
 from benchmarks import __main__ as program
 from benchmarks import calls, claims, inserts, latency, report, start
-from benchmarks.report import Run
 from benchmarks.rounds import Figure, Race, Spread, run, spread
 
 
@@ -142,7 +141,7 @@ def test_a_run_out_of_time_still_has_a_few_rounds():
     assert len(one.found["a"]) == 3
 
 
-def test_the_published_tables_have_a_column_for_each_database_and_ratios_within_a_round():
+def test_the_tables_of_figures_have_a_column_for_each_database_and_ratios_within_a_round():
     def race(place: str, ours: list[float]) -> Race:
         found = {"theirs": [1.0, 10.0, 100.0], "ours": ours}
         return Race("call", "ns", dict.fromkeys(found, lambda: 0.0), [HANDLE], place, found=found)
@@ -155,19 +154,3 @@ def test_the_published_tables_have_a_column_for_each_database_and_ratios_within_
         [["figure", "bound", "found"], ["a handle", "≤ 2.2", "3.00 (3.00 to 3.00)"]],
         [["figure", "bound", "A", "B"], ["a handle", "≤ 2.2", "2.00 (2.00 to 3.00)", "1.00 (1.00 to 1.00)"]],
     ]
-
-
-def test_publishing_replaces_the_table_of_the_page_alone(tmp_path):
-    page = tmp_path / "choosing.md"
-    page.write_text("before\n<!-- bench -->\nold\n<!-- /bench -->\nafter\n")
-    report.publish(
-        Run("make bench", [Race("call", "ns", {}, [HANDLE], found={"ours": [2.0], "theirs": [1.0]})]), tmp_path
-    )
-
-    head, *table, tail = page.read_text().splitlines()
-    assert (head, "old" in table, "| a handle | ≤ 2.2 | 2.00 (2.00 to 2.00) |" in table, tail) == (
-        "before",
-        False,
-        True,
-        "after",
-    )
