@@ -141,9 +141,11 @@ class SnowflakeSupply(Supply):
     def _want(self, now: float, missing: int) -> LeaseClaim | Wait | None:
         return self._core.want(now, read_clocks())
 
-    def _passing(self, now: float) -> Wait | None:
+    def _pause(self, want: LeaseClaim | Wait | None, now: float) -> Wait | None:
         clocks = read_clocks()
-        return Wait(self._core.passing(clocks)) if self._core.left(clocks) > 0 else None  # this one is used up
+        if self._core.left(clocks) > 0:  # this millisecond is used up
+            return Wait(self._core.passing(clocks))
+        return super()._pause(want, now)
 
     def _work(self, claim: LeaseClaim) -> NumberLease:
         if claim.lease is None:

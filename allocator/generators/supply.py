@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -29,13 +28,13 @@ from allocator.runtime import forks
 from allocator.runtime.forks import exhaust
 from allocator.runtime.iterators import iterator, take
 from allocator.runtime.thread_pool import Background, Work, check_entry
-from allocator.runtime.waiting import Outcome, Waits, wait_for, wait_for_async
+from allocator.runtime.waiting import Waits, wait_for, wait_for_async
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE, Pace, Wait
 
 log = logging.getLogger("allocator")
 
-Ended = Outcome[AllocatorError | None]
-"""The end of a request: its error, or None. A waiting caller then tries again."""
+Ended = Work[AllocatorError | None]
+"""A request, which ends with its error or None. A waiting caller then tries again."""
 
 LOST_AFTER = 12
 """Give a request up after 12 times the timeout, so that a hung driver does not stop a tag; its ids are burnt."""
@@ -137,10 +136,6 @@ class Supply(Uncopyable):
         """Up to `count` ids as `_at_hand`."""
         return take(self._values, count)
 
-    def _next_here(self, now: float) -> int | None:
-        value = self._at_hand(now)  # another thread may have refilled meanwhile
-        return self._more(now) if value is None else value
-
     @abstractmethod
     def _more(self, now: float) -> int | None:
         """Under the lock: serve the next ids in memory once nothing is at hand, and return the first; None without.
@@ -151,10 +146,6 @@ class Supply(Uncopyable):
     def _want(self, now: float, missing: int) -> Any:
         """Under the lock: a claim to make, a `Wait`, or None. `missing`: how many ids the caller still needs."""
         return self._core.want(now)
-
-    def _passing(self, now: float) -> Wait | None:
-        """Under the lock: how long to wait if only time is needed, no claim."""
-        return None
 
     @abstractmethod
     def _work(self, claim: Any) -> Any:
@@ -171,71 +162,79 @@ class Supply(Uncopyable):
     def _advance(self, missing: int = 1) -> int | Ended | Wait:
         """The next id, or what to wait for before the next attempt. A signal handler may raise in here."""
         self._check_entry()
-        with self._lock:
-            try:
-                return self._decide(monotonic(), missing)
-            except AllocatorError:
-                raise
-            except BaseException:
-                # Perhaps before the claim was queued, and then nobody would end it. If it is made, its ids are burnt.
-                self._core.pace.withdraw()
-                raise
+        try:
+            with self._lock:
+                step = self._decide(monotonic(), missing)
+            if not self._under_way.is_queued:  # without the lock: if no thread can start, the claim is made in here
+                self._background.start(self._under_way)
+        except AllocatorError:
+            raise
+        except BaseException:
+            # Perhaps before the claim was queued, and then nobody would end it. If it is made, its ids are burnt.
+            self._core.pace.withdraw()
+            self._under_way.end()
+            self._under_way = self._background.idle
+            raise
+        return step
 
     def _check_entry(self) -> None:
         forks.catch_up()
         check_entry(self._lock, self._name())
 
     def _decide(self, now: float, missing: int) -> int | Ended | Wait:
+        """Under the lock: what `_advance` returns. A claim that begins here is under way, and queued after the lock."""
         self._check_usable()
-        value = self._next_here(now)
+        value = self._at_hand(now)  # another thread may have refilled meanwhile
+        if value is None:
+            value = self._more(now)
         want = self._want(now, missing)
-        ended = self._under_way
         if want is not None and not isinstance(want, Wait):
-            ended = self._submit(want, in_advance=value is not None)
+            is_in_advance = value is not None  # no caller waits for it
+            self._under_way = Work(self._carry_out, want, is_in_advance)
         if value is not None:
             return value
-        if passing := self._passing(now):
-            return passing
-        if isinstance(want, Wait):
-            if want.error is not None and not isinstance(want.error, DatabaseUnavailable):
-                raise want.error.again()
-            return want
-        return ended
+        return self._pause(want, now) or self._under_way
 
     def _check_usable(self) -> None:
         if self._background.closed.done():
             raise AllocatorClosed
         if self._forked_unseen:
             raise forks.forked_unseen(self._name())
+        if self._core.pace.under_way is not None and self._under_way.done():
+            self._core.pace.withdraw()  # an exception that was sent to its thread came before the end
 
-    def _submit(self, claim: Any, in_advance: bool) -> Ended:
-        """Under the lock: queue a claim. `in_advance`: no caller waits for it, since ids are left in memory."""
-        ended: Ended = Outcome()
-        self._under_way = ended
-        work = self._background.submit(self._work, claim)
-        work.when_done(partial(self._end, claim, ended, in_advance, work))
-        return ended
+    def _pause(self, want: Any, now: float) -> Wait | None:
+        """Under the lock: how long to wait if only time helps. Raises the error of a claim that no retry mends."""
+        if not isinstance(want, Wait):
+            return None
+        if want.error is not None and not isinstance(want.error, DatabaseUnavailable):
+            raise want.error.again()
+        return want
 
-    def _end(self, claim: Any, ended: Ended, in_advance: bool, work: Work[Any]) -> None:
-        """Finish a claim. Logs the first failure of a series if no caller waits; waiting callers get the error."""
-        error: AllocatorError | None = None
+    def _carry_out(self, claim: Any, is_in_advance: bool) -> AllocatorError | None:
+        """On a thread of the pool: make a claim. Returns its error, for the callers that wait."""
         try:
-            result = work.result()
-            with self._lock:
-                self._granted(claim, result, monotonic())
+            self._end(claim, self._granted, self._work(claim), is_in_advance)
         except BaseException as cause:
             error = cause if isinstance(cause, AllocatorError) else unexpected(cause)
-            with self._lock:
-                self._refused(claim, error, monotonic())
-            if cause is not work.error() and not isinstance(cause, Exception):
-                raise  # it hit this thread, which is the caller's where the work was done at once
-        finally:
-            if self._under_way is ended:  # else it was given up, or its backend was changed
-                self._under_way = self._background.idle  # most tags are idle
-                with suppress(Exception):  # a failing logging filter of the user must not block the claim
-                    self._log(error, in_advance)
-                self._failing = error is not None and (in_advance or self._failing)
-            ended.end(error)
+            self._end(claim, self._refused, error, is_in_advance)
+            if not isinstance(cause, Exception):
+                raise  # it hit this thread, which is the caller's if no other can start
+            return error
+        return None
+
+    def _end(self, claim: Any, tell: Callable[[Any, Any, float], None], outcome: Any, is_in_advance: bool) -> None:
+        """Tell the core how a claim ended. Logs the first failure of a series if no caller waits."""
+        with self._lock:
+            is_given_up = claim is not self._core.pace.under_way  # or its backend was changed
+            tell(claim, outcome, monotonic())
+            if is_given_up:
+                return
+            self._under_way = self._background.idle  # most tags are idle
+        error = outcome if isinstance(outcome, AllocatorError) else None
+        with suppress(Exception):  # a failing logging filter of the user must not block the claim
+            self._log(error, is_in_advance)
+        self._failing = error is not None and (is_in_advance or self._failing)
 
     def _log(self, error: AllocatorError | None, in_advance: bool) -> None:
         if error is None and self._failing:
@@ -268,7 +267,8 @@ class Supply(Uncopyable):
                 yield self._background.closed, min(step.seconds, left)
                 continue
             yield step, left
-            error = step.result() if step.done() else None
+            # None too where the thread was hit by an exception, or the pool is closed: `_advance` then says more.
+            error = step.result() if step.done() and step.error() is None else None
             if error is not None and not isinstance(error, DatabaseUnavailable | LeaseLost):
                 raise error.again()  # else a retry within the deadline may succeed
         return step

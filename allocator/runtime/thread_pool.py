@@ -35,13 +35,14 @@ THREADS = 8
 
 
 class Work(Outcome[T]):
-    """A call that runs at most once."""
+    """A call that runs at most once, with the context variables of who makes it, for log filters and tracing."""
 
-    __slots__ = ("_calls",)
+    __slots__ = ("_calls", "is_queued")
 
-    def __init__(self, call: Callable[[], T]) -> None:
+    def __init__(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> None:
         super().__init__()
-        self._calls = [call]
+        self.is_queued = False
+        self._calls = [partial(copy_context().run, call, *args, **kwargs)]
 
     def take(self) -> list[Callable[[], T]]:
         """The call, for the first who takes it: without a worker thread the submitter runs it, and it stays queued.
@@ -83,9 +84,10 @@ class Background:
         self._start()
 
     def _start(self) -> None:
-        self.idle: Outcome[Any] = Outcome()
+        self.idle: Work[Any] = Work(int)
         """Done, and shared by all supplies without a request under way."""
         self.idle.end()
+        self.idle.is_queued = True
         self._works: deque[Work[Any]] = deque()
         self._calls: SimpleQueue[bool] = queue.SimpleQueue()  # looked up late, for a patch by gevent
         self._finalizer = weakref.finalize(self, self._calls.put, False)
@@ -93,23 +95,27 @@ class Background:
         self._threads: list[threading.Thread] = []
 
     def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Work[T]:
-        """Queue `call` for a thread; run it here if no thread can start, as at interpreter shutdown.
-
-        It runs with the context variables of the caller, for log filters and tracing.
-        """
         if self.closed.done():
             raise AllocatorClosed
         check_not_ending()
-        work = Work(partial(copy_context().run, call, *args, **kwargs))
+        work = Work(call, *args, **kwargs)
+        self.start(work)
+        return work
+
+    def start(self, work: Work[Any]) -> None:
+        """Queue the work for a thread; run it here if no thread can start, as at interpreter shutdown.
+
+        A signal handler that comes in between may queue the same work: only one of both then runs.
+        """
         self._works.append(work)
         self._calls.put(True)
         if self._living() < THREADS and not self._calls.empty():
             start_thread(self._threads, run_all, self._threads, self._works, self._calls)
+        work.is_queued = True
         if not self._living():
             work.run()
         if self.closed.done():
             work.drop(AllocatorClosed())  # the pool was closed just now, and its threads may all have ended
-        return work
 
     def _living(self) -> int:
         return len(self._threads) - sum(map(has_ended, self._threads))
@@ -234,7 +240,7 @@ def beside(call: Callable[[], T]) -> T:
     """Run `call` on a thread of its own, where nothing interrupts it, and wait for it; here if no thread can start."""
     if sys.is_finalizing():  # a thread would never say that it has begun
         return call()
-    work, threads = Work(partial(copy_context().run, call)), list[threading.Thread]()
+    work, threads = Work(call), list[threading.Thread]()
     start_thread(threads, run_first, deque([work]))
     if not threads:
         work.run()

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
 from allocator.aio import AsyncAllocator, Settings
-from allocator.errors import AllocatorClosed, AllocatorError, InvalidDatabase, InvalidSetting
+from allocator.errors import AllocatorError, InvalidDatabase, InvalidSetting
 from allocator.generators.sequence import Sequence
 from allocator.generators.supply import Ended
 from allocator.generators.worker_numbers import Workers
@@ -48,14 +48,11 @@ def since(epoch: int, start: int, limit: int) -> int:
 
 
 class SynchronousBackground(Background):
-    """A thread pool that runs work in `submit`, before it returns."""
+    """A thread pool that runs work where it is begun."""
 
-    def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Work[T]:
-        if self.closed.done():
-            raise AllocatorClosed
-        work = Work(lambda: call(*args, **kwargs))
+    def start(self, work: Work[Any]) -> None:
+        work.is_queued = True
         work.run()
-        return work
 
 
 class Unpaced(Pace[Claim]):
@@ -90,11 +87,9 @@ class MemorySequence(Sequence):
         cast(MemoryAllocator, self._owner)._memory.check()
 
     def _advance(self, missing: int = 1) -> int | Ended | Wait:
-        step = super()._advance(missing)
-        if isinstance(step, Outcome):  # the claim was made in here
-            if error := step.result():
+        while isinstance(step := super()._advance(missing), Outcome):  # a claim that was made in here, or beside
+            if error := step.result(self._terms.timeout):
                 raise error.again()
-            step = super()._advance(missing)
         return step
 
 

@@ -483,10 +483,7 @@ def renew_now(ids) -> None:
     """As if a third of the lease had passed."""
     core = ids._snowflake._core
     claim = core.pace.begin(LeaseClaim(core.lease, read_clocks()), monotonic())
-    work = ids._background.submit(ids._snowflake._work, claim)
-    while not work.done():
-        sleep(0.01)
-    ids._snowflake._end(claim, ids._background.idle, False, work)
+    assert ids._background.submit(ids._snowflake._carry_out, claim, False).result(60) is None
 
 
 @statements

@@ -84,13 +84,13 @@ def test_a_destructor_that_draws_is_refused_and_does_not_wait_for_itself(monkeyp
             except ReentrantCall as error:
                 said.append(str(error))
 
-    def collected(self, now):
+    def collected(self, want, now):
         thing = Thing()
         thing.itself = thing
         del thing
         gc.collect()
 
-    monkeypatch.setattr(type(ids), "_passing", collected)
+    monkeypatch.setattr(type(ids), "_pause", collected)
     assert ids.next_id() == 1
 
     assert said == [str(reentrant_call("tag 'order'"))]

@@ -396,7 +396,7 @@ def test_a_block_that_is_too_large_stops_no_smaller_one_and_no_id(over, source):
 
 @pytest.mark.parametrize(
     ("owner", "name", "next_one"),
-    [(Background, "submit", 1), (Work, "take", 1), (Source, "claim_segment", 1), (Segments, "committed", 1001)],
+    [(Background, "start", 1), (Work, "take", 1), (Source, "claim_segment", 1), (Segments, "committed", 1001)],
 )
 @pytest.mark.parametrize("has_threads", [True, False])
 def test_an_interrupt_anywhere_in_a_claim_does_not_stop_the_tag(over, owner, name, next_one, has_threads, monkeypatch):
@@ -409,7 +409,7 @@ def test_an_interrupt_anywhere_in_a_claim_does_not_stop_the_tag(over, owner, nam
     if not has_threads:
         monkeypatch.setattr("allocator.runtime.thread_pool.start_thread", lambda *pool: None)
     ids = over(timeout=0.1)
-    is_callers = not has_threads or name == "submit"
+    is_callers = not has_threads or name == "start"
     with monkeypatch.context() as interrupted:
         interrupted.setattr(owner, name, leave)
         with pytest.raises(SystemExit if is_callers else DatabaseUnavailable):
