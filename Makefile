@@ -35,13 +35,14 @@ The service is ready. In another terminal, try:
 Press Ctrl-C to stop. The console is at http://127.0.0.1:$(PORT)/
 endef
 export TRY
-IS_READY := from urllib.request import urlopen; urlopen("http://127.0.0.1:$(PORT)/readyz")
+# What is ready at once is another service on this port, and ours then says so.
+IS_READY := $(BIN)/python -c 'from urllib.request import urlopen; urlopen("http://127.0.0.1:$(PORT)/readyz")'
 
 run: $(INSTALLED)  ## draw ids from SQLite, start the service, and print lines to try
 	@$(BIN)/allocator next order -n 5 --url sqlite:///allocator.db
 	@echo "These ids are from ./allocator.db; run it again for the next five. More: $(BIN)/allocator --help"
 	@echo
-	@{ until $(BIN)/python -c '$(IS_READY)' || ! kill -0 $$$$; do sleep 0.1; done; kill -0 $$$$ && echo "$$TRY"; } 2>/dev/null & \
+	@{ $(IS_READY) && exit; until $(IS_READY) || ! kill -0 $$$$; do sleep 0.1; done; kill -0 $$$$ && echo "$$TRY"; } 2>/dev/null & \
 		exec $(BIN)/allocator serve --open --port $(PORT) --log-format text --url sqlite:///allocator.db
 
 test: $(READY)  ## the quick tests, on every available database, with a retry of what failed
@@ -97,14 +98,15 @@ $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' 'uv>=0.9'
+	$(BIN)/python -m pip install --quiet 'uv>=0.9'
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[server]' || \
 		$(BIN)/python -m pip install --quiet --editable '.[server]'
 	@touch $@
 
 $(READY): $(INSTALLED)  # and what the tests need
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[all]' --group test --group lint || \
-		$(BIN)/python -m pip install --quiet --editable '.[all]' --group test --group lint
+		{ $(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' && \
+		$(BIN)/python -m pip install --quiet --editable '.[all]' --group test --group lint; }
 	@touch $@
 
 $(VENV)/.ready-%: $(READY)  # a group of packages beside them
