@@ -14,9 +14,7 @@ from support.faults.wire import Wire
 from support.processes.patience import until
 from support.servers.administrator import execute
 from support.servers.databases import with_schema
-from support.service.console_user import Seat, basic
-from support.service.guarded import Guarded
-from support.service.served import Served
+from support.service.served import Guarded, Seat, Served, basic
 
 from allocator.database.schema.tables import segment
 from allocator.database.verbs import node_rows, segments

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.service.browser import DARK, DESKTOP, HURRIED, LIGHT, PHONE, Visit, browser
-from support.service.served import Served
-
-from allocator.database.store import Database
-from allocator.service.token_administration import Tokens
+from support.service.served import Guarded
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -29,14 +26,9 @@ def chromium() -> Iterator[Browser]:
         yield found
 
 
-class Place:
+class Place(Guarded):
     def __init__(self, folder: str) -> None:
-        url = f"sqlite:///{folder}/ids.db"
-        database = Database(url)
-        database.upgrade_schema()
-        self.admin, _ = Tokens(lambda: database).create("operations", verbs=("draw", "read", "administer"), tags=("*",))
-        database.close()
-        self.service = Served(url, program=("-c", HURRIED.format(HURRY)))
+        super().__init__(folder, program=("-c", HURRIED.format(HURRY)))
         for tag in ("order", "order-line", "invoice"):
             self.service.put(f"/v1/tags/{tag}", token=self.admin, json={})
         self.service.post("/v1/snowflake", token=self.admin)
@@ -50,7 +42,7 @@ class Place:
 def place(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     made = Place(str(tmp_path_factory.mktemp("browser")))
     yield made
-    made.service.close()
+    made.close()
 
 
 @pytest.fixture

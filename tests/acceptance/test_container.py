@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.documents.rights import SERVICE, granted
+from support.documents.pages import SERVICE, granted
 
 import allocator
 from allocator.cli import main

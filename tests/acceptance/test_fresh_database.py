@@ -10,8 +10,7 @@ from click.testing import CliRunner
 from support.processes.patience import until
 from support.servers.administrator import execute
 from support.servers.databases import with_schema
-from support.service.console_user import Seat
-from support.service.served import Served
+from support.service.served import Seat, Served
 
 from allocator.cli import main
 from allocator.fleet.discovery import state_of

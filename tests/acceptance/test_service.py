@@ -23,8 +23,7 @@ from support.distinct import distinct
 from support.faults.wire import Wire
 from support.processes.patience import until
 from support.servers.throwaway import free_port
-from support.service.kept_connection import Connection, post
-from support.service.served import Served
+from support.service.served import Connection, Served, post
 
 from allocator import Allocator
 from allocator.cli import main

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 from support.applications.faces import Faces
 from support.applications.shop import shop  # noqa: F401 - a fixture
-from support.service.guarded import Guarded
-from support.service.kept_connection import Connection
-from support.service.served import Served
+from support.service.served import Connection, Guarded, Served
 
 
 @pytest.fixture(scope="module")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from urllib.parse import urlencode
 
 import pytest
 from support.distinct import distinct
 from support.servers.fleets import on_one_of_each
-from support.service.served import Reply, Served
-
-from allocator.database.store import Database
-from allocator.service.token_administration import Tokens
+from support.service.served import Guarded, Reply, Served
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -59,12 +57,14 @@ def test_leaf_says_500_for_a_key_that_is_unknown(service, tag):
     assert service.get(f"/v1/tags/{tag}").status == 404
 
 
-def test_leaf_answers_with_a_slash_behind_too(service, known):
+def test_a_slash_may_stand_behind(service, tinyid, known):
     assert service.get(f"/api/segment/get/{known}/").body == b"1"
     assert service.post(f"/api/segment/get/{known}/").body == b"2"
     assert int(service.get("/api/snowflake/get/a/").body) > 0
     assert service.get("/api/segment/get/").status == 404
     assert service.get(f"/api/segment/get/{known}//").status == 404
+    assert tinyid("nextIdSimple/", bizType=known).body == b"3"
+    assert tinyid("nextSegmentId/", bizType=known).json["code"] == 200
 
 
 def test_head_draws_nothing(service, known):
@@ -111,6 +111,7 @@ def test_tinyid_gives_ids_as_json(tinyid, known):
     assert tinyid("nextId", bizType=known, batchSize="").json["data"] == [5]
     assert tinyid("nextId", bizType=known, batchSize=0).json == {"data": [], "code": 200, "message": ""}
     assert tinyid("nextId", bizType=known).headers["Cache-Control"] == "no-store"
+    assert tinyid("nextIdSimple", bizType=known, batchSize=-5).body == b""
 
 
 def test_tinyid_gives_a_thousand_ids_at_most(tinyid, known):
@@ -118,17 +119,6 @@ def test_tinyid_gives_a_thousand_ids_at_most(tinyid, known):
     for asked, given in ((500, 500), (1000, 1000), (2_000_000_000, 1000)):
         assert distinct(tinyid("nextId", bizType=known, batchSize=asked).json["data"]) == given
     assert len(tinyid("nextIdSimple", bizType=known, batchSize=1001).body.split(b",")) == 1000
-
-
-def test_tinyid_answers_with_a_slash_behind_too(tinyid, known):
-    assert tinyid("nextIdSimple/", bizType=known).body == b"1"
-    assert tinyid("nextSegmentId/", bizType=known).json["code"] == 200
-
-
-def test_tinyid_gives_ids_as_text(tinyid, known):
-    assert tinyid("nextIdSimple", bizType=known).body == b"1"
-    assert tinyid("nextIdSimple", bizType=known, batchSize=3).body == b"2,3,4"
-    assert tinyid("nextIdSimple", bizType=known, batchSize=-5).body == b""
 
 
 def test_tinyid_gives_segments_as_its_client_counts_them(tinyid, service, known):
@@ -171,8 +161,7 @@ def test_tinyid_refuses_with_a_code_and_status_200(tinyid, tag):
 
 
 def test_tinyid_refuses_a_batch_that_is_no_number(tinyid, known):
-    for name in ("nextId", "nextIdSimple"):
-        assert tinyid(name, bizType=known, batchSize="many").status == 400
+    assert [tinyid(name, bizType=known, batchSize="x").status for name in ("nextId", "nextIdSimple")] == [400, 400]
 
 
 @on_one_of_each
@@ -189,12 +178,9 @@ def test_the_segments_of_a_fleet_go_to_the_clients_of_tinyid_too(shards):
 
 
 def test_where_a_token_is_needed_these_routes_need_it_too(tmp_path):
-    url = f"sqlite:///{tmp_path}/ids.db"
-    database = Database(url)
-    database.upgrade_schema()
-    tokens = Tokens(lambda: database)
-    secret, _ = tokens.create("old", verbs=("draw", "administer"), tags=("order", "@snowflake"))
-    with Served(url, options=("--compat", "leaf,tinyid")) as service:
+    with closing(Guarded(str(tmp_path), "--compat", "leaf,tinyid")) as guarded:
+        secret = guarded.make("old", "draw", "administer", tags=("order", "@snowflake"))
+        service = guarded.service
         service.put("/v1/tags/order", token=secret, json={})
         assert service.get("/api/segment/get/order").status == 401
         assert service.get("/api/segment/get/order", token=secret).body == b"1"
@@ -206,12 +192,7 @@ def test_where_a_token_is_needed_these_routes_need_it_too(tmp_path):
         assert service.get("/tinyid/id/nextIdSimple?bizType=order").body == b""
         assert service.get("/tinyid/id/nextIdSimple?bizType=order", token=secret).body == b"3"  # which a proxy adds
         assert secret not in service.log()
-    database.close()
 
 
-def test_without_the_option_there_are_no_such_routes(shared_service):
-    import urllib3
-
-    answer = urllib3.PoolManager().request("GET", f"{shared_service()}/api/segment/get/order")
-
-    assert answer.status == 404
+def test_without_the_option_there_are_no_such_routes(served):
+    assert served("sqlite").get("/api/segment/get/order").status == 404

@@ -5,17 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
 import pytest
-from support.service.served import Served
+from support.service.served import Guarded, Served
 
-from allocator.database.store import Database
-from allocator.rules.token import VERBS
 from allocator.schemes.shared.argument_checks import MAX_STEP
-from allocator.service.token_administration import Tokens
 
 CASES = ("--max-examples", "10")
 """Examples of each kind for each route; about 600 requests in all."""
@@ -51,14 +49,9 @@ def test_no_answer_contradicts_the_description(service, tmp_path, cases):
 
 @pytest.mark.nightly
 def test_with_a_token_too(tmp_path):
-    url = f"sqlite:///{tmp_path}/ids.db"
-    database = Database(url)
-    database.upgrade_schema()
-    secret, _ = Tokens(lambda: database).create("st", verbs=VERBS, tags=("*",))
-    with Served(url) as service:
-        run_generator(service, tmp_path, "--header", f"Authorization: Bearer {secret}", *FEW)
-        assert secret not in service.log()
-    database.close()
+    with closing(Guarded(str(tmp_path))) as guarded:
+        run_generator(guarded.service, tmp_path, "--header", f"Authorization: Bearer {guarded.admin}", *FEW)
+        assert guarded.admin not in guarded.service.log()
 
 
 def test_the_description_is_one_of_openapi(service):

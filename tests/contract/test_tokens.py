@@ -16,17 +16,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from sqlalchemy import NullPool, create_engine, text
 from starlette.routing import Route
-from support.kit import SQLITE
+from support.kit import SQLITE, run
 from support.processes import patience
 from support.servers.administrator import execute
-from support.service.guarded import Guarded
-from support.service.served import Served, of_an_operator
+from support.service.served import Guarded, Served, of_an_operator
 
 from allocator import Allocator
-from allocator.cli import main
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting, UnknownTag
 from allocator.rules.token import PREFIX, digest_of
@@ -186,12 +183,8 @@ def test_a_pattern_makes_no_tags(guarded, service, tag):
 def test_a_token_that_names_nothing_is_for_everything_and_else_for_what_it_names(tmp_path):
     url = f"sqlite:///{tmp_path}/ids.db"
 
-    def scope(name: str, *words: str) -> list[str]:
-        done = CliRunner().invoke(main, ["tokens", "create", name, *words, "--json", "--url", url])
-        return json.loads(done.output)["tags"]
-
-    assert scope("a") == ["*"]
-    assert scope("b", "--tags", "s*", "--tags", "@snowflake") == ["s*", "@snowflake"]
+    for words, tags in {"a": ["*"], "b --tags s* --tags @snowflake": ["s*", "@snowflake"]}.items():
+        assert run(url, "tokens", "create", *words.split(), "--json").json["tags"] == tags
 
 
 def test_a_reader_and_an_administrator_have_what_matches(guarded, service):
@@ -413,16 +406,6 @@ def test_an_open_service_is_no_pages_but_its_own(tmp_path):
         assert service.get("/tinyid/id/nextIdSimple?bizType=order&token=x").status == 200
 
 
-def test_the_first_token_closes_an_open_service(tmp_path):
-    url = f"sqlite:///{tmp_path}/ids.db"
-    with Served(url) as service:
-        assert service.post("/v1/tags/a/ids").status == 200
-        made = CliRunner().invoke(main, ["tokens", "create", "first", "--url", url, "--json"])
-        secret = json.loads(made.output)["secret"]
-        assert until(lambda: service.post("/v1/tags/a/ids").status == 401)
-        assert service.post("/v1/tags/a/ids", token=secret).status == 200
-
-
 def test_an_open_service_that_was_closed_stays_closed(tmp_path):
     """Whoever revokes the last token does not mean to let everybody in, now or after the next start."""
     url = f"sqlite:///{tmp_path}/ids.db"
@@ -431,25 +414,16 @@ def test_an_open_service_that_was_closed_stays_closed(tmp_path):
         tokens = Tokens(lambda: database)
         secret, token = tokens.create("only", verbs=("draw",), tags=("order",))
         assert until(lambda: service.post("/v1/tags/order/ids").status == 401)
+        assert service.post("/v1/tags/order/ids", token=secret).status == 200
         tokens.revoke(token.number)
         assert until(lambda: service.post("/v1/tags/order/ids", token=secret).status == 401)
         assert {service.post("/v1/meteor").status for _ in range(5)} == {401}
-    for is_open in (True, False):
-        with Served(url, is_open=is_open) as service:
+        assert service.post("/v1/tags/order/ids").status == 401
+    for is_open, host in ((True, "127.0.0.1"), (False, "0.0.0.0")):
+        with Served(url, is_open=is_open, options=("--host", host)) as service:
+            assert host in service.log()
             assert service.post("/v1/meteor").status == 401
     database.close()
-
-
-def test_with_tokens_it_listens_where_it_was_told_and_never_opens_again(tmp_path):
-    guarded = Guarded(str(tmp_path))
-    guarded.service.close()
-    with Served(guarded.url, options=("--host", "0.0.0.0")) as service:
-        assert "0.0.0.0" in service.log()
-        for token in guarded.tokens.list():
-            guarded.tokens.revoke(token.number)
-        assert until(lambda: service.post("/v1/meteor", token=guarded.admin).status == 401)
-        assert service.post("/v1/meteor").status == 401
-    guarded.database.close()
 
 
 @pytest.mark.parametrize("kind", ["postgres"])
@@ -481,28 +455,23 @@ def test_a_revoked_token_is_refused_while_every_connection_waits(fresh):
 
 def test_tokens_are_made_listed_and_revoked_by_command(tmp_path):
     url = f"sqlite:///{tmp_path}/ids.db"
-
-    def run(*words: str) -> str:
-        done = CliRunner().invoke(main, ["tokens", *words, "--url", url])
-        assert done.exit_code == 0, done.output
-        return done.output
-
-    secret = run("create", "billing", "--tags", "order-*", "--may", "draw", "--may", "read").strip()
-    listed = run("list")
+    secret = run(url, "tokens", "create", "billing", "--tags", "order-*", "--may", "draw", "--may", "read").out.strip()
+    listed = run(url, "tokens", "list").out
 
     assert secret.startswith("allocator_")
     assert "billing" in listed and "order-*" in listed and "draw,read" in listed  # noqa: PT018
     assert secret not in listed
     execute(url, "UPDATE allocator_token SET expires_at = '2020-01-01 00:00:00'")
-    assert (listed.splitlines()[1].split()[-1], run("list").splitlines()[1].split()[-1]) == ("-", "yes")
-    assert json.loads(run("list", "--json"))[0]["expired"]
-    assert run("revoke", "1") == "token 1 is revoked\n"
-    assert json.loads(run("list", "--json")) == []
+    ended = run(url, "tokens", "list").out
+    assert [each.splitlines()[1].split()[-1] for each in (listed, ended)] == ["-", "yes"]
+    assert run(url, "tokens", "list", "--json").json[0]["expired"]
+    assert run(url, "tokens", "revoke", "1").out == "token 1 is revoked\n"
+    assert run(url, "tokens", "list", "--json").json == []
     for words, sentence in {
         "create a/b": "the name of a token must be spelled like a tag",
         "create a --tags x/y": "a pattern must be 1 to 64",
         "create a --days -1": "days must be above 0",
         "revoke 7": "there is no token 7",
     }.items():
-        refused = CliRunner().invoke(main, ["tokens", *words.split(), "--url", url])
-        assert (refused.exit_code, sentence in refused.output) == (1, True), refused.output
+        refused = run(url, "tokens", *words.split())
+        assert (refused.code, sentence in refused.err) == (1, True), refused

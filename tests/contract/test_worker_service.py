@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from time import time_ns
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from support.kit import backend_of
+from support.kit import backend_of, run
 from support.processes.patience import until
-from support.service.guarded import Guarded
-from support.service.served import Served
+from support.service.served import Guarded, Served
 
 from allocator import Allocator
-from allocator.cli import main
 from allocator.errors import AccessDenied, InvalidSetting, LeaseLost, NodeIdsExhausted
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 
@@ -63,6 +59,7 @@ def test_what_is_no_request_is_refused(guarded, service):
         ("PUT", holder, "parameter number is missing"),
         ("PUT", number | {"holder": "me"}, "holder: "),
         ("PUT", number | holder | {"release": 1}, "release: "),
+        *(("PUT", holder | {"number": odd}, "number: ") for odd in ("seven", "+7", "\u0663", 2**32, -1, True, 7.0)),
         ("PUT", number | holder | {"bits": 10}, "unknown parameter 'bits'"),
     ):
         form = {"seconds": 60, "now": now_ms(), **body}
@@ -116,17 +113,12 @@ def test_the_verbs_of_a_client_are_those_of_a_database(guarded, service):
 # -- what an operator sees
 
 
-def run(url: str, *words: str) -> str:
-    done = CliRunner().invoke(main, ["worker", "list", *words, "--url", url])
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
 @pytest.mark.statements
 def test_who_holds_what_is_listed(fresh):
-    assert run(fresh) == "no number was leased yet\n"
+    assert run(fresh, "worker", "list").out == "no number was leased yet\n"
     with Allocator(fresh) as ids, ids.worker("pods", bits=2, seconds=90) as held:
-        lines, (space,) = run(fresh).splitlines(), json.loads(run(fresh, "--json"))["spaces"]
+        lines = run(fresh, "worker", "list").out.splitlines()
+        (space,) = run(fresh, "worker", "list", "--json").json["spaces"]
 
         assert lines[0] == "pods: 1 held, 3 free, leases of 90 s"
         assert lines[1].split() == ["number", "host", "process", "until"]
@@ -138,7 +130,7 @@ def test_who_holds_what_is_listed(fresh):
             "free": 3,
         }
         assert space["held"][0]["process"] > 0
-    assert run(fresh) == "pods: 0 held, 4 free, leases of 90 s\n"
+    assert run(fresh, "worker", "list").out == "pods: 0 held, 4 free, leases of 90 s\n"
 
 
 def test_a_space_has_figures(tmp_path):

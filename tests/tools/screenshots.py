@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import math
 import random
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 
-from support.service.browser import DARK, DESKTOP, HURRIED, LIGHT, PHONE, Visit, browser
-from support.service.served import Served
-
-from allocator.database.store import Database
-from allocator.service.token_administration import Tokens
+from support.service.browser import DESKTOP, HURRIED, LIGHT, Visit, browser
+from support.service.served import Guarded, Served
 
 FIGURES = Path(__file__).parents[2] / "docs" / "figures"
 
@@ -48,19 +44,7 @@ WARM_UP = 600 / HURRY + 5
 """Seconds of traffic before the pictures, so that they are."""
 
 
-PAGES = {
-    "console-tags": "/",
-    "console-tag": "/console/tags/order-line",
-    "console-fleet": "/console/fleet",
-    "console-doctor": "/console/doctor",
-}
-DOCUMENTED = [(name, PAGES[name], DESKTOP, LIGHT) for name in ("console-tags", "console-tag")]
-EVERYTHING = [
-    (f"{name}-{scheme}-{size['width']}", path, size, scheme)
-    for name, path in PAGES.items()
-    for scheme in (LIGHT, DARK)
-    for size in (DESKTOP, PHONE)
-]
+PAGES = {"console-tags": "/", "console-tag": "/console/tags/order-line"}
 
 
 class Traffic(threading.Thread):
@@ -92,14 +76,7 @@ def split(count: int, noise: random.Random) -> list[int]:
     return parts
 
 
-def demo(folder: str) -> tuple[Served, str]:
-    """A service with tags, and a token that may do everything."""
-    url = f"sqlite:///{folder}/ids.db"
-    database = Database(url)
-    database.upgrade_schema()
-    secret, _ = Tokens(lambda: database).create("operations", verbs=("draw", "read", "administer"), tags=("*",))
-    database.close()
-    service = Served(url, program=("-c", HURRIED.format(HURRY)))
+def make_tags(service: Served, secret: str) -> None:
     for tag in QUIET:
         service.put(f"/v1/tags/{tag}", token=secret, json={"start_after": 10_000 * len(tag) ** 3})
     for tag in BUSY:
@@ -107,15 +84,6 @@ def demo(folder: str) -> tuple[Served, str]:
         limit = {"limit": "900000000"} if tag == "session" else {}
         service.put(f"/v1/tags/{tag}", token=secret, json=start | limit)
     service.post("/v1/meteor", token=secret)
-    return service, secret
-
-
-def take(visit: Visit, path: str, target: Path) -> None:
-    visit.go(path)
-    visit.page.wait_for_timeout(600)
-    visit.page.screenshot(path=target, full_page=True)
-    shrink(target)
-    print(f"{target.name}: {target.stat().st_size / 1024:.0f} KiB")
 
 
 def shrink(path: Path) -> None:
@@ -128,21 +96,25 @@ def shrink(path: Path) -> None:
     small.save(path, optimize=True)
 
 
-def main(folder: str = "") -> None:
-    """Make the pictures of the documents, or in a folder all pages, in light and dark, for a desktop and a phone."""
+def main() -> None:
     with tempfile.TemporaryDirectory() as home, browser() as found:
-        service, secret = demo(home)
-        traffic = Traffic(service, secret)
+        guarded = Guarded(home, program=("-c", HURRIED.format(HURRY)))
+        make_tags(guarded.service, guarded.admin)
+        traffic = Traffic(guarded.service, guarded.admin)
         traffic.start()
         time.sleep(WARM_UP)
-        for name, path, size, scheme in EVERYTHING if folder else DOCUMENTED:
-            visit = Visit(found, service.address, secret, size, scheme)
-            take(visit, path, Path(folder or FIGURES) / f"{name}.png")
+        for name, path in PAGES.items():
+            visit = Visit(found, guarded.service.address, guarded.admin, DESKTOP, LIGHT)
+            visit.go(path)
+            visit.page.wait_for_timeout(600)
+            visit.page.screenshot(path=(target := FIGURES / f"{name}.png"), full_page=True)
             visit.close()
+            shrink(target)
+            print(f"{target.name}: {target.stat().st_size / 1024:.0f} KiB")
         traffic.stopped.set()
         traffic.join()
-        service.close()
+        guarded.close()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -14,9 +14,10 @@ Answers = Callable[[str], Iterable[bytes]]
 
 
 class Hostile:
-    def __init__(self, answers: Answers) -> None:
-        self._answers = answers
+    def __init__(self, answers: Answers = lambda asked: []) -> None:
+        self.answers = answers
         self.requests: list[str] = []
+        self.heads: list[list[tuple[str, str]]] = []
         self.connections = 0
         self.hung_up = threading.Event()
         """Set once a client has closed a connection before its answer was whole, or `answers` has, by OSError."""
@@ -33,18 +34,26 @@ class Hostile:
         self.connections += 1
         with connection, suppress(OSError), connection.makefile("rb") as received:
             while line := received.readline():
-                length = 0
-                while (header := received.readline()).strip():
-                    name, _, value = header.partition(b":")
-                    length = int(value) if name.lower() == b"content-length" else length
-                received.read(length)
+                head = []
+                while header := received.readline().decode().strip():
+                    name, _, value = header.partition(":")
+                    head.append((name.lower(), value.strip()))
+                received.read(int(dict(head).get("content-length", 0)))
+                self.heads.append(head)
                 self.requests.append(line.decode().rpartition(" ")[0])
                 try:
-                    for piece in self._answers(self.requests[-1]):
+                    for piece in self.answers(self.requests[-1]):
                         connection.sendall(piece)
                 except OSError:
                     self.hung_up.set()
                     return
+
+    def says(self, body: object, status: object = 200) -> None:
+        """To each request."""
+        self.answers = lambda asked: [saying(body, f"{status} x")]
+
+    def refuses(self, status: int, name: str, detail: str = "so it is") -> None:
+        self.says({"error": name, "detail": detail}, status)
 
     def __enter__(self) -> Hostile:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,8 @@ from typing import Any
 
 import urllib3
 
+from allocator.database.store import Database
+from allocator.service.token_administration import Tokens
 from support.processes.patience import until
 
 START_SECONDS = 120.0
@@ -170,3 +174,98 @@ class Served:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+# -- A service that asks for tokens, before an embedded database, and the tokens that are made for it
+
+
+class Guarded:
+    """admin: the secret of a token that may do all. options: of the service; how: of `Served`.
+
+    The database stays open beside the service, for tests that make and revoke tokens while it runs.
+    """
+
+    def __init__(self, folder: str, *options: str, admin: str = "admin", **how: Any) -> None:
+        self.url = f"sqlite:///{folder}/ids.db"
+        self.database = Database(self.url)
+        self.database.upgrade_schema()
+        self.tokens = Tokens(lambda: self.database)
+        self.admin = self.make(admin, "draw", "read", "administer")
+        self.prepare()
+        self.service = Served(self.url, options=options, **how)
+
+    def prepare(self) -> None:
+        """What else is to be there before the service starts, for a subclass."""
+
+    def make(self, name: str, *verbs: str, tags: tuple[str, ...] = ("*",), **settings: object) -> str:
+        """The secret of a new token, which may draw everything where nothing else is said."""
+        return self.tokens.create(name, verbs=verbs or ("draw",), tags=tags, **settings)[0]  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        self.service.close()
+        self.database.close()
+
+
+# -- A connection that stays open, and requests byte by byte
+
+
+class Connection:
+    """One that stays open. It sends the same bytes for the same request."""
+
+    def __init__(self, service: Served) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", service.port), timeout=30)
+        self._received = self.socket.makefile("rb")
+
+    def close(self) -> None:
+        self._received.close()
+        self.socket.close()
+
+    def send(self, *requests: bytes) -> None:
+        self.socket.sendall(b"".join(requests))
+
+    def read(self) -> tuple[int, dict[str, str], bytes]:
+        status = int(self._received.readline().split()[1])
+        headers: dict[str, str] = {}
+        while line := self._received.readline().decode().strip():
+            name, _, value = line.partition(": ")
+            headers[name] = value
+        return status, headers, self._received.read(int(headers["content-length"]))
+
+    def ask(self, request: bytes) -> tuple[int, dict[str, str], bytes]:
+        self.send(request)
+        return self.read()
+
+    def draw(self, request: bytes) -> int:
+        status, _, body = self.ask(request)
+        assert status == 200, body
+        return int(json.loads(body)["ids"][0])
+
+
+def post(tag: str, token: str = "", *lines: str) -> bytes:
+    authorization = (f"Authorization: Bearer {token}",) if token else ()
+    return "\r\n".join([f"POST /v1/tags/{tag}/ids HTTP/1.1", "Host: x", *authorization, *lines, "", ""]).encode()
+
+
+# -- somebody at the console, without a browser: sends a token as the password of HTTP Basic
+
+
+def basic(secret: str) -> str:
+    """The Authorization header of a browser."""
+    return "Basic " + b64encode(f"anybody:{secret}".encode()).decode()
+
+
+class Seat:
+    """secret: of the token; empty before a service that is open to this machine."""
+
+    def __init__(self, service: Served, secret: str = "") -> None:
+        self.service = service
+        self.sent = {"Authorization": basic(secret)} if secret else {}
+
+    def get(self, path: str, **headers: str) -> Reply:
+        return self.service.get(path, **(self.sent | headers))
+
+    def text(self, path: str, **headers: str) -> str:
+        """A page as it is read, which must be there."""
+        answer = self.get(path, **headers)
+        assert answer.status == 200, answer.body
+        return html.unescape(answer.body.decode())
