@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.applications.django_shop import AS_MYSQLDB, MIGRATED, environment, manage, run
@@ -18,6 +19,7 @@ from project.settings import *
 SILENCED_SYSTEM_CHECKS = ["models.W042"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 """
+KEYED = BEFORE + "INSTALLED_APPS += ['keys']\n"
 EVERYWHERE = BEFORE + 'DEFAULT_AUTO_FIELD = "allocator.integrations.django.AllocatedBigAutoField"\n'
 
 
@@ -136,17 +138,21 @@ def keys(project, tmp_path: Path) -> Callable[..., dict[str, str]]:
     """A project with an application whose key is altered in each migration after the first."""
 
     def altering(*fields: str, operation: str = "AlterKey") -> dict[str, str]:
-        folder = tmp_path / "keys" / "migrations"
-        folder.mkdir(parents=True)
-        for package in (folder.parent, folder):
-            (package / "__init__.py").touch()
-        (folder / "m1.py").write_text(FIRST)
-        for number, field in enumerate(fields, 2):
-            text = NEXT.format(before=f"m{number - 1}", operation=operation, field=field)
-            (folder / f"m{number}.py").write_text(text)
-        return project("keyed", BEFORE + "INSTALLED_APPS += ['keys']\n")
+        pairs = enumerate(fields, 1)
+        following = [NEXT.format(before=f"m{number}", operation=operation, field=field) for number, field in pairs]
+        write_application(tmp_path, FIRST, *following)
+        return project("keyed", KEYED)
 
     return altering
+
+
+def write_application(folder: Path, *migrations: str, models: str = "") -> None:
+    (inner := folder / "keys" / "migrations").mkdir(parents=True)
+    for package in (inner.parent, inner):
+        (package / "__init__.py").touch()
+    (inner.parent / "models.py").write_text(models)
+    for number, text in enumerate(migrations, 1):
+        (inner / f"m{number}.py").write_text(text)
 
 
 def test_a_key_goes_to_a_tag_and_back_and_no_id_comes_again(keys):
@@ -232,3 +238,145 @@ print(used(at("m2"))[0])
 
     assert found[0].startswith("InvalidSetting ids up to 2147483648 exist, but keys_order.id (AutoField) holds none")
     assert int(found[1]) < 2**31
+
+
+# -- `CreateTag` in a migration, there and back
+
+
+ITEM = """
+from django.db import models
+from allocator.integrations.django import AllocatedBigAutoField
+class Item(models.Model):
+    id = AllocatedBigAutoField()
+"""
+MAKING = """
+from django.db import migrations
+from allocator.integrations.django import AllocatedBigAutoField, CreateTag
+class Migration(migrations.Migration):
+    initial = True
+    operations = [
+        migrations.CreateModel("Item", [("id", AllocatedBigAutoField(primary_key=True, serialize=False))]),
+        CreateTag("keys_item", step=10, start_after=500),
+    ]
+"""
+THERE_AND_BACK = """
+import json
+from django.core.management import call_command
+from keys.models import Item
+
+made = []
+for _ in range(2):
+    call_command("migrate", "keys", verbosity=0)
+    call_command("makemigrations", "keys", check=True, dry_run=True)
+    made.append(Item.objects.create().pk)
+    call_command("migrate", "keys", "zero", verbosity=0)
+print(json.dumps(made))
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_tag_that_a_migration_makes_stays_when_it_is_reversed(project, tmp_path):
+    write_application(tmp_path, MAKING, models=ITEM)
+
+    assert json.loads(run(THERE_AND_BACK, project("keyed", KEYED)).splitlines()[-1]) == [501, 502]
+
+
+# -- keys in several databases: the rows in the database of the router count
+
+
+SEVERAL = """
+from project.settings import *
+
+def file(name):
+    return {"ENGINE": "django.db.backends.sqlite3", "NAME": FOLDER / name}
+
+DATABASES |= {
+    "other": file("other.sqlite3"),
+    "unasked": file("unasked.sqlite3"),
+    "away": file("no/folder.sqlite3"),
+    "nothing": {},
+}
+"""
+MODELS = """
+import json
+from allocator.integrations.django import AllocatedBigAutoField
+from allocator.integrations.django.ids import upgrade
+from django.db import connections, models, transaction
+
+class Given(models.Model):
+    id = AllocatedBigAutoField()
+    class Meta:
+        app_label = "using"
+        db_table = "given"
+
+class Routed(models.Model):
+    id = AllocatedBigAutoField()
+    class Meta:
+        app_label = "using"
+        db_table = "routed"
+
+class Lacking(models.Model):
+    id = AllocatedBigAutoField()
+    class Meta:
+        app_label = "using"
+        db_table = "lacking"
+
+def made(*aliases, model=Given):
+    for alias in aliases:
+        with connections[alias].schema_editor() as editor:
+            editor.create_model(model)
+
+upgrade()
+"""
+
+
+@pytest.fixture
+def told(project) -> Callable[[str], Any]:
+    """What a program prints whose default database is of each kind in turn, beside four others."""
+    here = project("several", SEVERAL)
+    return lambda code: json.loads(run(MODELS + code, here))
+
+
+def test_ids_are_above_the_rows_in_the_database_of_the_router_and_no_other_is_asked(told):
+    """Also where the table is not there, in a transaction, which a statement that fails would end on PostgreSQL."""
+    found = told("""
+class Other:
+    def db_for_write(self, model, **hints):
+        return "other" if model is Routed else None
+
+from django.db import router
+router.routers = [Other()]
+made("default", "other", model=Routed)
+made("default")
+Routed.objects.create(id=500)
+Given.objects.create(id=20)
+found = [Routed.objects.create().pk, Given.objects.create().pk]
+with transaction.atomic():
+    found.append(Lacking._meta.pk.next_id())
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SELECT 7")
+        found.append(cursor.fetchone()[0])
+print(json.dumps([found, [alias for alias in connections if connections[alias].connection is None]]))
+""")
+
+    assert found == [[501, 21, 1, 7], ["unasked", "away", "nothing"]]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_the_database_that_the_router_names_must_answer(told):
+    """Else the first draw would settle for less than it holds."""
+    found = told("""
+class Away:
+    def db_for_write(self, model, **hints):
+        return "away"
+
+from django.db import OperationalError, router
+made("other")
+router.routers = [Away()]
+try:
+    Given.objects.using("other").create()
+except OperationalError as error:
+    print(json.dumps(str(error)))
+""")
+
+    assert found == "unable to open database file"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, insert, select
 from sqlalchemy.exc import StatementError
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
 from support.kit import SQLITE, backend_of
@@ -55,8 +57,11 @@ class Stalled:
                 go.set()
 
 
-def async_url(kind: str, url: str) -> str:
-    return url.replace("sqlite:", "sqlite+aiosqlite:") if kind == "sqlite" else url
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[AsyncEngine]:
+    engine = create_async_engine(url.replace("sqlite:", "sqlite+aiosqlite:"))
+    yield engine
+    await engine.dispose()
 
 
 @pytest.fixture(params=["Allocator", "AsyncAllocator"])
@@ -72,15 +77,13 @@ def test_an_async_session_draws_without_blocking_the_loop(kind, engine, rows, id
     base.metadata.create_all(engine)
 
     async def main() -> tuple[list[int], list[int]]:
-        made = create_async_engine(async_url(kind, rows))
-        async with AsyncSession(made) as session:
+        async with opened(rows) as engine, AsyncSession(engine) as session:
             session.add_all(base.Order(name=name, items=[base.Item(), base.Item()]) for name in "abc")
             await session.flush()
             await session.execute(insert(base.Order.__table__), ROWS)
             await session.execute(insert(base.Order).values(ROWS))
             await session.commit()
             found = [sorted(await session.scalars(select(model.id))) for model in (base.Order, base.Item)]
-        await made.dispose()
         return found[0], found[1]
 
     assert stalled.run(main()) == (list(range(1, 10)), list(range(1, 7)))
@@ -97,10 +100,8 @@ def test_an_async_core_insert_draws_without_blocking_the_loop(kind, engine, rows
     ids.tags.create("order", step=10, max_step=10)
 
     async def main() -> None:
-        made = create_async_engine(async_url(kind, rows))
-        async with made.begin() as connection:
+        async with opened(rows) as engine, engine.begin() as connection:
             await connection.execute(insert(table), [{"name": str(number)} for number in range(50)])
-        await made.dispose()
 
     stalled.run(main())
     assert keys(engine, table) == list(range(1, 51))
@@ -114,11 +115,8 @@ def test_other_calls_in_a_session_do_not_block_the_loop_either(kind, rows, ids, 
     stalled = Stalled(ids, monkeypatch)
 
     async def main() -> Any:
-        made = create_async_engine(async_url(kind, rows))
-        async with AsyncSession(made) as session:
-            found = await session.run_sync(lambda _: (ids.next_id("a"), ids.next_ids("b", 3), ids.reserve("c", 2)))
-        await made.dispose()
-        return found
+        async with opened(rows) as engine, AsyncSession(engine) as session:
+            return await session.run_sync(lambda _: (ids.next_id("a"), ids.next_ids("b", 3), ids.reserve("c", 2)))
 
     assert stalled.run(main()) == (1, [1, 2, 3], range(1, 3))
     assert len(stalled.passed) >= 3
@@ -133,18 +131,17 @@ def test_a_database_that_does_not_answer_is_an_error_in_time_and_a_wait_can_be_c
         holder = create_engine(fresh)
 
         async def main() -> None:
-            made = create_async_engine(async_url("sqlite", rows))
-            async with made.connect() as connection:
-                with pytest.raises(StatementError) as failed:
-                    await connection.execute(insert(table), ROWS)
-                assert isinstance(failed.value.orig, DatabaseUnavailable)
-            async with made.connect() as connection:
-                asked = asyncio.ensure_future(connection.execute(insert(table), ROWS))
-                await asyncio.sleep(0.05)
-                asked.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await asked
-            await made.dispose()
+            async with opened(rows) as engine:
+                async with engine.connect() as connection:
+                    with pytest.raises(StatementError) as failed:
+                        await connection.execute(insert(table), ROWS)
+                    assert isinstance(failed.value.orig, DatabaseUnavailable)
+                async with engine.connect() as connection:
+                    asked = asyncio.ensure_future(connection.execute(insert(table), ROWS))
+                    await asyncio.sleep(0.05)
+                    asked.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await asked
 
         with holder.connect() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -165,12 +162,10 @@ def test_one_file_is_refused_under_an_event_loop_too(fresh, ids):
     engine.dispose()
 
     async def main() -> None:
-        made = create_async_engine(async_url("sqlite", fresh))
-        async with AsyncSession(made) as session:
+        async with opened(fresh) as engine, AsyncSession(engine) as session:
             session.add(base.Order(name="a", items=[base.Item()]))
             with pytest.raises(InvalidDatabase, match="use a separate file for the allocator"):
                 await session.commit()
-        await made.dispose()
 
     asyncio.run(main())
 

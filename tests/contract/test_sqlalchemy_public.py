@@ -6,10 +6,10 @@ import pytest
 from alembic.autogenerate import compare_metadata, render_python_code
 from alembic.migration import MigrationContext
 from alembic.operations import ops
-from sqlalchemy import ForeignKey, MetaData, String, insert, select, text
+from sqlalchemy import MetaData, insert, select, text
 from sqlalchemy.exc import StatementError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
-from support.applications.sqlalchemy_models import ROWS
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.applications.sqlalchemy_models import ROWS, models
 from support.kit import SQLITE
 
 from allocator import PublicIds
@@ -20,28 +20,9 @@ orders = PublicIds(bytes(range(32)), prefix="ord_")
 ONE, TWO, THREE = map(orders.encode, (1, 2, 3))
 
 
-def mapped(ids: Any) -> Any:
-    class Base(DeclarativeBase):
-        pass
-
-    class Item(Base):
-        __tablename__ = "item"
-        id: Mapped[int] = primary_key(ids)
-        order_id: Mapped[str] = mapped_column(ForeignKey("order.id"))
-
-    class Order(Base):
-        __tablename__ = "order"
-        id: Mapped[str] = primary_key(ids, public=orders)
-        name: Mapped[str | None] = mapped_column(String(20))
-        items: Mapped[list[Item]] = relationship()
-
-    Base.Order, Base.Item = Order, Item  # type: ignore[attr-defined]
-    return Base
-
-
 @pytest.fixture
 def base(engine, ids):
-    made = mapped(ids)
+    made = models(ids, orders)
     made.metadata.create_all(engine)
     return made
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from allocator.database.schema.tables import number, number_void
 from support.processes.patience import until
-from support.servers.locks import SEEN_EACH, waits
+from support.servers.administrator import SEEN_EACH, waits
 
 MARCH, EARLIER = date(2026, 3, 9), date(2025, 12, 31)
 LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
