@@ -14,7 +14,7 @@ from support.clusters.writers import account, only, under_load, wait
 from support.faults.trouble import skipping
 from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
-from support.servers.machine_oceanbase import OceanBase
+from support.servers.machines import OceanBase
 
 KILLS, BETWEEN = 10, 5
 COUNTS = {"segment": 4, "ticket": 2, "meteor": 1, "snowflake": 1}

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine
-from support.faults.ill_databases import Patient, changed, named
-from support.faults.read_only import as_nobody
+from support.faults.ill_databases import Patient, as_nobody, changed, named
 from support.kit import ON_SERVERS, SQLITE
 from support.servers.administrator import execute
 from support.servers.available import server

@@ -13,7 +13,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 from support.applications.faces import PATIENT
 from support.distinct import distinct
-from support.documents.rights import OWNER, SERVICE, TOKENS, granted
+from support.documents.pages import OWNER, SERVICE, TOKENS, granted
 from support.faults.ill_databases import changed, named
 from support.servers.administrator import administrator, execute
 from support.servers.available import KINDS

@@ -10,12 +10,11 @@ import pytest
 from sqlalchemy import MetaData, create_engine
 from support.faults.forgetting import Promoted
 from support.faults.forgetting_scenes import SCENES
-from support.faults.forgetting_verdict import VERDICTS
+from support.faults.forgetting_story import VERDICTS
 from support.processes.drawers import Thread
 from support.servers.available import without
 from support.servers.databases import with_schema
-from support.servers.machine_postgres import Postgres
-from support.servers.machines import Templates, until
+from support.servers.machines import Postgres, Templates, until
 
 from allocator import Allocator, Numbers
 from allocator.errors import DatabaseRefused, DatabaseUnavailable

@@ -35,10 +35,9 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 from support.kit import SQLITE
 from support.processes.patience import until
-from support.servers.administrator import execute
+from support.servers.administrator import SEEN_EACH, execute, waits
 from support.servers.available import own
 from support.servers.databases import with_schema
-from support.servers.locks import SEEN_EACH, waits
 
 from allocator import Number, Numbers
 from allocator.database.address import dialect_named

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine, select
 from support.distinct import Duplicate, distinct
-from support.faults.read_only import as_nobody
+from support.faults.ill_databases import as_nobody
 from support.servers.databases import with_schema
 
 from allocator import Allocator

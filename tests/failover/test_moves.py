@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 from support.distinct import none_twice
-from support.faults.forgetting import Promoted
-from support.faults.forgetting_dumps import stranger
+from support.faults.forgetting import Promoted, stranger
 from support.faults.forgetting_story import AFTER, KEPT, SETTINGS, Told
 from support.processes.drawers import Process, draw_together
 from support.servers.available import without
 from support.servers.databases import with_schema
 from support.servers.machine_images import Image, MariaDBImage, MySQLImage, PostgresImage
-from support.servers.machine_postgres import Green, Postgres
-from support.servers.machines import Machine, Templates
+from support.servers.machines import Green, Machine, Postgres, Templates
 
 from allocator import Allocator
 from allocator.rules.failover import FLOOR

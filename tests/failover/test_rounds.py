@@ -6,8 +6,8 @@ from itertools import cycle, islice
 
 import pytest
 from support.faults.forgetting_scenes import Scene, promoted
-from support.faults.forgetting_verdict import VERDICTS
-from support.servers.machine_postgres import Postgres
+from support.faults.forgetting_story import VERDICTS
+from support.servers.machines import Postgres
 from tqdm import tqdm
 
 FORMATS = ("ROW", "MIXED", "STATEMENT")

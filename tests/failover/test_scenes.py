@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.distinct import none_twice
 from support.faults.forgetting_scenes import PERHAPS_NOTICED, SCENES, UNNOTICED
-from support.faults.forgetting_verdict import VERDICTS, nothing_is_noticed, the_control_repeats_ids
+from support.faults.forgetting_story import VERDICTS, nothing_is_noticed, the_control_repeats_ids
 from support.rules import rule
 from tqdm import tqdm
 

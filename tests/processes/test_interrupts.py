@@ -19,7 +19,7 @@ from support.faults.call_steps import Interrupted, Steps, acting, every_step
 from support.kit import ON_SERVERS, database_of, output
 from support.memory.database import Source
 from support.processes.patience import until
-from support.servers.locks import SEEN_EACH, waits
+from support.servers.administrator import SEEN_EACH, waits
 
 from allocator import Allocator, Meteor, ObjectId, Snowflake
 from allocator.errors import DatabaseUnavailable, ReentrantCall

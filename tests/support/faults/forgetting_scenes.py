@@ -7,17 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.faults.forgetting import Forgetful, Promoted, Restored
-from support.faults.forgetting_dumps import Dumped
-from support.faults.forgetting_files import BY_LUCK, RENAMED, SAME_FILE, Replaced, Way
-from support.faults.forgetting_recoveries import Archived, Replayed
+from support.faults.forgetting import (
+    BY_LUCK,
+    RENAMED,
+    SAME_FILE,
+    Archived,
+    Dumped,
+    Forgetful,
+    Promoted,
+    Replaced,
+    Replayed,
+    Restored,
+    Way,
+)
 from support.faults.forgetting_story import Story
 from support.processes.drawers import Drawer, Process
 from support.servers.available import without
 from support.servers.machine_images import MariaDBImage, MySQLImage
-from support.servers.machine_mysql import MariaDB
-from support.servers.machine_postgres import Green, Postgres
-from support.servers.machines import Machine, Templates
+from support.servers.machines import Green, Machine, MariaDB, Postgres, Templates
 
 KINDS: dict[str, type[Machine]] = {
     "postgres": Postgres,

@@ -7,13 +7,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Self
 
-from allocator import Allocator
+from allocator import Allocator, SnowflakeSettings
+from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.schemes.formats.bit_layout import Layout
+from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE
+from support.distinct import none_twice
 from support.faults.forgetting import Forgetful
-from support.faults.forgetting_numbers import Crowds
 from support.processes.drawers import Drawer, Drawn, Process, draw_together
 
 STEP = 100
@@ -147,3 +151,107 @@ def command(url: str, *words: str) -> None:
     """As an operator does it."""
     words = (sys.executable, "-m", "allocator", *words, "--url", url)
     subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
+
+
+# -- nodes, workers and tags of which a database has forgotten that it ever gave them
+
+
+CROWD = 3
+LEASED = SnowflakeSettings(layout=Layout(sign=1, timestamp=41, datacenter=1, worker=2, sequence=19), lease=2.0)
+"""Of few workers, so that two crowds cannot miss each other by chance; for so many seconds."""
+LATE = "late"
+"""A tag that is made when it is used first, which is forgotten."""
+IDS = 300
+
+
+@dataclass
+class Crowd:
+    """What a number of allocators have at one time, each for itself; and why one has nothing."""
+
+    nodes: list[int] = field(default_factory=list)
+    workers: list[int] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+class Crowds:
+    """The crowd that is forgotten, and goes on with what it has in memory; and the one that comes then."""
+
+    def __init__(self) -> None:
+        self.forgotten, self.fresh = Crowd(), Crowd()
+        self.open = ExitStack()
+
+    def draw(self, url: str, into: Crowd) -> None:
+        for _ in range(CROWD):
+            ids = self.open.enter_context(Allocator(url, snowflake=LEASED, **SETTINGS))
+            try:
+                into.nodes.append(METEOR.unpack(ids.meteor())["node"])
+                into.workers.append(LEASED.layout.unpack(ids.snowflake())["worker"])
+            except DatabaseUnavailable as error:
+                if "numbers are leased again" not in str(error):  # in a minute
+                    into.errors.append(str(error))
+            except AllocatorError as error:
+                into.errors.append(f"{type(error).__name__}: {error}")
+        into.late += [ids.next_id(LATE) for _ in range(IDS)]
+
+    @property
+    def nodes_twice(self) -> int:
+        return len({*self.forgotten.nodes} & {*self.fresh.nodes})
+
+    @property
+    def workers_twice(self) -> int:
+        """Leased to two at once."""
+        return len({*self.forgotten.workers} & {*self.fresh.workers})
+
+    @property
+    def late_twice(self) -> int:
+        return len({*self.forgotten.late} & {*self.fresh.late})
+
+    def close(self) -> None:
+        self.open.close()
+
+
+# -- what must hold of a story of a database that forgets, whichever it is; each part fails on its own
+
+
+def the_control_repeats_ids(story: Story) -> None:
+    """Without a gap, or the test shows nothing: a process that has not seen what was lost gives it again."""
+    off = story.told["off"]
+    assert off.duplicates >= AFTER // 2, off
+    assert off.fresh.error is None
+
+
+def a_gap_needs_nobody(story: Story) -> None:
+    """No id twice, and nobody is refused: neither who saw what was lost, nor who did not."""
+    for told in (story.told["gap"], story.told["busy"]):
+        none_twice(told.duplicates)
+        assert not told.failures, told.failures
+
+
+def a_refusal_waits_for_a_repair(story: Story) -> None:
+    refuse = story.told["refuse"]
+    assert (refuse.fresh.failure, refuse.fresh.ids) == ("ServerReplaced", [])
+    assert {part.failure for part in refuse.old} == {"ServerReplaced"}
+    assert [part.error for part in refuse.repaired] == [None] * len(refuse.repaired)
+    assert all(len(part.ids) == AFTER for part in refuse.repaired)
+    none_twice(refuse.duplicates)
+
+
+def no_number_is_given_again(story: Story) -> None:
+    """Nodes that were registered and forgotten, workers that were leased, and a tag that was made; a worker that may be
+    forgotten is leased to nobody for a minute."""
+    crowds = story.crowds
+    assert not crowds.forgotten.errors
+    assert not crowds.fresh.errors
+    none_twice(crowds.nodes_twice, "nodes")
+    none_twice(crowds.workers_twice, "workers")
+    none_twice(crowds.late_twice, "a tag made late")
+
+
+def nothing_is_noticed(story: Story) -> None:
+    """Or the documentation promises less than we hold."""
+    for tag in ("gap", "refuse"):
+        assert story.told[tag].duplicates > 0
+
+
+VERDICTS = (the_control_repeats_ids, a_gap_needs_nobody, a_refusal_waits_for_a_repair, no_number_is_given_again)

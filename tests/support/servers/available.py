@@ -103,9 +103,7 @@ def from_url(kind: str) -> Running:
 
 def from_binary(kind: str, options: tuple[str, ...] = ()) -> Running:
     """A throw-away server in a temporary folder."""
-    from support.servers.machine_mysql import MariaDB, MySQL
-    from support.servers.machine_postgres import Postgres
-    from support.servers.machines import Machine, made
+    from support.servers.machines import Machine, MariaDB, MySQL, Postgres, made
 
     types: dict[str, type[Machine]] = {"postgres": Postgres, "mysql": MySQL, "mariadb": MariaDB}
     program = types[kind].program_here()

@@ -11,9 +11,7 @@ from typing import Any
 
 from support.servers.available import without
 from support.servers.containers import IMAGES, pause
-from support.servers.machine_mysql import FIRST, MariaDB, MySQL
-from support.servers.machine_postgres import PASSWORD, Postgres
-from support.servers.machines import SECONDS, Machine, made, until
+from support.servers.machines import FIRST, PASSWORD, SECONDS, Machine, MariaDB, MySQL, Postgres, made, until
 
 
 class Image(Machine):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 from abc import abstractmethod
@@ -13,11 +14,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import pymysql
 from sqlalchemy import text
 
+from allocator.database.schema.tables import VERSION_TABLE, metadata
 from support.processes import patience
+from support.servers import fetched
 from support.servers.administrator import administrator
-from support.servers.throwaway import children, free_port, signal_all, start, wait_until
+from support.servers.databases import with_schema
+from support.servers.throwaway import (
+    children,
+    free_port,
+    mysql_binary,
+    postgres_binaries,
+    run,
+    signal_all,
+    start,
+    unprivileged,
+    wait_until,
+)
 
 M = TypeVar("M", bound="Machine")
 SECONDS = 60
@@ -201,3 +216,248 @@ def until(happened: Callable[[], bool], what: str, seconds: float = SECONDS) -> 
 
 def rows_of(result: Any) -> Any:
     return [dict(row) for row in result.mappings()] if result.returns_rows else None
+
+
+# -- mariaDB from binaries; and a replica that follows by GTID
+
+
+FIRST = (
+    "CREATE DATABASE ids",
+    "CREATE USER tester@'127.0.0.1' IDENTIFIED BY 'tester'",
+    "GRANT ALL ON *.* TO tester@'127.0.0.1' WITH GRANT OPTION",
+)
+
+
+class MariaDB(Machine):
+    kind = "mariadb"
+
+    @classmethod
+    def program_here(cls) -> Path:
+        return Path(mysql_binary(cls.kind))
+
+    @property
+    def url(self) -> str:
+        return f"{self.kind}+pymysql://tester:tester@127.0.0.1:{self.port}/ids"
+
+    def words(self) -> list[str]:
+        """What every server of a replication needs; no two may have one number."""
+        number = f"--server-id={self.port}"
+        return [f"--port={self.port}", number, "--log-bin=log", "--sync-binlog=1", "--skip-name-resolve", *self.extra]
+
+    def common(self) -> list[object]:
+        owner = ["--user=root"] if os.getuid() == 0 else []
+        return [self.program, "--no-defaults", *owner, f"--datadir={self.data}", f"--socket={self.socket}"]
+
+    def command(self) -> list[object]:
+        # The kernel's asynchronous I/O is for a few servers on a machine.
+        own = ["--bind-address=127.0.0.1", f"--pid-file={self.place}/pid", "--innodb-use-native-aio=0"]
+        return [*self.common(), *own, *self.words()]
+
+    @property
+    def socket(self) -> Path:
+        return self.place / "s.sock"
+
+    def initialize(self) -> None:
+        install = shutil.which("mariadb-install-db")
+        if install is None:
+            raise LookupError("mariadbd is here, mariadb-install-db is not")
+        auth = "--auth-root-authentication-method=normal"
+        run({}, [install, *self.common()[1:], auth, "--skip-test-db"], self.place)  # with `test`, anybody may log in
+
+    def prepare(self) -> None:
+        self.initialize()
+        self.process = start({}, [*self.common(), "--skip-networking"], self.place)
+        wait_until(self.lets_root_in, self.process, self.place)
+        with pymysql.connect(unix_socket=str(self.socket), user="root") as root, root.cursor() as cursor:
+            for statement in FIRST:
+                cursor.execute(statement)
+        self.stop()
+
+    def lets_root_in(self) -> bool:
+        if not listens(self.socket):
+            return False
+        try:
+            pymysql.connect(unix_socket=str(self.socket), user="root").close()
+        except pymysql.Error:
+            return False
+        return True
+
+    # -- as a replica
+
+    def follow(self, primary: Machine) -> None:
+        self.start()
+        self.ask(
+            f"CHANGE MASTER TO master_host = '127.0.0.1', master_port = {primary.port}, master_user = 'tester', "
+            "master_password = 'tester', master_connect_retry = 1, master_use_gtid = slave_pos"
+        )
+        self.ask("START SLAVE")
+
+    def has_all_of(self, primary: Machine) -> bool:
+        (end,) = primary.ask("SELECT @@gtid_binlog_pos AS position")
+        (answer,) = self.ask("SELECT MASTER_GTID_WAIT(:position, 0) AS late", position=end["position"])
+        return answer["late"] == 0
+
+    def unfollow(self) -> None:
+        self.ask("STOP SLAVE IO_THREAD")
+
+    def is_cut_off(self) -> bool:
+        (status,) = self.ask("SHOW SLAVE STATUS")
+        return status["Slave_IO_Running"] == "No"
+
+    def promote(self) -> None:
+        self.ask("STOP SLAVE")
+        self.ask("RESET SLAVE ALL")
+
+
+class MySQL(MariaDB):
+    kind = "mysql"
+
+    def initialize(self) -> None:
+        run({}, [*self.common(), "--initialize-insecure"], self.place)
+
+
+def listens(path: Path) -> bool:
+    """Asked first, since PyMySQL does not close a socket that nobody answers."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
+
+
+# -- postgreSQL in a folder, from binaries; and a standby that follows it
+
+
+PASSWORD = "tester"
+
+
+class Postgres(Machine):
+    kind = "postgres"
+    goodbye = signal.SIGINT  # at SIGTERM it waits until every session has ended by itself
+
+    @classmethod
+    def program_here(cls) -> Path:
+        return postgres_binaries()
+
+    @classmethod
+    def programs_here(cls) -> list[Path]:
+        """Every version that is here."""
+        try:
+            found = {postgres_binaries()}
+        except LookupError:
+            found = set()
+        return sorted(found | {*Path("/usr/lib/postgresql").glob("*/bin")})
+
+    @property
+    def url(self) -> str:
+        return f"postgresql+psycopg://postgres:{PASSWORD}@127.0.0.1:{self.port}/postgres"
+
+    def as_user(self) -> dict[str, object]:
+        return unprivileged(self.place)
+
+    def command(self) -> list[object]:
+        own = [f"port={self.port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={self.place}"]
+        return [
+            self.program / "postgres",
+            "-D",
+            self.data,
+            *(word for setting in (*own, *self.extra) for word in ("-c", setting)),
+        ]
+
+    def prepare(self) -> None:
+        (secret := self.place / "secret").write_text(PASSWORD)
+        secret.chmod(0o644)
+        auth = ["-k", "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={secret}"]
+        initdb = [self.program / "initdb", "-D", self.data, "-U", "postgres", *auth, "-E", "UTF8", "--locale=C"]
+        run(self.as_user(), initdb, self.place)
+
+    def backup(self) -> Self:
+        """A base backup without WAL, in another place, while the server runs."""
+        twin = type(self)(self.program, self.empty_place(), self.port, self.extra)
+        own = ["-d", f"host=127.0.0.1 port={self.port} user=postgres password={PASSWORD}"]
+        run(self.as_user(), [self.program / "pg_basebackup", "-D", twin.data, "-X", "none", *own], self.place)
+        return twin
+
+    def upgrade(self, old: Postgres, *how: str) -> None:
+        """Take over what another server has, by pg_upgrade; both are stopped."""
+        words = ["-b", old.program, "-B", self.program, "-d", old.data, "-D", self.data, "-s", self.place]
+        run(self.as_user(), [self.program / "pg_upgrade", "-U", "postgres", *words, *how], self.place)
+
+    def follow(self, primary: Machine) -> None:
+        (self.data / "standby.signal").touch()
+        with (self.data / "postgresql.auto.conf").open("a") as file:
+            file.write(f"primary_conninfo = 'host=127.0.0.1 port={primary.port} user=postgres password={PASSWORD}'\n")
+        self.start()
+
+    def has_all_of(self, primary: Machine) -> bool:
+        (end,) = primary.ask("SELECT pg_current_wal_flush_lsn()::text AS lsn")
+        (mine,) = self.ask("SELECT pg_last_wal_replay_lsn() >= CAST(:lsn AS pg_lsn) AS done", lsn=end["lsn"])
+        return bool(mine["done"])
+
+    def unfollow(self) -> None:
+        self.ask("ALTER SYSTEM SET primary_conninfo = ''")
+        self.ask("SELECT pg_reload_conf()")
+
+    def is_cut_off(self) -> bool:
+        return not self.ask("SELECT pid FROM pg_stat_wal_receiver")
+
+    def promote(self) -> None:
+        self.ask("SELECT pg_promote(true, 60)")
+
+
+class Green(Postgres):
+    """A new server, which follows by logical replication."""
+
+    def command(self) -> list[object]:
+        return [*super().command(), "-c", "wal_level=logical"]
+
+    def follow(self, primary: Machine) -> None:
+        shutil.rmtree(self.data)
+        self.prepare()
+        self.start()
+        for each in (primary, self):
+            with_schema(each.url)
+        self.ask("TRUNCATE " + ", ".join([VERSION_TABLE, *metadata.tables]))
+        primary.ask("CREATE PUBLICATION blue FOR ALL TABLES")
+        blue = f"host=127.0.0.1 port={primary.port} user=postgres password={PASSWORD} dbname=postgres"
+        self.ask(f"CREATE SUBSCRIPTION green CONNECTION '{blue}' PUBLICATION blue")
+
+    def has_all_of(self, primary: Machine) -> bool:
+        if self.ask("SELECT 1 FROM pg_subscription_rel WHERE srsubstate <> 'r'"):
+            return False
+        (end,) = primary.ask("SELECT pg_current_wal_flush_lsn()::text AS lsn")
+        has = "confirmed_flush_lsn >= CAST(:lsn AS pg_lsn)"
+        return bool(primary.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = 'green' AND {has}", **end))
+
+    def unfollow(self) -> None:
+        self.ask("ALTER SUBSCRIPTION green DISABLE")
+
+    def is_cut_off(self) -> bool:
+        return not self.ask("SELECT 1 FROM pg_stat_subscription WHERE pid IS NOT NULL")
+
+    def promote(self) -> None:
+        self.ask("ALTER SUBSCRIPTION green SET (slot_name = NONE)")
+        self.ask("DROP SUBSCRIPTION green")
+
+
+# -- oceanBase as one node, by the server in the wheel `pylibseekdb`
+
+
+SMALL = ("memory_limit=1G", "log_disk_size=2G", "datafile_size=256M")
+
+
+class OceanBase(Machine):
+    kind = "oceanbase"
+
+    @classmethod
+    def new(cls) -> Self:
+        machine = cls(fetched.oceanbase(), Path(tempfile.mkdtemp(prefix=f"allocator-{cls.kind}-")))
+        machine.data.mkdir()
+        machine.start()
+        return machine
+
+    @property
+    def url(self) -> str:
+        return f"mysql+pymysql://root@127.0.0.1:{self.port}/test"
+
+    def command(self) -> list[object]:
+        """It makes its data itself."""
+        sizes = [word for size in SMALL for word in ("--parameter", size)]
+        return [self.program, "--nodaemon", "--port", self.port, "--base-dir", self.data, *sizes]

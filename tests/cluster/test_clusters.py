@@ -1,0 +1,208 @@
+"""Three members under load, in Galera or Group Replication: ids are unique and calls end in time, whatever happens to
+one; and numbers without gaps on two members at once, where locks are a member's own, and certification decides."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy.exc import DBAPIError
+from support.clusters.cluster import Cluster
+from support.clusters.writers import COUNTS, account, in_order, its_own, its_own_first, only, under_load, wait
+from support.distinct import distinct
+
+from allocator import Numbers
+from allocator.errors import NumberConflict
+
+NOTICED = {"galera": 9, "single_primary": 6}
+"""Seconds after which an isolated member knows that it is, or brings no commit to its end."""
+ISOLATED = 20
+WITHOUT_TICKETS = {scheme: count for scheme, count in COUNTS.items() if scheme != "ticket"}
+"""Those of REPLACE belong to the server that began with them: on another one they wait for `allocator shards trust`."""
+SEVERAL_WRITE = pytest.mark.parametrize("kind", ["galera", "multi_primary"])
+
+
+@pytest.fixture
+def cluster(kind: str, request: pytest.FixtureRequest) -> Cluster:
+    found: Cluster = request.getfixturevalue(kind)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind in ("galera", "multi_primary") for name in ("one", "spread")]
+)
+def test_writers_on_one_member_and_on_all(cluster, writers, report, name):
+    places = only(0) if name == "one" else its_own
+    account(under_load(cluster, writers, name, places, lambda: wait(5, name)), report)
+
+
+@pytest.mark.parametrize("kind", ["single_primary"])
+def test_writers_on_the_primary(cluster, writers, report):
+    account(under_load(cluster, writers, "one", only(cluster.primary()), lambda: wait(5, "one primary")), report)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "places", "counts"),
+    [
+        ("galera", "killed", its_own_first, COUNTS),
+        ("galera", "all-wrote-there", in_order, COUNTS),
+        ("single_primary", "killed", in_order, WITHOUT_TICKETS),
+        ("multi_primary", "killed", its_own_first, COUNTS),
+    ],
+)
+def test_a_member_is_killed_and_comes_back(kind, cluster, writers, report, name, places, counts):
+    def trouble() -> None:
+        killed = cluster.primary() if kind == "single_primary" else 0
+        cluster.kill(killed)
+        wait(15, f"{name}: a member is away")
+        cluster.restart(killed)
+
+    account(under_load(cluster, writers, name, places, trouble, counts), report)
+
+
+@pytest.mark.parametrize(
+    ("kind", "places", "counts"),
+    [("galera", its_own_first, COUNTS), ("single_primary", in_order, WITHOUT_TICKETS)],
+    ids=["galera", "single_primary"],
+)
+def test_a_member_is_isolated_and_gives_nothing(kind, cluster, writers, report, places, counts):
+    healed: list[float] = []
+
+    def trouble() -> None:
+        alone = cluster.primary() if kind == "single_primary" else 2
+        writers.start("segment", "minority", [cluster.url(alone)])
+        writers.wait_for_all()
+        cluster.isolate(alone)
+        began = time.monotonic()
+        wait(ISOLATED, "isolated")
+        assert writers.drawn("segment", "minority").after(began + NOTICED[kind]) == 0
+        assert kind == "galera" or cluster.primary() != alone
+        cluster.heal(alone)
+        cluster.wait_until_whole()
+        healed.append(time.monotonic())
+
+    found = under_load(cluster, writers, "isolated", places, trouble, counts)
+    minority = writers.drawn("segment", "minority")
+    account({**found, "segment of the minority": minority}, report)
+    report(f"the minority said: {minority.words}")
+    assert set(minority.errors) == {"DatabaseUnavailable"}
+    if kind == "galera":
+        assert minority.codes["1047"]
+        assert minority.after(healed[0])
+
+
+@pytest.mark.parametrize("kind", ["multi_primary"])
+def test_one_of_several_primaries_is_isolated(cluster, writers, report):
+    def trouble() -> None:
+        cluster.isolate(2)
+        wait(ISOLATED, "isolated")
+        cluster.heal(2)
+        cluster.wait_until_whole()
+
+    account(under_load(cluster, writers, "isolated", its_own_first, trouble, WITHOUT_TICKETS), report)
+
+
+# -- numbers without gaps
+
+
+EACH = 25
+"""Numbers that each member writes."""
+REFUSED = {1180, 1213, 3101}
+"""A deadlock, also during COMMIT, and a transaction that the plugin has rolled back: the whole is to be run again."""
+TABLE = (
+    "CREATE TABLE IF NOT EXISTS invoice "
+    "(scope VARCHAR(20), member INT, line INT, n BIGINT NOT NULL, PRIMARY KEY (scope, member, line))"
+)
+"""It stays: Group Replication cannot order a DROP after the rows of another member, and expels who fails."""
+IS_THERE = text("SELECT COUNT(*) FROM information_schema.tables WHERE table_name = 'invoice'")
+
+invoices = Numbers("invoice")
+
+
+@contextmanager
+def members(cluster: Cluster) -> Iterator[list[Engine]]:
+    """Two of them, with a table for rows."""
+    engines = [create_engine(cluster.url(number)) for number in (0, 1)]
+    with engines[0].begin() as connection:
+        connection.execute(text(TABLE))
+    with engines[1].connect().execution_options(isolation_level="AUTOCOMMIT") as other:
+        cluster.until(lambda: bool(other.scalar(IS_THERE)), "the table is on the second member")
+    yield engines
+    for engine in engines:
+        engine.dispose()
+
+
+def write(connection: Connection, scope: str, member: int, line: int) -> int:
+    n = invoices.next(connection, scope).n
+    row = {"scope": scope, "member": member, "line": line, "n": n}
+    connection.execute(text("INSERT INTO invoice VALUES (:scope, :member, :line, :n)"), row)
+    return n
+
+
+def code_of(error: DBAPIError) -> int:
+    return int(error.orig.args[0]) if error.orig else 0
+
+
+@SEVERAL_WRITE
+def test_of_two_members_that_drew_one_number_one_is_refused_at_commit(cluster, report):
+    def is_there() -> bool:
+        second.rollback()  # a snapshot would stay as it is
+        found = invoices.peek(second, "new")
+        second.rollback()
+        return found is not None
+
+    with members(cluster) as (one, other), one.connect() as first, other.connect() as second:
+        drawn = [write(first, "new", 0, 0), write(second, "new", 1, 0)]
+        first.commit()
+        with pytest.raises(DBAPIError) as refused:
+            second.commit()
+        cluster.until(is_there, "the second member has the first number")
+        again = write(second, "new", 1, 0)
+        second.commit()
+    code = code_of(refused.value)
+    report(f"numbers: both members drew {drawn[0]}; one COMMIT was refused with {code}, its retry drew {again}")
+
+    assert drawn == [1, 1]
+    assert code in REFUSED
+    assert again == 2
+
+
+@SEVERAL_WRITE
+def test_members_that_draw_in_one_scope_leave_no_gap_and_no_duplicate(cluster, report):
+    refused: Counter[int] = Counter()
+
+    def run(member: int, engine: Engine) -> None:
+        line = 0
+        while line < EACH:
+            try:
+                with engine.begin() as connection:
+                    write(connection, "busy", member, line)
+                line += 1
+            except NumberConflict:
+                refused[0] += 1
+            except DBAPIError as error:
+                if code_of(error) not in REFUSED:
+                    raise
+                refused[code_of(error)] += 1
+
+    def numbers(connection: Connection) -> list[int]:
+        connection.rollback()
+        return list(connection.scalars(text("SELECT n FROM invoice WHERE scope = 'busy' ORDER BY n")))
+
+    with members(cluster) as engines:
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(run, member, engine) for member, engine in enumerate(engines)]:
+                done.result()
+        with engines[0].connect() as first:
+            cluster.until(lambda: len(numbers(first)) == 2 * EACH, "the first member has all rows")
+            found = numbers(first)
+    report(f"numbers: {len(found)} by two members in one scope, refused {dict(refused)} times by code")
+
+    assert distinct(found) == 2 * EACH
+    assert found == list(range(1, 2 * EACH + 1))
+    assert refused
