@@ -9,16 +9,13 @@ from contextlib import closing
 import pytest
 from support.distinct import distinct
 from support.kit import SQLITE
-from support.processes.patience import until
 from support.servers.administrator import execute
 
 from allocator import Allocator, Layout, MeteorSettings, SnowflakeSettings, inspect_id
 from allocator.database.store import Database
 from allocator.database.verbs import node_rows, worker_number_rows
 from allocator.errors import DatabaseUnavailable, Exhausted, InvalidSetting, MaxValueWentBack, NodeIdsExhausted
-from allocator.generators import snowflake
 from allocator.schemes.snowflake import EPOCH
-from allocator.schemes.worker_number_lease import Clocks
 
 of_the_rule = pytest.mark.parametrize("place", ["sqlite", "service"], indirect=True)
 """What is decided whatever the database."""
@@ -182,35 +179,12 @@ def test_two_allocators_have_two_workers(face, place):
 
 
 @SQLITE
-def test_when_all_workers_are_leased_it_says_by_whom(face, fresh):
-    settings = SnowflakeSettings(layout=TINY, lease=60)
-    for _ in range(4):
-        face(fresh, snowflake=settings).snowflake()
-    with pytest.raises(
-        NodeIdsExhausted, match=r"all 4 numbers of space '@snowflake' are held, by .* \(process \d+\); .* is free in"
-    ):
-        face(fresh, snowflake=settings).snowflake()
-
-
-@SQLITE
 def test_another_layout_epoch_or_length_is_refused_for_ever(face, fresh):
     face(fresh).snowflake()
     execute(fresh, "UPDATE allocator_lease SET until_ms = 0, used_until_ms = 0")
     for settings in ({"layout": TINY}, {"epoch": 0}, {"lease": 30}):
         with pytest.raises(InvalidSetting, match="all processes of a space must use the same. To change them, stop"):
             face(fresh, snowflake=SnowflakeSettings(**settings)).snowflake()
-
-
-@SQLITE
-def test_a_lease_is_renewed_under_load_and_ids_never_stop(face, fresh):
-    ids = face(fresh, snowflake=SnowflakeSettings(lease=5))
-    drawn, end = [], time.monotonic() + 3.0
-    while time.monotonic() < end:
-        drawn.append(ids.snowflake())
-
-    assert distinct(drawn)
-    assert sorted(drawn) == drawn
-    assert len({fields(number, "snowflake")["worker"] for number in drawn[::1000]}) == 1
 
 
 @SQLITE
@@ -223,35 +197,3 @@ def test_closing_gives_the_worker_back_with_the_last_time_in_use(face, fresh):
 
     assert row.holder == ""
     assert last <= row.used_until_ms <= time.time() * 1000 + 1
-
-
-@SQLITE
-def test_a_worker_that_is_given_back_is_taken_in_a_later_second(face, fresh):
-    settings = SnowflakeSettings(layout=TINY)
-    first, drawn = face(fresh, snowflake=settings), []
-    for _ in range(4):
-        drawn.append(face(fresh, snowflake=settings).snowflake() if drawn else first.snowflake())
-    first.close()
-    late = face(fresh, snowflake=settings)
-
-    def is_drawn() -> bool:
-        try:
-            drawn.append(late.snowflake())
-        except NodeIdsExhausted:
-            return False
-        return True
-
-    assert until(is_drawn, every=0.1)
-    first, *_, last = (TINY.unpack(number) for number in drawn)
-    assert last["worker"] == first["worker"]
-    assert last["timestamp"] // 1000 > first["timestamp"] // 1000
-
-
-@statements
-def test_a_clock_that_is_far_ahead_leases_no_worker(fresh, monkeypatch):
-    """Each start of a process with such a clock would take one of 1024 workers for years."""
-    monkeypatch.setattr(snowflake, "read_clocks", lambda: Clocks(0.0, int(time.time() * 1000) + 15_000))
-    with Allocator(fresh) as ids:
-        with pytest.raises(InvalidSetting, match=r"is 1[45].\d s ahead of the database's, and may be 10 s ahead"):
-            ids.snowflake()
-        assert ids._backend.databases()[0].worker_spaces() == []

@@ -18,8 +18,7 @@ from support.faults.wire import Wire
 from support.kit import ON_SERVERS, SQLITE, database_of
 from support.processes.patience import patiently, until
 from support.rules import rule
-from support.servers.administrator import execute
-from support.servers.locks import SEEN_EACH, waits
+from support.servers.administrator import SEEN_EACH, execute, waits
 
 from allocator import Allocator
 from allocator.database.dialect import only_row
@@ -435,36 +434,6 @@ def test_a_server_that_accepts_and_says_nothing_is_given_up_in_time(url, tag):
 
 
 @ON_SERVERS
-def test_a_closed_port_is_unavailable_and_no_password_is_shown(sync, url, tag):
-    target = make_url(url).set(host="127.0.0.1", port=1, password="s3cret-word")
-    with pytest.raises(DatabaseUnavailable, match="127.0.0.1:1/") as caught:
-        sync(target.render_as_string(hide_password=False), timeout=1.5).next_id(tag)
-
-    assert "s3cret" not in everything_said(caught.value)
-
-
-@ON_SERVERS
-@pytest.mark.statements
-def test_a_wrong_name_or_password_is_refused_at_once_and_never_shown(sync, url, tag):
-    wrong_name = make_url(url).set(database="no_such_database")
-    wrong_word = make_url(url).set(username="no_such_user", password="s3cret-word")
-    for target, sentence in ((wrong_name, "there is no such database"), (wrong_word, "check user and password")):
-        began = time.monotonic()
-        with pytest.raises(DatabaseRefused, match=sentence) as caught:
-            sync(target.render_as_string(hide_password=False), timeout=30).next_id(tag)
-        assert time.monotonic() - began < 15
-        assert "s3cret" not in everything_said(caught.value)
-
-
-def everything_said(error: BaseException | None) -> str:
-    said = ""
-    while error is not None:
-        said += f"{error!s} {error!r} "
-        error = error.__cause__ or error.__context__
-    return said
-
-
-@ON_SERVERS
 def test_a_lock_held_by_somebody_ends_in_an_error_and_not_in_a_hang(sync, url, kind, tag):
     ids = sync(url, timeout=2.0)
     ids.reserve(tag, 1)
@@ -483,18 +452,11 @@ def test_a_lock_held_by_somebody_ends_in_an_error_and_not_in_a_hang(sync, url, k
     assert ids.reserve(tag, 1) == range(2, 3)
 
 
-def test_a_sqlite_file_that_cannot_be_used_says_so(sync, tmp_path, tag):
-    (tmp_path / "text.db").write_text("this is no database, " * 100)
-    for path in (tmp_path / "missing" / "ids.db", tmp_path / "text.db"):
-        with pytest.raises(DatabaseRefused, match="refuses|is damaged"):
-            sync(f"sqlite:///{path}").next_id(tag)
-
-
 def test_names_that_are_no_database(sync):
     for wrong in ("", "nonsense", "sqlite", "oracle://u:s3cret@h/x", "postgresql+nosuch://u:s3cret@h/x", 5, None):
         with pytest.raises(ValueError) as caught:
             sync(wrong)
-        assert "s3cret" not in everything_said(caught.value)
+        assert "s3cret" not in str(caught.value)
 
 
 def test_the_durability_of_sqlite_is_full(tmp_path):

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from support.kit import SQLITE
-from support.processes.children import in_child
 from support.processes.patience import until
 
 from allocator import Allocator
@@ -35,7 +34,7 @@ def space() -> str:
 
 @contextmanager
 def leased(ids: Any, *args: Any, **settings: Any) -> Iterator[Any]:
-    """A lease of either face. The shared service gives twenty numbers at SQLITE, and then one a second."""
+    """A lease of either face. The shared service gives twenty numbers at once, and then one a second."""
     if isinstance(ids, Allocator):
         lease: Any = ids.worker(*args, **settings)
         enter, leave = lease.__enter__, lambda: lease.__exit__(None, None, None)
@@ -136,16 +135,6 @@ def test_settings_that_are_none_are_refused_at_once(face, url):
             ids.worker(**{"space": "a", **wrong})
 
 
-@SQLITE
-def test_one_lease_is_entered_once(url, space):
-    with Allocator(url) as ids:
-        lease = ids.worker(space)
-        with pytest.raises(InvalidSetting, match="no number of space .* is leased yet"):
-            _ = lease.number
-        with lease, pytest.raises(InvalidSetting, match="number 0 of space .* is leased by this object already"):
-            lease.__enter__()
-
-
 @pytest.mark.statements
 def test_several_that_start_at_once_have_a_number_each(url, space):
     def take(number: int) -> int:
@@ -156,11 +145,3 @@ def test_several_that_start_at_once_have_a_number_each(url, space):
         numbers = list(pool.map(take, range(32)))
 
     assert sorted(numbers) == list(range(32))
-
-
-@SQLITE
-def test_a_forked_child_has_none(url, space):
-    with Allocator(url) as ids, ids.worker(space) as lease:
-        assert in_child(lambda: (lease.close(), lease.lost, lease.left())) == "(None, True, 0.0)"
-        assert not lease.lost
-        assert number_of(ids, space) == 1

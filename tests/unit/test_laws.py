@@ -37,21 +37,8 @@ ROOMS = {room for groups in ROWS for group in groups for room in group} | FACE
 PURE_ROOMS = ("schemes", "rules", "public_ids")
 
 PURE = {"__future__", "abc", "array", "bisect", "collections", "dataclasses", "datetime", "decimal"}
-PURE |= {"difflib", "enum"}
-PURE |= {
-    "difflib",
-    "fnmatch",
-    "functools",
-    "hashlib",
-    "itertools",
-    "math",
-    "operator",
-    "re",
-    "shlex",
-    "types",
-    "typing",
-    "uuid",
-}
+PURE |= {"difflib", "enum", "fnmatch", "functools", "hashlib", "itertools", "math", "operator", "re", "shlex", "types"}
+PURE |= {"typing", "uuid"}
 """Of the standard library. hashlib is: the same bytes in give the same bytes out; keys and randomness are arguments."""
 
 CONSOLE = ("service/console/figures.py", "service/console/history.py")

@@ -340,6 +340,8 @@ def test_a_child_that_was_forked_while_the_answer_came_holds_nothing(workers, ba
 
 
 def test_it_is_entered_once_at_a_time(workers, backend):
+    with pytest.raises(InvalidSetting, match="no number of space 'pods' is leased yet"):
+        _ = lease(workers).number
     with lease(workers, 60) as held:
         with pytest.raises(InvalidSetting, match="number 3 of space 'pods' is leased by this object already"):
             held.__enter__()
