@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -58,21 +55,14 @@ PARTS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a part ended: `passed`, `FAILED`, or that it was too long."""
-
-    ended: str
-    seconds: float
-    commit: str
-    """Empty where the tree had changes that are in none."""
-    at: str
+Outcomes = dict[str, dict[str, str]]
+"""By part: how it ended, when, and on which commit, which is empty where the tree had changes that are in none."""
 
 
-def todo(outcomes: Mapping[str, Outcome], commit: str) -> list[str]:
+def todo(outcomes: Outcomes, commit: str) -> list[str]:
     """The parts that have not passed on a commit."""
-    passed = {name for name, each in outcomes.items() if commit and (each.ended, each.commit) == ("passed", commit)}
-    return [name for name in PARTS if name not in passed]
+    passed = {"ended": "passed", "commit": commit}
+    return [name for name in PARTS if not commit or not passed.items() <= outcomes.get(name, {}).items()]
 
 
 def commit_here() -> str:
@@ -80,45 +70,22 @@ def commit_here() -> str:
     return "" if changed else git("rev-parse", "HEAD")
 
 
-def read() -> dict[str, Outcome]:
-    found = json.loads(OUTCOMES.read_text()) if OUTCOMES.exists() else {}
-    return {name: Outcome(**each) for name, each in found.items()}
+def read() -> Outcomes:
+    return json.loads(OUTCOMES.read_text()) if OUTCOMES.exists() else {}
 
 
-def write(outcomes: Mapping[str, Outcome]) -> None:
-    OUTCOMES.write_text(json.dumps({name: asdict(each) for name, each in outcomes.items()}, indent=2) + "\n")
-
-
-def run(name: str) -> Outcome:
+def run(name: str) -> str:
+    """How it ended. At its end, as at Ctrl-C, the tests stop their servers."""
     began, commit = time.monotonic(), commit_here()
     with (LOGS / f"{name}.log").open("wb") as log:
-        child = subprocess.Popen(PARTS[name], stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
-        try:
-            code = child.wait(MINUTES * 60)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            end(child)
-    ended = {0: "passed", None: f"longer than {MINUTES} minutes"}.get(code, "FAILED")
-    return Outcome(ended, round(time.monotonic() - began), commit, datetime.now(UTC).isoformat(" ", "seconds"))
-
-
-def end(child: subprocess.Popen[bytes]) -> None:
-    """As Ctrl-C does, so that the tests stop their servers; then with force."""
-    for number in (signal.SIGINT, signal.SIGKILL):
-        if child.poll() is None:
-            os.killpg(child.pid, number)
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(60)
-
-
-def table(outcomes: Mapping[str, Outcome]) -> list[str]:
-    lines = []
-    for name in PARTS:
-        each = outcomes.get(name)
-        how = f"{each.ended} in {each.seconds:g} s on {each.commit[:7] or 'no commit'}" if each else "not run"
-        lines.append(f"{name:16} {how}")
-    return lines
+        command = ["timeout", "--foreground", "--signal=INT", "--kill-after=60", f"{MINUTES}m", *PARTS[name]]
+        code = subprocess.run(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=False).returncode
+    ended = {0: "passed", 124: f"longer than {MINUTES} minutes"}.get(code, "FAILED")
+    at = datetime.now(UTC).isoformat(" ", "seconds")
+    outcomes = read() | {name: {"ended": ended, "commit": commit, "at": at}}  # read again: other parts may run beside
+    OUTCOMES.write_text(json.dumps(outcomes, indent=2) + "\n")
+    print(f"{name}: {ended} in {time.monotonic() - began:.0f} s; {LOGS / name}.log", flush=True)
+    return ended
 
 
 def main(words: Sequence[str]) -> int:
@@ -128,15 +95,11 @@ def main(words: Sequence[str]) -> int:
     LOGS.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("ALLOCATOR_TEST_REQUIRE", ",".join(KINDS))  # a night without databases proves nothing
     names = [] if "--list" in words else words or todo(read(), commit_here())
-    for name in tqdm(names, disable=None):
-        found = run(name)
-        write({**read(), name: found})  # read again: other parts may run beside
-        print(f"{name}: {found.ended} in {found.seconds:g} s; {LOGS / name}.log", flush=True)
-    outcomes = read()
-    print(*table(outcomes), sep="\n")
-    return 0 if all(outcomes[name].ended == "passed" for name in names) else 1
+    ended = [run(name) for name in tqdm(names, disable=None)]
+    for name in PARTS:
+        print(name, *read().get(name, {"ended": "not run"}).values())
+    return int(any(one != "passed" for one in ended))
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main(sys.argv[1:]))

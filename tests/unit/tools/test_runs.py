@@ -12,7 +12,7 @@ from support import verdict
 from support.quick import ROOT, Case, left_out, turn
 from support.rules import RULES
 from support.verdict import FINAL, MOST
-from tools.nightly import PARTS, Outcome, todo
+from tools.nightly import PARTS, todo
 from tools.ratchets import FILE, formatted, parsed, raised, tokens, words, wrong
 from tools.rules import KINDS, PAGE, found, page
 from tools.shapes import knots, lines, names, sizes
@@ -142,14 +142,13 @@ def test_every_long_run_and_every_quick_test_is_in_one_part():
 
 def test_a_run_is_taken_up_where_it_was_ended():
     first, second, third, *others = PARTS
-    outcomes = {
-        first: Outcome("passed", 1, "abc", ""),
-        second: Outcome("FAILED", 1, "abc", ""),
-        third: Outcome("passed", 1, "an older one", ""),
-    }
+    ended = {first: ("passed", "abc"), second: ("FAILED", "abc"), third: ("passed", "an older one")}
+    outcomes = {name: {"ended": how, "commit": commit, "at": ""} for name, (how, commit) in ended.items()}
 
     assert todo(outcomes, "abc") == [second, third, *others]
-    assert todo({first: Outcome("passed", 1, "", "")}, "") == [*PARTS]  # a tree with changes is no commit
+    assert todo({first: {"ended": "passed", "commit": "", "at": ""}}, "") == [
+        *PARTS
+    ]  # a tree with changes is no commit
 
 
 # -- the numbers that may only fall, judged by plain texts
