@@ -1,7 +1,5 @@
 """`python -m benchmarks` as it is run, with as few rounds as can be."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The image and compose.yaml agree with the package and its documents; the CI's job `image` builds and runs them."""
 
-from __future__ import annotations
-
 import json
 import re
 import urllib.request

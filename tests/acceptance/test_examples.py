@@ -1,7 +1,5 @@
 """`examples/fastapi_app` as its README starts it, and orders made over HTTP from many threads at once."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

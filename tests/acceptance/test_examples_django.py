@@ -1,7 +1,5 @@
 """The example of a Django application: a server with workers, its own tests, what it says when it is set wrong."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

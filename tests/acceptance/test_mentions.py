@@ -1,7 +1,5 @@
 """Everything public is said somewhere in the documents, what they name exists, and their links lead somewhere."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

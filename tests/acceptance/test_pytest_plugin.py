@@ -1,7 +1,5 @@
 """The fixtures as an application's own tests use them: in runs of pytest of their own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.metadata import entry_points

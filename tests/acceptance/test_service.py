@@ -1,7 +1,5 @@
 """The service as an operator starts, kills and stops it, before real databases."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Options of `make chaos`, its seed and its report. Without options, as in `make test`, everything takes seconds."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

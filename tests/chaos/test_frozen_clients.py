@@ -1,7 +1,5 @@
 """A client that is stopped in the middle of a claim, at each of its messages: the claims of others go on."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import defaultdict

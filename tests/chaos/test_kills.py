@@ -3,8 +3,6 @@
 In `make test` for seconds, on servers that are shared and therefore left alive.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import time

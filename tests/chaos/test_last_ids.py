@@ -1,7 +1,5 @@
 """The last ids of a tag, drawn by several at once: exactly all of them, and then the same error for ever."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 

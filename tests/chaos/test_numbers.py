@@ -1,7 +1,5 @@
 """Numbers without gaps while the clients that draw them roll back and are killed: small; see `tests/endurance`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path

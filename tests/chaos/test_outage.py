@@ -1,7 +1,5 @@
 """A database that is frozen under load: nobody notices, it is left alone, and claims go on as soon as it is back."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

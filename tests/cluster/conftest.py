@@ -1,7 +1,5 @@
 """What the runs on clusters share: three servers of a kind for each file, and a report in `reports/`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

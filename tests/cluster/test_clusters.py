@@ -1,8 +1,6 @@
 """Three members under load, in Galera or Group Replication: ids are unique and calls end in time, whatever happens to
 one; and numbers without gaps on two members at once, where locks are a member's own, and certification decides."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator

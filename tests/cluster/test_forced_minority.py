@@ -4,8 +4,6 @@ Nothing that a claim can ask has changed there, so ids of the majority come agai
 documentation orders first, prevents it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 

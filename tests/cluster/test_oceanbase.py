@@ -1,7 +1,5 @@
 """One node of OceanBase, which only looks like MySQL: whenever it is killed, no id comes twice."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Without this, the simulator proves a model of the package, and nothing ties the model to the SQL.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 

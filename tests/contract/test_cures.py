@@ -1,7 +1,5 @@
 """Errors that a newcomer meets: what each one recommends is pasted, and works."""
 
-from __future__ import annotations
-
 import re
 from datetime import date
 

@@ -1,7 +1,5 @@
 """Keys of Django's models, on every database: one process tells a whole story, chapter by chapter."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

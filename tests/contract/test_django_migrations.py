@@ -1,7 +1,5 @@
 """Django's migrations: which tables the default key leaves alone, and a key that changes its counter and back."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Numbers without gaps in Django's `atomic`, on every database: a process tells what it found."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """Tests of a Django project whose migration writes rows: parallel, on a database that is kept, forked and spawned."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

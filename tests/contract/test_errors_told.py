@@ -1,7 +1,5 @@
 """Each error that a real server gives: refused for good or unavailable for now, and a sentence that names the cause."""
 
-from __future__ import annotations
-
 import re
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Rows that get a position after their commit, for readers that poll: on every database."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """How much a process asks of its database before its first id, counted on the wire."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import closing
 

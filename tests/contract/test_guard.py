@@ -1,7 +1,5 @@
 """The triggers of `guard.sql`: ids are drawn as without them, and no row of a tag is set back."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """The client before servers whose answer is too large, wrong, or one that nobody asked for."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from itertools import repeat

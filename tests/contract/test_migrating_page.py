@@ -1,7 +1,5 @@
 """The statements of `docs/migrating.md` that print commands: our ids continue above all of Leaf's and tinyid's."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`allocator numbers list|set|assign|audit`, on every database, over tables with planted faults."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import date, datetime

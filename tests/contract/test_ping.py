@@ -1,7 +1,5 @@
 """`ping` and `create_tables`: before the first request, on every database, a service, and both faces."""
 
-from __future__ import annotations
-
 import pytest
 from support.kit import ON_SERVERS
 from support.servers.administrator import execute

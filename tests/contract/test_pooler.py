@@ -1,7 +1,5 @@
 """Ids and numbers through a real PgBouncer in transaction mode: each statement may reach another connection."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Several processes, forks and kills: never an id twice."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

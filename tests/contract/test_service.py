@@ -1,7 +1,5 @@
 """The service, as a process: what its routes give and refuse, before every database."""
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Callable

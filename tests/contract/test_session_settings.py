@@ -1,7 +1,5 @@
 """Settings of a server, a role or a database that change a session: what was given is committed all the same."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager

@@ -1,7 +1,5 @@
 """Ids as defaults of columns: every way in which SQLAlchemy inserts rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ids as defaults of columns under an event loop, which never waits for a claim."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator

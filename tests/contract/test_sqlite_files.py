@@ -1,7 +1,5 @@
 """Files of SQLite in use: locks that a process loses by reading its file, and files with two names."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

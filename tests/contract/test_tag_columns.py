@@ -1,7 +1,5 @@
 """`allocator tags create --beside-column`: what each database says of a column and its tag."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from typing import Any

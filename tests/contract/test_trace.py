@@ -1,7 +1,5 @@
 """One record of the log for each claim."""
 
-from __future__ import annotations
-
 import logging
 import re
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Rows that get their numbers after their commit, on every database."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The statements of worker numbers do on every database what the lease rule says, and on the right server only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """A leased worker number while the network or the server fails, and in a fleet of several databases."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import closing
 from time import time_ns

@@ -1,7 +1,5 @@
 """Worker numbers for any generator: on every database, over HTTP, and through both faces."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

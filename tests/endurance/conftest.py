@@ -1,7 +1,5 @@
 """What the long runs share: a report in `reports/soak.md`; each shows a progress bar on the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

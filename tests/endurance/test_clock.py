@@ -1,7 +1,5 @@
 """A real process whose wall clock is stepped by an hour, back and forth, every 100 ms (by libfaketime)."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

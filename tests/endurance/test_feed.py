@@ -3,8 +3,6 @@
 Writers, and the assigners of the feed, are killed. ALLOCATOR_TEST_FEED=60 writes for so many seconds.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import threading

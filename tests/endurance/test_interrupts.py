@@ -1,7 +1,5 @@
 """Signal handlers that raise, and exceptions sent to the threads of the pool, for a minute: never an id twice."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """More idle connections than the service takes, and hostile bytes on 20,000 connections, beside clients that draw."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import re

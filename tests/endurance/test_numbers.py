@@ -3,8 +3,6 @@
 ALLOCATOR_TEST_NUMBERS=20000 draws fewer. The controls are in `tests/chaos/test_numbers.py`.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from statistics import mean

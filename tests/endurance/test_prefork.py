@@ -3,8 +3,6 @@
 Each is skipped where it is not installed: `pip install gunicorn celery uwsgi`.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

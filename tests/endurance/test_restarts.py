@@ -1,7 +1,5 @@
 """A hundred restarts of a durable server, half of them kills, under four processes that draw: nothing is skipped."""
 
-from __future__ import annotations
-
 import struct
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The service under load while its replicas are killed and its database is stopped."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

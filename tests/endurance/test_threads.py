@@ -1,7 +1,5 @@
 """Five million ids on 1 to 8 threads, a tenth by small segments and by clocks; a billion with `--ids 1e9`."""
 
-from __future__ import annotations
-
 import array
 import sys
 import threading

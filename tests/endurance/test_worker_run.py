@@ -1,8 +1,6 @@
 """64 pods over 16 numbers, killed and stopped, under a database that is killed and frozen: nobody holds a number while
 another does, and no two make the same id. `--minutes` for each database."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Failovers by the dozen: a primary is killed, its asynchronous standby is promoted, and ids go on."""
 
-from __future__ import annotations
-
 from itertools import cycle, islice
 
 import pytest

@@ -1,7 +1,5 @@
 """Every other way in which a database forgets, once; and those that nobody can notice, with what helps there."""
 
-from __future__ import annotations
-
 import pytest
 from support.distinct import none_twice
 from support.faults.forgetting_scenes import PERHAPS_NOTICED, SCENES, UNNOTICED

@@ -1,7 +1,5 @@
 """`op.create_tag` in a migration of the application's."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

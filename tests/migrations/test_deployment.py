@@ -1,7 +1,5 @@
 """The ways in which the schema is deployed: `alembic` in a checkout, `allocator db` from a wheel elsewhere."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """An application that runs Alembic itself: our tables left alone, in its own history, as a branch of it, or as SQL."""
 
-from __future__ import annotations
-
 import shutil
 from importlib.metadata import entry_points
 from pathlib import Path

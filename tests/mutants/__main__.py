@@ -1,7 +1,5 @@
 """`make mutants`: every mutant of the catalogue against the tests named for it; the report is reports/mutants.md."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence

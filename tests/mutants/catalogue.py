@@ -11,8 +11,6 @@ only = "sqlite"                     pytest's -k, where the tests are those of se
 server = "postgres"                 the kind of server that shows it, where SQLite does not
 """
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The mutants of `make mutants`, in short: all of them still apply, and a few are tried."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from time import sleep

@@ -1,7 +1,5 @@
 """One trial: a copy of the checkout, with a change or without, and the tests that run against it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A plugin for the pytest that runs against a copy: is it the copy that is tested, and why did the first test fail?"""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Generator

@@ -1,7 +1,5 @@
 """The end of the interpreter, and systems that give no thread: ids or one clear error, never a hang."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

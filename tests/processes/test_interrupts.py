@@ -1,7 +1,5 @@
 """Signal handlers that raise, draw or fork in the middle of a call: at each step of our code, and by real signals."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import json

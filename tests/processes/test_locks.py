@@ -1,7 +1,5 @@
 """Rule 12: nothing is slept, logged, called or read under a lock."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys

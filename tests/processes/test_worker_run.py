@@ -4,8 +4,6 @@ The number is a fake: tests/contract/test_worker_run.py has real ones. Times are
 sleep; a lease of 100 seconds leaves a busy machine ten of them to kill a process.
 """
 
-from __future__ import annotations
-
 import os
 import pty
 import signal

@@ -1,7 +1,5 @@
 """No id twice: what every test asks that draws ids."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable
 

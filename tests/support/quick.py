@@ -8,8 +8,6 @@ ALLOCATOR_TEST_TURN   mysql, mariadb or both, instead of the turn of the commit
 ALLOCATOR_TEST_BASE   the commit that the change begins after; else, the newest one that is 12 hours older than HEAD
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The rules that keep the promise, and the mark that says which of them a test proves; see `tests/RULES.md`."""
 
-from __future__ import annotations
-
 import pytest
 
 RULES = {

@@ -1,7 +1,5 @@
 """What the exit code of a run says: whether what failed may be retried (`tools.retry`), and whether a skip is red."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

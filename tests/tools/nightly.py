@@ -5,8 +5,6 @@ Each part is a command; a test that it skips fails it. Its output goes to `repor
 run that have not passed on this commit: the same command resumes a run that was ended. `--list` prints how each ended.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -8,8 +8,6 @@
 A change that raises a number says why in the message of a commit, on a line such as "Raises lines.tests: …".
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -4,8 +4,6 @@ Tests that failed are run once more, by themselves, in one process, when everyth
 the run is green and they are flaky: their names are printed. `support.verdict` says what is never retried.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Which tests prove each rule of the promise: `python -m tools.rules` writes `tests/RULES.md` from their marks."""
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Pillow makes them small (pip install pillow); without it they stay as they come.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import tempfile

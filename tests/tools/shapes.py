@@ -1,7 +1,5 @@
 """The shape of a package: how long its functions and modules are, and which modules need each other."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -6,8 +6,6 @@ A call is a function of the package that begins or goes on; one that a loop repe
 the machine's. A move leads a thread from one file to another.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

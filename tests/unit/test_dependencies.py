@@ -1,7 +1,5 @@
 """What the package imports is declared in pyproject.toml, and is all that is declared."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

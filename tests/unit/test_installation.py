@@ -1,7 +1,5 @@
 """PyPI has an unrelated project named `allocator`. Whichever of the two is installed last, ours says it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """The laws of the house: imports go one way and in no circle, SQL has one room, the schemes are pure; and what
 CONTRIBUTING says of the house is so."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The example of a Django application, as a process of its own on a database of a test."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

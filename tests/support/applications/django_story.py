@@ -3,8 +3,6 @@
 It runs on the example's project, with more models. It prints as JSON how each chapter ended: with nothing, or why not.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

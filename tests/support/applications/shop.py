@@ -1,7 +1,5 @@
 """A shop with numbered rows, for the tests of numbers: drawn in its transaction, after its commit, and by command."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What SQLAlchemy maps in the tests of defaults: a parent, its children, and a table without a class."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from sqlalchemy import BigInteger, Column, Engine, ForeignKey, MetaData, String, Table, select

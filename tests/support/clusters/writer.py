@@ -3,8 +3,6 @@
 Every id is written down with its moment before the next one is drawn, so that a kill hides none.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import sys

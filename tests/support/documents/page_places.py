@@ -4,8 +4,6 @@ A page names databases as a reader would, `postgresql+psycopg://user:password@ho
 of a real server here, the same one wherever the page names it; outputs are told with the page's names again.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

@@ -4,8 +4,6 @@ A process for each page and not for each block, since to import SQLAlchemy costs
 line of JSON, `{"code": …}` or `{"words": […]}` with the `environment`; the answer is `{"text": …, "code": …}`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

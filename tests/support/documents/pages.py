@@ -1,7 +1,5 @@
 """The documents as data: their blocks of code, headings and links."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

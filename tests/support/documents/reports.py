@@ -1,7 +1,5 @@
 """The reports of the long runs: a line of figures for each test, in `reports/`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path

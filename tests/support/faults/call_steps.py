@@ -1,7 +1,5 @@
 """Something happens in the middle of a call, at each of its steps in turn, as when a signal comes."""
 
-from __future__ import annotations
-
 import dis
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Every way in which a database is made to forget, by name: `mariadb-restored-elsewhere`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

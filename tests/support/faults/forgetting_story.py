@@ -1,7 +1,5 @@
 """What several processes draw before, while and after their database forgets: the same story for every database."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

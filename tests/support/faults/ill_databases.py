@@ -1,7 +1,5 @@
 """Databases that are made ill on purpose, and what the doctor says of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Troubles of a database, on a plan: it is killed and started again, frozen and thawed."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A database of the test's own, in memory: as exact as a real one, and it fails when it is told to."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

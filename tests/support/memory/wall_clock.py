@@ -1,7 +1,5 @@
 """A wall clock that tests move."""
 
-from __future__ import annotations
-
 NOW = 1_790_000_000.0
 """Seconds since 1970, at which the clock stands at first."""
 

@@ -1,7 +1,5 @@
 """Children of this process: forked by Python, which tells its at-fork hooks, and by C, which does not."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

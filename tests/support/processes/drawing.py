@@ -5,8 +5,6 @@ what the file does not hold was used by nobody, whenever the process is killed. 
 record, number of the tag, count, and so many words.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -8,8 +8,6 @@ used, by the clock that counts sleep, once the kernel knows it; when the number 
 in the file `other` had ended then.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

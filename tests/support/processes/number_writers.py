@@ -3,8 +3,6 @@
 The check reads rows and counters by SQL and shares no code with the library.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Waiting until something holds: whoever waits says for how long, and what it means that it did not."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Programs that load an application and fork their workers then: servers, Celery workers, their answers."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Drawing on several threads that are switched as often as Python can."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

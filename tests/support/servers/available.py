@@ -6,8 +6,6 @@ ALLOCATOR_TEST_POSTGRES_BIN    a folder with initdb and postgres, used instead o
 ALLOCATOR_TEST_REQUIRE         postgres,mysql: their absence fails the run instead of skipping
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import warnings

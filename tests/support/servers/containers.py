@@ -1,7 +1,5 @@
 """Servers in Docker, by testcontainers."""
 
-from __future__ import annotations
-
 import os
 
 from support.servers.throwaway import POSTGRES_BIN, Running

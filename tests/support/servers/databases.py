@@ -1,7 +1,5 @@
 """Databases that a run makes under names of its own process, gives the schema, and drops."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

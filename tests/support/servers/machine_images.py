@@ -1,7 +1,5 @@
 """Servers from images, with the data in a folder of ours and the network of the host."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterator

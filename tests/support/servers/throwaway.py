@@ -1,7 +1,5 @@
 """A database server that runs, from a binary of this machine where there is one."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -3,8 +3,6 @@
 Asyncio and raw HTTP, since the clients must leave the processor to the service.
 """
 
-from __future__ import annotations
-
 import array
 import asyncio
 import json

@@ -1,7 +1,5 @@
 """When the command of `allocator worker run` is signalled and killed, and with what the wrapper ends: plain numbers."""
 
-from __future__ import annotations
-
 import sys
 from signal import SIGKILL, SIGTERM
 

@@ -1,7 +1,5 @@
 """The claim is a text of its own for each database: what they have in common stands in each."""
 
-from __future__ import annotations
-
 import re
 
 from allocator.database.mysql.dialect import MySQL

@@ -1,7 +1,5 @@
 """The database of a Django application, as a URL: one row for each way to name it."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import make_url
 

@@ -1,7 +1,5 @@
 """Statements and forks of one process keep out of each other's way."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import threading

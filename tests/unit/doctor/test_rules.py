@@ -1,7 +1,5 @@
 """From plain values to findings: what the doctor makes of what it was told."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Only public names: `Allocator` takes any backend, so `Source` stands behind its own face.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import gc

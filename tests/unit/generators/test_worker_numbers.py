@@ -1,7 +1,5 @@
 """A leased worker number in a process: renewed by its thread, lost in time, given back once."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """Public ids: texts that can be read back, and what is refused."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

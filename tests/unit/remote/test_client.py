@@ -1,7 +1,5 @@
 """What service and client say to each other: there and back, and nothing odd gets in."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Rule 8, without a database: where a row was written, where we are, and what follows."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Which shard is next, and which is left alone."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from allocator.errors import DatabaseUnavailable

@@ -1,7 +1,5 @@
 """A tag and the column of its ids: each rule of the doctor, and two ranges side by side, from plain numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Arguments are refused with the number in the sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from enum import StrEnum
 from itertools import product

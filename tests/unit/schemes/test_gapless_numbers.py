@@ -1,7 +1,5 @@
 """Numbers without gaps, the rule: periods, formats and back, and what is refused."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum

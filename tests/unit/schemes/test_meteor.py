@@ -1,7 +1,5 @@
 """Meteor, bit for bit."""
 
-from __future__ import annotations
-
 import pickle
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """ObjectId: the value, and the ids made from nothing."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """What was seen of the shards of a tag, as its fleet grows."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """The pure core: plain calls, plain numbers, no clock."""
 
-from __future__ import annotations
-
 import random
 from typing import NamedTuple
 

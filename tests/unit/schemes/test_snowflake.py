@@ -1,7 +1,5 @@
 """Snowflake: alone, and under leases; every clock is an argument."""
 
-from __future__ import annotations
-
 import pickle
 import random
 from dataclasses import replace

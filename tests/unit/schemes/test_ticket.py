@@ -1,7 +1,5 @@
 """Offset and step: which ids are a shard's own, and residues: the same for the segments of a tag."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

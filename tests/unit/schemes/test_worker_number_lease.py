@@ -1,7 +1,5 @@
 """The lease rule, by plain numbers: who may take a number, and how long its holder may use it."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import replace
 

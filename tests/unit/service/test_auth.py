@@ -1,7 +1,5 @@
 """Whose request it is."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Basic with a token as the password: where it is asked for, and where it is refused."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from base64 import b64encode

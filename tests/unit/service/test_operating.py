@@ -1,7 +1,5 @@
 """The loops that keep the metrics."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """What a query and a body may hold."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json

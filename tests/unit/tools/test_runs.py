@@ -1,7 +1,5 @@
 """What a retry forgives, and what it never does: by runs of pytest."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
