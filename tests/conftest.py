@@ -227,9 +227,8 @@ def tag() -> str:
 @pytest.fixture(params=FACES)
 def face(request: pytest.FixtureRequest) -> Iterator[Faces]:
     """Makes allocators of either face."""
-    faces = Faces(request.param)
-    yield faces
-    faces.close()
+    with Faces(request.param) as faces:
+        yield faces
 
 
 FLEETS = (*DATABASES, "mixed")

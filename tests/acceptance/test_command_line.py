@@ -1,7 +1,5 @@
 """The command line as a user types it."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -50,11 +48,6 @@ def test_exactly_as_many_ids_as_asked_for_are_claimed(url, tag):
 
     assert [found["max_value"] for found in tags if found["tag"] == tag] == ["6"]
     assert json.loads(run("next", tag, "--count", "2", "--json", url=url).output) == {"tag": tag, "ids": ["7", "8"]}
-
-
-def test_the_embedded_database_is_made_on_first_use(here):
-    assert run("next", "order", "--url", "sqlite:///ids.db").output == "1\n"
-    assert (here / "ids.db").exists()
 
 
 READING = ["tags list", "tags set order --step 5", "next order --no-create", "db check", "worker list", "tokens list"]
@@ -286,10 +279,6 @@ def test_an_id_out_of_no_database_wants_none(here):
 
 def test_nothing_that_is_empty_means_a_default(here):
     """In a deployment it is a variable that was not set: ids would begin at 1 again."""
-    for words in (["--url", ""], ["--url", "sqlite:///mine.db", "--url", " "]):
-        done = CliRunner().invoke(main, ["next", "order", *words])
-        assert (done.exit_code, list(here.iterdir())) == (2, []), words
-        assert "--url is empty; give it the URL of a database" in done.stderr
     for kind in (Allocator, AsyncAllocator):
         for given, sentence in EMPTY:
             with pytest.raises(InvalidArgument, match=sentence):

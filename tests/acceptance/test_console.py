@@ -1,7 +1,5 @@
 """The console over HTTP: who may look, who sees what, and what every page says to a browser."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterator
@@ -53,9 +51,8 @@ def fill(url: str) -> None:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowded]:
-    made = Crowded(str(tmp_path_factory.mktemp("console")), admin="operations")
-    yield made
-    made.close()
+    with Crowded(str(tmp_path_factory.mktemp("console")), admin="operations") as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -40,9 +40,8 @@ class Place(Guarded):
 
 @pytest.fixture(scope="module")
 def place(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    made = Place(str(tmp_path_factory.mktemp("browser")))
-    yield made
-    made.close()
+    with Place(str(tmp_path_factory.mktemp("browser"))) as made:
+        yield made
 
 
 @pytest.fixture

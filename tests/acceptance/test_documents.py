@@ -1,13 +1,10 @@
 """The documents run as written: their Python, their commands, their statements, and what these print."""
 
-from __future__ import annotations
-
 import configparser
 import json
 import shutil
 import tomllib
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -42,7 +39,7 @@ def test_a_page_runs_as_written(page: Path, tmp_path: Path):
         shutil.copytree(page.parent, folder)
     else:
         folder.mkdir()
-    with closing(Reading(folder)) as reading:
+    with Reading(folder) as reading:
         for block in blocks(page):
             reading.read(block)
 
@@ -95,7 +92,7 @@ WRONG = [
 
 
 def test_control_a_block_that_is_wrong_fails(tmp_path):
-    with closing(Reading(tmp_path)) as reading:
+    with Reading(tmp_path) as reading:
         accepted = [(language, text) for language, text in WRONG if not is_wrong(reading, language, text)]
 
     assert accepted == []

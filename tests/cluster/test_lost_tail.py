@@ -4,8 +4,6 @@ The control, a tag with a failover gap of 0, shows that claims were forgotten: i
 gap.
 """
 
-from __future__ import annotations
-
 import pytest
 from support.clusters.cluster import MEMBERS
 from support.clusters.writers import TIMEOUT, account, its_own_first, wait
@@ -30,12 +28,12 @@ def test_a_cluster_that_forgot_repeats_ids_only_without_a_guard(kind, request, w
             cluster.ask(number, *LAZY[kind])
         draw(cluster, writers, "before")
         cluster.kill(*range(MEMBERS))
-        writers.kill()  # those that live on have seen what is forgotten, and would stop
+        writers.close()  # those that live on have seen what is forgotten, and would stop
         cluster.bootstrap()
         draw(cluster, writers, "after")
         if writers.drawn("segment", "control").duplicates:
             break
-        writers.kill()
+        writers.close()
     writers.stop()
 
     control, guarded = writers.drawn("segment", "control"), writers.drawn("segment", "guarded")

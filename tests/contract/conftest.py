@@ -1,11 +1,8 @@
 """What several contract tests take."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,9 +14,8 @@ from support.service.served import Connection, Guarded, Served
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     """A service that has tokens."""
-    made = Guarded(str(tmp_path_factory.mktemp("guarded")))
-    yield made
-    made.close()
+    with Guarded(str(tmp_path_factory.mktemp("guarded"))) as made:
+        yield made
 
 
 @pytest.fixture
@@ -29,14 +25,14 @@ def service(guarded: Guarded) -> Served:
 
 @pytest.fixture
 def connection(service: Served) -> Iterator[Connection]:
-    with closing(Connection(service)) as made:
+    with Connection(service) as made:
         yield made
 
 
 @pytest.fixture
 def sync() -> Iterator[Faces]:
     """Makes allocators of the blocking face; that of asyncio draws through one of them."""
-    with closing(Faces("sync")) as faces:
+    with Faces("sync") as faces:
         yield faces
 
 

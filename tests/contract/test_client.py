@@ -1,17 +1,15 @@
 """The service as a source of ids for another process: what is particular to it, beside `place` of the other tests."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from contextvars import ContextVar
 
 import pytest
 from support.distinct import distinct
+from support.kit import backend_of
 from support.processes.patience import until
 from support.service.hostile_server import Hostile
 from support.service.served import Guarded, Served
@@ -50,7 +48,7 @@ def nowhere() -> str:
 def test_ids_come_from_memory_and_the_service_is_asked_once_a_segment(face, shared_service, tag):
     ids = face(shared_service(), step=1000)
     first = ids.next_id(tag)
-    claim = ids._backend if face.name == "sync" else ids._allocator._backend
+    claim = backend_of(ids)
     asked: list[str] = []
     request = claim.servers.request
     claim.servers.request = lambda method, path, *args, **more: (
@@ -165,7 +163,7 @@ def test_ids_go_on_from_memory_while_the_service_is_away(tmp_path, tag):
 
 
 def test_a_token_is_sent_and_a_wrong_one_said(face, tmp_path, tag):
-    with closing(Guarded(str(tmp_path))) as guarded:
+    with Guarded(str(tmp_path)) as guarded:
         service = guarded.service
         ids = face(service.address, token=guarded.make("app", tags=(tag, "@meteor", "@snowflake")))
         assert ids.next_id(tag) == 1  # made by the service, since this token may not administer
@@ -262,7 +260,7 @@ def test_a_format_that_is_not_the_services_own_is_refused(shared_service):
     with Allocator(shared_service()) as ids:
         claim = NumberClaim("other", 10, 60_000, int(time.time() * 1000), "", format="1/41/5/5/12 0")
         with pytest.raises(InvalidSetting, match="no other space has a format"):
-            ids._backend.lease_number(claim)
+            backend_of(ids).lease_number(claim)
         assert ids.snowflake() > 0
 
 

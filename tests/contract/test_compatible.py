@@ -1,9 +1,6 @@
 """The routes of Leaf and tinyid, asked the way their own clients ask."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from contextlib import closing
 from urllib.parse import urlencode
 
 import pytest
@@ -178,7 +175,7 @@ def test_the_segments_of_a_fleet_go_to_the_clients_of_tinyid_too(shards):
 
 
 def test_where_a_token_is_needed_these_routes_need_it_too(tmp_path):
-    with closing(Guarded(str(tmp_path), "--compat", "leaf,tinyid")) as guarded:
+    with Guarded(str(tmp_path), "--compat", "leaf,tinyid") as guarded:
         secret = guarded.make("old", "draw", "administer", tags=("order", "@snowflake"))
         service = guarded.service
         service.put("/v1/tags/order", token=secret, json={})

@@ -1,14 +1,12 @@
 """Kept connections: requests in pieces, offers of an upgrade, bytes that are no HTTP, tokens that are revoked."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from stat import S_IMODE
 
@@ -45,7 +43,7 @@ def test_a_body_with_the_bytes_of_a_request_is_none(guarded, connection, tag):
     assert connection.ask(post(tag, "", f"Content-Length: {2 * len(request)}"))[0] == 401
     last = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     assert b"ids" not in rest_of(connection, request, request, last)
-    with closing(Connection(guarded.service)) as another:
+    with Connection(guarded.service) as another:
         assert another.draw(request) == 6
 
 

@@ -1,11 +1,8 @@
 """The description at /openapi.json is true: a generator of requests, good and bad, finds no answer that it forbids."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +46,7 @@ def test_no_answer_contradicts_the_description(service, tmp_path, cases):
 
 @pytest.mark.nightly
 def test_with_a_token_too(tmp_path):
-    with closing(Guarded(str(tmp_path))) as guarded:
+    with Guarded(str(tmp_path)) as guarded:
         run_generator(guarded.service, tmp_path, "--header", f"Authorization: Bearer {guarded.admin}", *FEW)
         assert guarded.admin not in guarded.service.log()
 

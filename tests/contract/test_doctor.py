@@ -1,7 +1,5 @@
 """What `allocator doctor` finds on real databases: each thing is made, seen, and was not there before."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil
@@ -14,7 +12,7 @@ import pytest
 from sqlalchemy import create_engine
 from support.faults.ill_databases import Patient, as_nobody, changed, named
 from support.kit import ON_SERVERS, SQLITE
-from support.servers.administrator import execute
+from support.servers.administrator import administrator, execute
 from support.servers.available import server
 from support.servers.databases import one_of_each
 from support.servers.throwaway import free_port
@@ -62,14 +60,11 @@ def test_looking_changes_nothing(kind, patient):
 
 
 def content(url: str) -> list[object]:
-    engine = create_engine(url)
-    with engine.connect() as connection:
-        found = [
+    with administrator(url) as connection:
+        return [
             connection.exec_driver_sql(f"SELECT * FROM allocator_{name}").all()
             for name in ("segment", "ticket", "shard", "node", "lease", "schema_version")
         ]
-    engine.dispose()
-    return found
 
 
 # -- what the rows say

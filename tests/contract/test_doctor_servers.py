@@ -1,7 +1,5 @@
 """What the doctor finds of a server's own settings: on servers that these tests may change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
@@ -14,7 +12,7 @@ from sqlalchemy import create_engine, make_url
 from support.faults.ill_databases import Patient, changed
 from support.kit import database_of
 from support.processes.patience import until
-from support.servers.administrator import execute, values
+from support.servers.administrator import administrator, execute, values
 from support.servers.available import own
 
 from allocator import Allocator
@@ -78,10 +76,8 @@ def await_setting(url: str, name: str, value: str) -> None:
 
 @contextmanager
 def system(url: str, name: str, value: str) -> Iterator[None]:
-    engine = create_engine(url)
-    with engine.connect() as connection:
+    with administrator(url) as connection:
         before = connection.exec_driver_sql(f"SHOW {name}").scalar_one()
-    engine.dispose()
     make = (f"ALTER SYSTEM SET {name} = '{value}'", "SELECT pg_reload_conf()")
     with changed(url, make, (f"ALTER SYSTEM RESET {name}", "SELECT pg_reload_conf()")):
         await_setting(url, name, value)
@@ -119,10 +115,8 @@ def server_run(url: str) -> str:
 
 @contextmanager
 def variables(url: str, **values: str) -> Iterator[None]:
-    engine = create_engine(url)
-    with engine.connect() as connection:
+    with administrator(url) as connection:
         before = {name: connection.exec_driver_sql(f"SELECT @@GLOBAL.{name}").scalar_one() for name in values}
-    engine.dispose()
     make = tuple(f"SET GLOBAL {name} = {value}" for name, value in values.items())
     with changed(url, make, tuple(f"SET GLOBAL {name} = {value!r}" for name, value in before.items())):
         yield

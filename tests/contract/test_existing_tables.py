@@ -1,13 +1,9 @@
 """`docs/existing-tables.md` while others write: the column's own counter and a tag share it, and no id comes twice."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +12,11 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from support.closing import Closing
 from support.distinct import distinct
 from support.documents.pages import ROOT, Block, blocks
 from support.documents.reader import Reading
+from support.processes.patience import until
 from support.servers.administrator import execute, values
 
 from allocator import Allocator
@@ -31,45 +29,34 @@ PATIENCE = 120.0
 class Writer(threading.Thread):
     """Inserts an order and a line of it in each transaction, until it is told to stop or fails."""
 
-    def __init__(self, url: str, name: str, tag: str, progress: threading.Condition) -> None:
-        super().__init__(name=name, daemon=True)
-        self.url, self.tag, self.progress = url, tag, progress
+    def __init__(self, url: str, tag: str) -> None:
+        super().__init__(daemon=True)
+        self.url, self.tag = url, tag
         self.ids: list[int] = []
         self.error: Exception | None = None
-        self.longest = 0.0
-        self._stopped = threading.Event()
+        self.stopped = threading.Event()
+        self.start()
 
     def run(self) -> None:
         engine = create_engine(self.url)
-        ids = Allocator(self.url) if self.tag else None
         try:
-            while not self._stopped.is_set():
-                began = time.monotonic()
-                new = insert_order(engine, ids.next_id(self.tag) if ids else None)
-                self.longest = max(self.longest, time.monotonic() - began)
-                self.ids.append(new)
-                with self.progress:
-                    self.progress.notify_all()
+            with Allocator(self.url) as ids:
+                while not self.stopped.is_set():
+                    self.ids.append(insert_order(engine, ids.next_id(self.tag) if self.tag else None))
         except Exception as error:
             self.error = error
-            with self.progress:
-                self.progress.notify_all()
         finally:
-            if ids:
-                ids.close()
             engine.dispose()
 
-    def stop(self) -> None:
-        self._stopped.set()
 
-
-def insert_order(engine: Engine, new: int | None = None) -> int:
+def insert_order(engine: Engine, new: int | None) -> int:
     with engine.begin() as connection:
-        made = new if new is not None else insert_raw(connection)
-        if new is not None:
+        if new is None:
+            new = insert_raw(connection)
+        else:
             connection.execute(text("INSERT INTO orders (id, what) VALUES (:id, 'new')"), {"id": new})
-        connection.execute(text("INSERT INTO line (order_id) VALUES (:id)"), {"id": made})
-        return made
+        connection.execute(text("INSERT INTO line (order_id) VALUES (:id)"), {"id": new})
+        return new
 
 
 def insert_raw(connection: Connection) -> int:
@@ -80,58 +67,44 @@ def insert_raw(connection: Connection) -> int:
     return int(done.lastrowid)
 
 
-class Writers:
+class Writers(Closing):
     """Old and new ones. A test waits for what they have written, never for a time."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.all: list[Writer] = []
-        self._progress = threading.Condition()
 
     def add(self, count: int, tag: str = "") -> list[Writer]:
-        first = len(self.all)
-        names = [f"{tag or 'old'}-{number}" for number in range(first, first + count)]
-        made = [Writer(self.url, name, tag, self._progress) for name in names]
+        made = [Writer(self.url, tag) for _ in range(count)]
         self.all += made
-        for one in made:
-            one.start()
         return made
 
     def wait_for(self, more: int, writers: list[Writer] | None = None) -> None:
         """Until each has written so many rows more."""
-        of = self.all if writers is None else writers
-        least = {one.name: len(one.ids) + more for one in of}
-        with self._progress:
-            self._progress.wait_for(
-                lambda: all(len(one.ids) >= least[one.name] or one.error for one in of), timeout=PATIENCE
-            )
-        for one in of:
-            if one.error:
-                raise one.error
-            assert len(one.ids) >= least[one.name], one.name
+        of = writers or self.all
+        least = [len(one.ids) + more for one in of]
+
+        def have_written() -> bool:
+            return all(len(one.ids) >= count for one, count in zip(of, least, strict=True))
+
+        assert until(have_written, PATIENCE, hopeless=lambda: any(one.error for one in of)), [one.error for one in of]
 
     def stop(self, writers: list[Writer] | None = None) -> None:
-        of = self.all if writers is None else writers
-        for one in of:
-            one.stop()
-        for one in of:
-            one.join(PATIENCE)
+        of = writers or self.all
+        self.end(of)
         assert [one.error for one in of if one.error] == []
+
+    def end(self, writers: list[Writer]) -> None:
+        for one in writers:
+            one.stopped.set()
+        for one in writers:
+            one.join(PATIENCE)
+
+    def close(self) -> None:
+        self.end(self.all)
 
     def ids(self) -> list[int]:
         return [number for one in self.all for number in one.ids]
-
-
-@contextmanager
-def writing(url: str) -> Iterator[Writers]:
-    writers = Writers(url)
-    try:
-        yield writers
-    finally:
-        for one in writers.all:
-            one.stop()
-        for one in writers.all:
-            one.join(PATIENCE)
 
 
 PAGE = ROOT / "docs" / "existing-tables.md"
@@ -188,7 +161,7 @@ def carry_out(reading: Reading, steps: list[Block]) -> None:
 
 @pytest.fixture
 def reading(tmp_path: Path) -> Iterator[Reading]:
-    with closing(Reading(tmp_path)) as made:
+    with Reading(tmp_path) as made:
         yield made
 
 
@@ -207,7 +180,7 @@ def test_the_steps_of_the_page_while_others_write(kind, reading):
     assert {name for name, found in steps.items() if not found} == set()
     carry_out(reading, steps["tables"])
     url = reading.stage.real(URLS[kind])
-    with writing(url) as writers:
+    with Writers(url) as writers:
         old = writers.add(3)
         writers.wait_for(PLENTY)
         carry_out(reading, steps["Plan"])
@@ -236,7 +209,7 @@ def test_the_way_back_before_the_end_while_others_write(kind, reading):
     before_the_end = [replace(one, text=in_a_table.sub("", one.text)) for one in steps["Back"]]
     carry_out(reading, steps["tables"])
     url = reading.stage.real(URLS[kind])
-    with writing(url) as writers:
+    with Writers(url) as writers:
         writers.add(3)
         writers.wait_for(PLENTY)
         carry_out(reading, steps["Plan"])
@@ -263,7 +236,7 @@ def test_control_a_tag_that_starts_where_the_counter_is_repeats_its_ids(kind, re
     url = reading.stage.real(URLS[kind])
     reading.read(Block(PAGE, 0, "console", "$ allocator tags create order --start-after-column orders.id\n...\n"))
     execute(url, "INSERT INTO orders (what) VALUES ('old')")
-    with writing(url) as writers:
+    with Writers(url) as writers:
         (new,) = writers.add(1, "order")
         new.join(PATIENCE)
 

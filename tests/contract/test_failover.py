@@ -1,7 +1,5 @@
 """A database that forgets what it had committed: the quick form of `tests/failover`, one scene for each kind."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -31,9 +29,8 @@ QUICK = (
 
 @pytest.fixture(scope="module")
 def templates() -> Iterator[Templates]:
-    made = Templates()
-    yield made
-    made.close()
+    with Templates() as made:
+        yield made
 
 
 @pytest.mark.parametrize("scene", QUICK)

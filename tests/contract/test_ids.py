@@ -1,7 +1,5 @@
 """What a caller sees, on every database and through both faces."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
@@ -187,12 +185,12 @@ def test_a_change_writes_what_was_asked_for_and_no_more(ids, tag):
 
 @statements
 def test_a_tag_may_start_after_the_greatest_id_of_a_table(face, fresh, tag):
-    engine = create_engine(fresh)
-    with engine.begin() as connection:
-        connection.execute(text("CREATE TABLE orders (id BIGINT PRIMARY KEY, name VARCHAR(20))"))
-        connection.execute(text("CREATE TABLE empty_orders (id BIGINT PRIMARY KEY)"))
-        connection.execute(text("INSERT INTO orders VALUES (17, 'x'), (4711, 'y'), (-3, 'z')"))
-    engine.dispose()
+    execute(
+        fresh,
+        "CREATE TABLE orders (id BIGINT PRIMARY KEY, name VARCHAR(20))",
+        "CREATE TABLE empty_orders (id BIGINT PRIMARY KEY)",
+        "INSERT INTO orders VALUES (17, 'x'), (4711, 'y'), (-3, 'z')",
+    )
     ids = face(fresh)
 
     assert ids.tags.create(tag, start_after_column="orders.id").max_value == 4711

@@ -1,14 +1,11 @@
 """`examples/integer_keys.sql`: the statement of each database finds the keys that run out."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine
 from support.documents.pages import ROOT
-from support.servers.administrator import execute
+from support.servers.administrator import administrator, execute
 
 FILE = ROOT / "examples" / "integer_keys.sql"
 INT, BIGINT = 2**31 - 1, 2**63 - 1
@@ -60,13 +57,11 @@ EXPECTED = {
 def answer(url: str, kind: str) -> list[tuple[Any, ...]]:
     """The rows of the last statement for a database, without our own tables."""
     _, postgres, mysql = FILE.read_text().split("\n\n")
-    engine = create_engine(url)
-    with engine.connect() as connection:
+    with administrator(url) as connection:
         for statement in (postgres if kind == "postgres" else mysql).split(";\n"):
             if statement:
                 found = connection.exec_driver_sql(statement.replace("%", "%%"))
         rows = [tuple(row) for row in found if "allocator" not in row[0]]
-    engine.dispose()
     return [(row[0], re.sub(r"\(\d+\)", "", row[1]), *row[2:]) for row in rows]  # MariaDB writes a width
 
 

@@ -1,7 +1,5 @@
 """Ids on databases that refuse some of what a PostgreSQL or MySQL of one's own allows; see `lookalikes`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -297,39 +295,42 @@ def test_the_look_is_one_for_all_connections_of_a_process(new_database):
         assert len([words for words in asked.messages if "pg_is_in_recovery" in words]) == looks
 
 
-def test_a_role_that_may_call_none_of_these_functions_draws_ids(new_database):
+FUNCTIONS = "EXECUTE ON FUNCTION pg_control_system(), pg_current_wal_lsn(), pg_walfile_name(pg_lsn)"
+
+
+@pytest.fixture
+def owner(new_database) -> str:
+    """The URL of the schema's owner."""
+    return with_schema(new_database("postgres"))
+
+
+@pytest.fixture
+def role(owner: str) -> Iterator[str]:
+    """The URL of a user with the rights of the page."""
+    url = make_url(owner).set(username=f"{make_url(owner).database}_plain", password="Secret-1")
+    made = f"CREATE ROLE {url.username} LOGIN PASSWORD 'Secret-1'"
+    with changed(owner, made, (f"DROP OWNED BY {url.username}", f"DROP ROLE {url.username}")):
+        execute(owner, *granted("postgres", SERVICE, url.username))
+        yield url.render_as_string(hide_password=False)
+
+
+def test_a_role_that_may_call_none_of_these_functions_draws_ids(owner, role):
     """Once with a gap, if another role that may was here before: it tells the server by another name."""
-    url = with_schema(new_database("postgres"))
-    at = make_url(url)
-    role = f"{at.database}_plain"
-    functions = "pg_control_system(), pg_current_wal_lsn(), pg_walfile_name(pg_lsn)"
-    made = (f"CREATE ROLE {role} LOGIN PASSWORD 'Secret-1'", f"REVOKE EXECUTE ON FUNCTION {functions} FROM PUBLIC")
-    with changed(url, made, (f"DROP OWNED BY {role}", f"DROP ROLE {role}")):
-        execute(url, *granted("postgres", SERVICE, role))
-        plain = at.set(username=role, password="Secret-1").render_as_string(hide_password=False)
-        first = first_id(plain)
+    execute(owner, f"REVOKE {FUNCTIONS} FROM PUBLIC")
+    first = first_id(role)
 
-        assert [first_id(plain) for _ in range(3)] == [first + 1, first + 2, first + 3]
-        assert "system identifier" in named(examine(plain))[PARTLY].found
-        execute(url, f"GRANT EXECUTE ON FUNCTION {functions} TO {role}")
-        assert PARTLY not in named(examine(plain))
+    assert [first_id(role) for _ in range(3)] == [first + 1, first + 2, first + 3]
+    assert "system identifier" in named(examine(role))[PARTLY].found
+    execute(owner, f"GRANT {FUNCTIONS} TO {make_url(role).username}")
+    assert PARTLY not in named(examine(role))
 
 
-def test_a_process_that_runs_goes_on_when_such_a_right_is_taken_away(new_database):
+def test_a_process_that_runs_goes_on_when_such_a_right_is_taken_away(owner, role):
     """Its connection knows a statement by then that calls the functions."""
-    url = with_schema(new_database("postgres"))
-    at = make_url(url)
-    role = f"{at.database}_less"
-    functions = "pg_control_system(), pg_current_wal_lsn(), pg_walfile_name(pg_lsn)"
-    with changed(
-        url, (f"CREATE ROLE {role} LOGIN PASSWORD 'Secret-1'",), (f"DROP OWNED BY {role}", f"DROP ROLE {role}")
-    ):
-        execute(url, *granted("postgres", SERVICE, role))
-        place = at.set(username=role, password="Secret-1").render_as_string(hide_password=False)
-        with Allocator(place, step=1, max_step=1) as ids:
-            drawn = [ids.next_id("order") for _ in range(3)]
-            execute(url, f"REVOKE EXECUTE ON FUNCTION {functions} FROM PUBLIC")
-            drawn += [ids.next_id("order") for _ in range(6)]
+    with Allocator(role, step=1, max_step=1) as ids:
+        drawn = [ids.next_id("order") for _ in range(3)]
+        execute(owner, f"REVOKE {FUNCTIONS} FROM PUBLIC")
+        drawn += [ids.next_id("order") for _ in range(6)]
 
     assert drawn[:3] == [1, 2, 3]
     assert distinct(drawn) == 9

@@ -1,14 +1,12 @@
 """Meteor and snowflake out of the database, on every one and through both faces."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
 from support.distinct import distinct
-from support.kit import SQLITE
+from support.kit import SQLITE, database_of, plain
 from support.servers.administrator import execute
 
 from allocator import Allocator, Layout, MeteorSettings, SnowflakeSettings, inspect_id
@@ -60,7 +58,7 @@ def test_a_node_whose_seconds_ran_out_is_followed_by_another(face, place):
 
 def end_of_field(ids) -> None:
     """As if every second of the node had been drawn."""
-    supply = getattr(ids, "_meteor", None) or ids._allocator._meteor
+    supply = plain(ids)._meteor
     supply._core.blocks.second = 256
     supply._serve(())
 
@@ -152,7 +150,7 @@ def test_nodes_are_listed_with_who_started(fresh):
     for _ in range(2):
         with Allocator(fresh) as ids:
             ids.meteor()
-            found, *before = ids._backend.databases()[0].run(node_rows.fetch_newest, 10)
+            found, *before = database_of(ids).run(node_rows.fetch_newest, 10)
 
     assert found.number == 2
     assert [node.number for node in before] == [1], "no row is ever deleted"

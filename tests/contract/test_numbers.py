@@ -1,7 +1,5 @@
 """Numbers without gaps, in the transactions of an application, on every database."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
@@ -30,12 +28,12 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError, StatementError
+from sqlalchemy.exc import DBAPIError, PendingRollbackError, StatementError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 from support.kit import SQLITE
 from support.processes.patience import until
-from support.servers.administrator import SEEN_EACH, execute, waits
+from support.servers.administrator import SEEN_EACH, execute, opened, waits
 from support.servers.available import own
 from support.servers.databases import with_schema
 
@@ -238,10 +236,12 @@ def test_outside_of_a_transaction_it_is_refused(shop):
     with at_level(shop, "AUTOCOMMIT") as connection, pytest.raises(InvalidDatabase, match=refusal):
         plain.next(connection)
     for options in ({"isolation_level": "AUTOCOMMIT"}, {"execution_options": {"isolation_level": "AUTOCOMMIT"}}):
-        engine = create_engine(shop.url, **options)
-        with Session(engine) as session, pytest.raises(InvalidDatabase, match=refusal):
+        with (
+            opened(shop.url, **options) as engine,
+            Session(engine) as session,
+            pytest.raises(InvalidDatabase, match=refusal),
+        ):
             plain.next(session)
-        engine.dispose()
 
     with shop.connect() as connection:
         assert plain.peek(connection) is None
@@ -307,10 +307,12 @@ def test_scope_and_date_are_checked_before_anything_is_asked(shop):
 
 @pytest.mark.statements
 def test_without_the_table_the_command_is_named(empty):
-    engine = create_engine(empty)
-    with engine.connect() as connection, pytest.raises(SchemaOutOfDate, match="run: allocator db upgrade"):
+    with (
+        opened(empty) as engine,
+        engine.connect() as connection,
+        pytest.raises(SchemaOutOfDate, match="run: allocator db upgrade"),
+    ):
         plain.next(connection)
-    engine.dispose()
 
 
 @pytest.mark.statements
@@ -805,33 +807,3 @@ def test_with_asyncio_by_run_sync(kind, shop):
         return drawn
 
     assert [one.n for one in asyncio.run(draw())] == [1, 2, 3]
-
-
-# -- controls: what people do instead
-
-
-@SQLITE
-def test_control_a_number_drawn_on_another_connection_leaves_a_gap(kind, shop):
-    for ending in ("commit", "rollback", "commit"):
-        with shop.connect() as connection:
-            with shop.begin() as own:
-                drawn = plain.next(own).n
-            connection.execute(insert(Row).values(scope="a", n=drawn))
-            getattr(connection, ending)()
-
-    assert written(shop) == [1, 3]
-
-
-def test_control_to_read_and_then_write_gives_a_number_twice(shop):
-    def next_by_reading(connection: Connection) -> int:
-        return (plain.peek(connection).n if plain.peek(connection) else 0) + 1
-
-    with shop.connect() as first, shop.connect() as second:
-        drawn = [next_by_reading(first), next_by_reading(second)]
-        first.rollback()
-        second.rollback()
-    assert drawn == [1, 1]
-    with shop.begin() as connection:
-        connection.execute(insert(Row).values(scope="a", n=drawn[0]))
-    with shop.connect() as connection, pytest.raises(IntegrityError):
-        connection.execute(insert(Row).values(scope="a", n=drawn[1]))

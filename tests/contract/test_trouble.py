@@ -1,7 +1,5 @@
 """Damaged tables, lost connections, unknown commits: never an id twice, always one clear sentence."""
 
-from __future__ import annotations
-
 import re
 import socket
 import sqlite3
@@ -15,10 +13,10 @@ from sqlalchemy import create_engine, event, make_url, text
 from sqlalchemy.pool import StaticPool
 from support.distinct import distinct
 from support.faults.wire import Wire
-from support.kit import ON_SERVERS, SQLITE, database_of
+from support.kit import ON_SERVERS, SQLITE, database_of, plain
 from support.processes.patience import patiently, until
 from support.rules import rule
-from support.servers.administrator import SEEN_EACH, execute, waits
+from support.servers.administrator import SEEN_EACH, administrator, execute, opened, waits
 
 from allocator import Allocator
 from allocator.database.dialect import only_row
@@ -161,10 +159,8 @@ def test_a_deadlock_is_tried_again(url, tag, monkeypatch):
 @rule(4)
 @ON_SERVERS
 def test_the_pool_of_the_users_engine_may_be_used_up(sync, url, tag):
-    engine = create_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.2)
-    with engine.connect():
+    with opened(url, pool_size=1, max_overflow=0, pool_timeout=0.2) as engine, engine.connect():
         assert sync(engine).next_id(tag) == 1
-    engine.dispose()
 
 
 SETTINGS = {
@@ -289,12 +285,10 @@ def test_control_without_strict_mode_a_small_column_repeats_ids(fresh, tag):
         fresh,
         f"{INSERT} ('{tag}', 2147483600, 20, 20, 9223372036854775807)",
     )
-    engine = create_engine(fresh)
-    with engine.connect() as connection:
+    with administrator(fresh) as connection:
         connection.execute(text("SET SESSION sql_mode = ''"))
         claim = text("UPDATE allocator_segment SET max_value = LAST_INSERT_ID(max_value + 100)")
         claimed = [connection.execute(claim).lastrowid for _ in range(3)]
-    engine.dispose()
 
     assert claimed[1] == claimed[2]
 
@@ -437,8 +431,7 @@ def test_a_server_that_accepts_and_says_nothing_is_given_up_in_time(url, tag):
 def test_a_lock_held_by_somebody_ends_in_an_error_and_not_in_a_hang(sync, url, kind, tag):
     ids = sync(url, timeout=2.0)
     ids.reserve(tag, 1)
-    engine = create_engine(url)
-    with engine.connect() as connection:
+    with opened(url) as engine, engine.connect() as connection:
         connection.execute(text("UPDATE allocator_segment SET step = step WHERE tag = :tag"), {"tag": tag})
         connection.execute(text("UPDATE allocator_segment SET step = step + 1 WHERE tag = :tag"), {"tag": tag})
         for _ in range(2):
@@ -447,7 +440,6 @@ def test_a_lock_held_by_somebody_ends_in_an_error_and_not_in_a_hang(sync, url, k
         with engine.connect() as watcher:  # the statements given up are ended in the server too
             assert until(lambda: not waits(kind, watcher), every=SEEN_EACH)
         connection.rollback()
-    engine.dispose()
 
     assert ids.reserve(tag, 1) == range(2, 3)
 
@@ -554,7 +546,7 @@ def test_a_row_of_a_smaller_fleet_stops_the_process_that_saw_the_larger_one(sync
     """As a database that was restored to before the fleet grew."""
     ids = sync(url, step=10, max_step=10)
     ids.reserve(tag, 1)
-    supply = ids._allocator.sequence(tag) if hasattr(ids, "_allocator") else ids.sequence(tag)
+    supply = plain(ids).sequence(tag)
     supply._core.seen[Residue(2, 2)] = 5000
     for call in (lambda: ids.reserve(tag, 5), lambda: ids.next_id(tag)):
         with pytest.raises(MaxValueWentBack, match="this process claimed ids up to 5000"):

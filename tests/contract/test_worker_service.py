@@ -1,7 +1,5 @@
 """Worker numbers over HTTP: what a client in any language sends, who may, and what an operator sees."""
 
-from __future__ import annotations
-
 from time import time_ns
 from typing import Any
 
@@ -134,12 +132,9 @@ def test_who_holds_what_is_listed(fresh):
 
 
 def test_a_space_has_figures(tmp_path):
-    guarded = Guarded(str(tmp_path))
-    try:
+    with Guarded(str(tmp_path)) as guarded:
         guarded.database.lease_number(NumberClaim("mine", 2, 600_000, now_ms(), "a"))
         with Served(guarded.url) as service:
             line = 'allocator_worker_numbers{space="mine",state="free"} 3.0'
             assert until(lambda: line in service.get("/metrics", token=guarded.admin).body.decode())
             assert 'state="held"} 1.0' in service.get("/metrics", token=guarded.admin).body.decode()
-    finally:
-        guarded.close()

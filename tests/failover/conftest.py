@@ -1,7 +1,5 @@
 """What the long runs share: servers made once, and a report in `reports/failover.md`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
@@ -11,9 +9,8 @@ from support.servers.machines import Templates
 
 @pytest.fixture(scope="session")
 def templates() -> Iterator[Templates]:
-    made = Templates()
-    yield made
-    made.close()
+    with Templates() as made:
+        yield made
 
 
 report = reporting("failover")

@@ -1,7 +1,5 @@
 """Databases that move and forget nothing: to another pod, through `pg_upgrade`; and numbers on a logical replica."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -39,7 +37,7 @@ def drawn(machine: Machine, move: Callable[[], None]) -> tuple[Told, int]:
     """Of a process that runs meanwhile and of one that comes then; and how many ids were skipped."""
     machine.start()
     told, url = Told(), with_schema(machine.url)
-    with closing(Process(url, **SETTINGS)) as old, closing(Process(url, **SETTINGS)) as fresh:
+    with Process(url, **SETTINGS) as old, Process(url, **SETTINGS) as fresh:
         told.before = draw_together([old], "order", KEPT)
         machine.stop()
         move()

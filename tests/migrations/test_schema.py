@@ -1,7 +1,5 @@
 """The schema: from zero it equals the metadata, on every database; up, down, up; several at once."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -16,7 +14,7 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import create_engine, inspect, text
 from support.kit import ON_SERVERS, SQLITE
-from support.servers.administrator import execute, values
+from support.servers.administrator import execute, opened, values
 
 from allocator import Allocator, Numbers
 from allocator.database.schema import inspection, upgrade
@@ -31,8 +29,7 @@ TWO = pytest.mark.parametrize("kind", ["sqlite", "mysql"], indirect=True)
 
 def picture(url: str) -> dict[str, object]:
     """Everything that the database can tell of our tables."""
-    engine = create_engine(url)
-    with engine.connect() as connection:
+    with opened(url) as engine, engine.connect() as connection:
         inspector = inspect(connection)
         seen: dict[str, object] = {}
         for name in sorted(set(inspector.get_table_names()) - {VERSION_TABLE}):
@@ -44,7 +41,6 @@ def picture(url: str) -> dict[str, object]:
             }
             if engine.dialect.name in {"mysql", "mariadb"}:
                 seen[f"{name} as shown"] = connection.execute(text(f"SHOW CREATE TABLE {name}")).one()[1]
-    engine.dispose()
     return seen
 
 
@@ -76,10 +72,8 @@ def test_from_zero_equals_the_metadata(kind, new_database):
 def test_control_a_column_that_differs_is_noticed(kind, new_database):
     migrated, created = new_database(kind), new_database(kind)
     for url, type_ in ((migrated, "BIGINT"), (created, "INTEGER")):
-        engine = create_engine(url)
-        with engine.begin() as connection:
+        with opened(url) as engine, engine.begin() as connection:
             connection.execute(text(f"CREATE TABLE allocator_segment (max_value {type_})"))
-        engine.dispose()
 
     assert picture(created) != picture(migrated)
 
@@ -97,10 +91,8 @@ def test_up_down_up(empty):
 
 
 def take_a_number(url: str) -> None:
-    engine = create_engine(url)
-    with engine.begin() as connection:
+    with opened(url) as engine, engine.begin() as connection:
         Numbers("invoice").next(connection)
-    engine.dispose()
 
 
 def make_schema(url: str) -> None:

@@ -1,7 +1,5 @@
 """Children of every kind that inherit an allocator which has drawn, and forks while a lock is held."""
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os
@@ -9,7 +7,7 @@ import pickle
 import threading
 import time
 from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 import pytest
@@ -60,15 +58,6 @@ def test_a_pool_of_forked_workers(drawn_before, tag):
 
     assert distinct(one for _, ids in found for one in ids)
     assert {len(each) for each in processes.values()} == {1}
-
-
-@SQLITE
-def test_an_executor_of_forked_workers(drawn_before, tag):
-    with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("fork")) as pool:
-        found = [job.result(30) for job in [pool.submit(draw, tag, 40) for _ in range(12)]]
-    everything = sum((ids for _, ids in found), [*drawn_before, *draw(tag, 40)[1]])
-
-    assert distinct(everything)
 
 
 @rule(11)

@@ -1,7 +1,5 @@
 """A fork by C code runs no hook of Python's: at most one piece repeats, and then somebody is told."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -13,6 +11,7 @@ import pytest
 from support.distinct import distinct
 from support.kit import SQLITE, output
 from support.processes.children import fork_in_c, found_in_child, in_child
+from support.processes.threads import draw_on_threads
 from support.rules import rule
 
 from allocator import Allocator, AsyncAllocator, Meteor, ObjectId, Snowflake
@@ -181,19 +180,10 @@ def test_object_ids_are_of_another_process_after_one_block():
 
 @SQLITE
 def test_two_threads_of_the_child_find_out_together(url, tag):
-    def both() -> list[int]:
-        drawn: list[int] = []
-        threads = [Thread(target=lambda: drawn.extend(ids.next_ids(tag, 150))) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        return drawn
-
     with Allocator(url, timeout=20) as ids:
-        theirs = found_in_child(both, fork_in_c)
+        theirs = found_in_child(lambda: draw_on_threads(lambda: ids.next_id(tag), threads=4, each=150), fork_in_c)
 
-    assert distinct(theirs) == 600
+    assert distinct(sum(theirs, [])) == 600
 
 
 @SQLITE

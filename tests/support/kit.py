@@ -1,7 +1,5 @@
 """The words that all tests share: which databases, and what a command said."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -57,9 +55,14 @@ def output(code: str, *words: object, **how: Any) -> str:
     return said.out
 
 
+def plain(ids: Any) -> Any:
+    """The blocking allocator under one of either face."""
+    return getattr(ids, "_allocator", ids)
+
+
 def backend_of(ids: Any) -> Any:
     """Of an allocator of either face: the one place where tests reach behind it."""
-    return getattr(ids, "_allocator", ids)._backend
+    return plain(ids)._backend
 
 
 def database_of(ids: Any) -> Database:

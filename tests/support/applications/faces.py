@@ -1,13 +1,12 @@
 """One way to call both faces: the asyncio face behind blocking calls."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Iterator
 from typing import Any
 
 from allocator import Allocator, AsyncAllocator
+from support.closing import Closing
 
 FACES = ("sync", "asyncio")
 PATIENT = 30
@@ -38,7 +37,7 @@ class Awaited:
                 return
 
 
-class Faces:
+class Faces(Closing):
     """Makes allocators of one face and closes them at the end of a test."""
 
     def __init__(self, name: str) -> None:

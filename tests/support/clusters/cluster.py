@@ -4,13 +4,10 @@ Each member has two networks: its cluster's, which can be taken away, and the on
 The server is not the container's first process, so that it can be killed and started while its data stay in memory.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, ClassVar, Self
 from uuid import uuid4
 
@@ -206,7 +203,7 @@ class Cluster:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -1,7 +1,5 @@
 """The processes of `support.clusters.writer` together, and the account of what they drew."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -13,11 +11,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from secrets import token_hex
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tqdm import tqdm
 
+from support.closing import Closing
 from support.clusters import writer
 from support.clusters.cluster import MEMBERS, Cluster
 from support.clusters.writer import RECORD, STEP
@@ -59,7 +57,7 @@ class Drawn:
         )
 
 
-class Writers:
+class Writers(Closing):
     """Writers in a folder of their own, which all stop when told to; several may be started one after the other."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
@@ -101,7 +99,7 @@ class Writers:
             code = process.wait(END)
             assert code == 0, f"a writer ended with {code}"
 
-    def kill(self) -> None:
+    def close(self) -> None:
         for process in self.running.values():
             process.kill()
         for process in self.running.values():
@@ -126,12 +124,6 @@ class Writers:
                 found.words |= told["words"]
                 found.longest = max(found.longest, told["longest"])
         return found
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.kill()
 
 
 def wait(seconds: float, what: str) -> None:

@@ -1,7 +1,5 @@
 """Reads a page as its reader would: block after block, in one folder, and compares what is said with what it says."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -11,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from support.closing import Closing
 from support.documents import page_process as pupil
 from support.documents.page_places import Stage
 from support.documents.pages import Block
@@ -68,7 +67,7 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
         yield command, output
 
 
-class Reading:
+class Reading(Closing):
     def __init__(self, folder: Path) -> None:
         self.stage = Stage(folder)
         self.folder = folder

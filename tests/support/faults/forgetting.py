@@ -1,7 +1,5 @@
 """Databases that forget what they had committed: one story, `part` and `strike`, for each way in which it happens."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import sqlite3
@@ -13,19 +11,18 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from sqlalchemy import make_url
 
 from allocator.database.schema.tables import VERSION_TABLE, metadata
+from support.closing import Closing
 from support.faults.wire import Wire
 from support.servers.databases import with_schema
 from support.servers.machine_images import MariaDBImage, MySQLImage
 from support.servers.machines import M, Machine, MariaDB, Postgres, Templates, made, until
 
 
-class Forgetful:
+class Forgetful(Closing):
     """A database with the schema, for processes that find it by `url`, before and after.
 
     part: everything so far is kept; from here on, all that is committed will be forgotten.
@@ -41,15 +38,6 @@ class Forgetful:
 
     @abstractmethod
     def strike(self) -> None: ...
-
-    @abstractmethod
-    def close(self) -> None: ...
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
 
 class Served(Forgetful):

@@ -1,7 +1,5 @@
 """Stops a process in the middle of what it says to a server: at any of its messages, whole or half."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -11,9 +9,8 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from support.closing import Closing
 from support.faults.wire import Turn, Wire
 
 SECONDS = 30
@@ -82,7 +79,7 @@ def state(task: Path) -> str:
     return (task / "stat").read_text().rpartition(") ")[2][0]
 
 
-class Client:
+class Client(Closing):
     """A process that claims when it is told."""
 
     def __init__(self, url: str, names: list[str]) -> None:
@@ -98,9 +95,6 @@ class Client:
         """What the claim brought that it was told to make."""
         return {name: range(*ids) for name, ids in json.loads(self.process.stdout.readline()).items()}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         self.process.kill()
         self.process.communicate()

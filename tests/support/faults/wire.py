@@ -11,16 +11,17 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 from unittest.mock import patch
 
 from sqlalchemy import make_url
 
+from support.closing import Closing
+
 CONNECT_SECONDS = 30
 
 
-class Wire:
+class Wire(Closing):
     """Listens on loopback and passes everything on to the server of `url`.
 
     round_trips: how often a client spoke after the server had, since `reset`.
@@ -124,12 +125,6 @@ class Wire:
         self._listener.close()
         self.thaw()
         self.cut()
-
-    def __enter__(self) -> Wire:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
 
 class Turn:

@@ -1,7 +1,5 @@
 """Processes that do one work until they are killed; one that has ended is followed by another."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import random
@@ -10,9 +8,9 @@ import sys
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
+from support.closing import Closing
 from support.processes.patience import until
 
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -34,7 +32,7 @@ class Worker(NamedTuple):
         self.process.join()
 
 
-class Crew:
+class Crew(Closing):
     """begun: bytes of notes after which a worker has begun; 0 where it makes none.
 
     killed: how many were. ended: how many ended by themselves, as they do where a tag went back.
@@ -99,12 +97,6 @@ class Crew:
     def close(self) -> None:
         for worker in self.running:
             worker.kill()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
 
 def run(work: Work, errors: Path, *words: Any) -> None:

@@ -1,7 +1,5 @@
 """Allocators that draw ids when they are told to, here or in processes of their own: a line of JSON a request."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -15,6 +13,7 @@ from typing import Any
 
 from allocator import Allocator
 from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate, UnknownTag
+from support.closing import Closing
 
 PROCESS = """
 import json, sys
@@ -57,7 +56,7 @@ def draw(allocator: Allocator, tag: str, count: int, pause: float, patience: flo
     return drawn
 
 
-class Drawer:
+class Drawer(Closing):
     """One allocator, which opens nothing before it is first told to draw."""
 
     @abstractmethod
@@ -66,9 +65,6 @@ class Drawer:
 
     @abstractmethod
     def end(self) -> Drawn: ...
-
-    @abstractmethod
-    def close(self) -> None: ...
 
 
 class Process(Drawer):

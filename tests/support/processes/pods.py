@@ -5,8 +5,6 @@ Half of them draw ids with one library and half with another, in a space of numb
 some seconds later, as Kubernetes does.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -20,9 +18,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from statistics import quantiles
 from sysconfig import get_path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
+from support.closing import Closing
 from support.processes import holder
 from support.processes.crew import PROCESSES
 from support.processes.holder import ENTRY, LIBRARIES
@@ -57,7 +55,7 @@ class Pod:
     until: float = 0.0
 
 
-class Pods:
+class Pods(Closing):
     """attempts: how many were made. faults: what was done to how many."""
 
     def __init__(self, url: str, folder: Path, *, seed: int, count: int = 64) -> None:
@@ -106,10 +104,7 @@ class Pods:
         else:
             send(victim, signal.SIGTERM if what == "terminate" else signal.SIGKILL)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         alive = [pod.process for pod in self.pods if pod.process is not None]
         for pod in self.pods:
             if pod.stopped:

@@ -1,23 +1,26 @@
 """What an administrator does by hand, past the library."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import URL, Connection, create_engine, text
+from sqlalchemy import URL, Connection, Engine, create_engine, text
+
+
+@contextmanager
+def opened(url: str | URL, **settings: Any) -> Iterator[Engine]:
+    engine = create_engine(url, **settings)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 @contextmanager
 def administrator(url: str | URL, **connect: object) -> Iterator[Connection]:
     """Each statement is committed for itself. connect: what the driver is given besides."""
-    engine = create_engine(url, isolation_level="AUTOCOMMIT", connect_args=connect)
-    try:
-        with engine.connect() as connection:
-            yield connection
-    finally:
-        engine.dispose()
+    with opened(url, isolation_level="AUTOCOMMIT", connect_args=connect) as engine, engine.connect() as connection:
+        yield connection
 
 
 def execute(url: str, *statements: str) -> None:
@@ -30,12 +33,8 @@ def execute(url: str, *statements: str) -> None:
 
 def values(url: str, question: str) -> list[Any]:
     """The first column of what is there."""
-    engine = create_engine(url)
-    try:
-        with engine.connect() as connection:
-            return list(connection.scalars(text(question)))
-    finally:
-        engine.dispose()
+    with opened(url) as engine, engine.connect() as connection:
+        return list(connection.scalars(text(question)))
 
 
 # -- what servers tell of their locks

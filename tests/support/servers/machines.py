@@ -18,6 +18,7 @@ import pymysql
 from sqlalchemy import text
 
 from allocator.database.schema.tables import VERSION_TABLE, metadata
+from support.closing import Closing
 from support.processes import patience
 from support.servers import fetched
 from support.servers.administrator import administrator
@@ -181,7 +182,7 @@ class Machine:
         shutil.rmtree(self.place, ignore_errors=True)
 
 
-class Templates:
+class Templates(Closing):
     """New servers as copies of one of a kind, which is quicker than to make each."""
 
     def __init__(self) -> None:

@@ -7,13 +7,14 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from types import TracebackType
+
+from support.closing import Closing
 
 Answers = Callable[[str], Iterable[bytes]]
 """From the first line of a request to the pieces of its answer."""
 
 
-class Hostile:
+class Hostile(Closing):
     def __init__(self, answers: Answers = lambda asked: []) -> None:
         self.answers = answers
         self.requests: list[str] = []
@@ -55,10 +56,7 @@ class Hostile:
     def refuses(self, status: int, name: str, detail: str = "so it is") -> None:
         self.says({"error": name, "detail": detail}, status)
 
-    def __enter__(self) -> Hostile:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         self._listening.close()
 
 

@@ -15,13 +15,13 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import urllib3
 
 from allocator.database.store import Database
 from allocator.service.token_administration import Tokens
+from support.closing import Closing
 from support.processes.patience import until
 
 START_SECONDS = 120.0
@@ -57,7 +57,7 @@ class Reply:
         return list(self.json["ids"])
 
 
-class Served:
+class Served(Closing):
     """`allocator serve` with these options, from its first readiness to its end; `is_open` until a token is made.
 
     listener: handed over to it, as by systemd.
@@ -169,17 +169,11 @@ class Served:
                 self.process.wait()
         self.folder.cleanup()
 
-    def __enter__(self) -> Served:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
 
 # -- A service that asks for tokens, before an embedded database, and the tokens that are made for it
 
 
-class Guarded:
+class Guarded(Closing):
     """admin: the secret of a token that may do all. options: of the service; how: of `Served`.
 
     The database stays open beside the service, for tests that make and revoke tokens while it runs.
@@ -209,7 +203,7 @@ class Guarded:
 # -- A connection that stays open, and requests byte by byte
 
 
-class Connection:
+class Connection(Closing):
     """One that stays open. It sends the same bytes for the same request."""
 
     def __init__(self, service: Served) -> None:

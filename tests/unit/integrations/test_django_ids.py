@@ -1,7 +1,5 @@
 """The allocator of a process, and where a tag goes on for a table that holds ids already: above them."""
 
-from __future__ import annotations
-
 import json
 import threading
 from types import SimpleNamespace
@@ -9,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.applications.django_shop import environment, run
+from support.processes.threads import draw_on_threads
 
 from allocator import Allocator, PublicIds
 from allocator.errors import AccessDenied, InvalidSetting
@@ -89,15 +88,10 @@ def test_of_two_that_are_made_at_once_one_is_kept_and_the_other_closed(made, mon
         return fresh
 
     monkeypatch.setattr(django_ids, "make_allocator", make_at_once)
-    got: list[Fake] = []
-    threads = [threading.Thread(target=lambda: got.append(django_ids.allocator())) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    [one], [other] = draw_on_threads(django_ids.allocator, threads=2, each=1)
 
-    assert got[0] is got[1] is django_ids.allocator()
-    assert [one.closed for one in made] == [one is not got[0] for one in made]
+    assert one is other is django_ids.allocator()
+    assert [fresh.closed for fresh in made] == [fresh is not one for fresh in made]
     assert len(made) == 2
 
 

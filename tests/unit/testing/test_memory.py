@@ -1,7 +1,5 @@
 """`allocator.testing`: the allocator in memory, the same in every run, and in trouble when a test wants it."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import os
@@ -17,6 +15,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, create_engine, insert, 
 from support.distinct import distinct
 from support.kit import output
 from support.processes.children import in_child
+from support.processes.threads import draw_on_threads
 
 from allocator import (
     Allocator,
@@ -233,16 +232,10 @@ def test_it_is_neither_copied_nor_used_in_a_forked_child():
 
 
 def test_threads_get_no_id_twice():
-    ids, found = MemoryAllocator(step=3), []
-    threads = [
-        threading.Thread(target=lambda: found.extend(ids.next_id("order") for _ in range(500))) for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    ids = MemoryAllocator(step=3)
+    drawn = draw_on_threads(lambda: ids.next_id("order"), threads=4, each=500)
 
-    assert distinct(found) == 2000
+    assert distinct(sum(drawn, [])) == 2000
 
 
 def test_asyncio_has_the_same_names_and_the_same_ids():
