@@ -8,7 +8,7 @@ from support.faults.forgetting_story import VERDICTS
 from support.servers.machines import Postgres
 from tqdm import tqdm
 
-FORMATS = ("ROW", "MIXED", "STATEMENT")
+FORMATS = ("ROW", "MIXED")
 
 
 def postgres() -> list[Scene]:

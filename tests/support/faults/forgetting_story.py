@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from math import inf
 from typing import Self
 
 from allocator import Allocator, SnowflakeSettings
@@ -108,6 +109,7 @@ class Story:
             self.end_all()
         elif not self.place.fragile:
             self.busy.begin("busy", **BUSY)
+        self.crowds.struck_at = time.monotonic()
         self.place.strike()
         if self.repaired:
             command(self.place.url, "db", "mark-restored")
@@ -157,6 +159,8 @@ def command(url: str, *words: str) -> None:
 CROWD = 3
 LEASED = SnowflakeSettings(layout=Layout(sign=1, timestamp=41, datacenter=1, worker=2, sequence=19), lease=2.0)
 """Of few workers, so that two crowds cannot miss each other by chance; for so many seconds."""
+WAIT = 60.0
+"""Seconds after a failover in which no worker is leased."""
 LATE = "late"
 """A tag that is made when it is used first, which is forgotten."""
 IDS = 300
@@ -164,7 +168,10 @@ IDS = 300
 
 @dataclass
 class Crowd:
-    """What a number of allocators have at one time, each for itself; and why one has nothing."""
+    """What a number of allocators have at one time, each for itself; and why one has nothing.
+
+    workers: those that are leased before the minute after the failover has passed.
+    """
 
     nodes: list[int] = field(default_factory=list)
     workers: list[int] = field(default_factory=list)
@@ -178,13 +185,16 @@ class Crowds:
     def __init__(self) -> None:
         self.forgotten, self.fresh = Crowd(), Crowd()
         self.open = ExitStack()
+        self.struck_at = inf
 
     def draw(self, url: str, into: Crowd) -> None:
         for _ in range(CROWD):
             ids = self.open.enter_context(Allocator(url, snowflake=LEASED, **SETTINGS))
             try:
                 into.nodes.append(METEOR.unpack(ids.meteor())["node"])
-                into.workers.append(LEASED.layout.unpack(ids.snowflake())["worker"])
+                worker = LEASED.layout.unpack(ids.snowflake())["worker"]
+                if time.monotonic() < self.struck_at + WAIT:
+                    into.workers.append(worker)
             except DatabaseUnavailable as error:
                 if "numbers are leased again" not in str(error):  # in a minute
                     into.errors.append(str(error))
@@ -198,7 +208,7 @@ class Crowds:
 
     @property
     def workers_twice(self) -> int:
-        """Leased to two at once."""
+        """Leased while one may still be held that is forgotten."""
         return len({*self.forgotten.workers} & {*self.fresh.workers})
 
     @property
