@@ -72,7 +72,7 @@ def test_the_first_block_of_the_readme_comes_first_and_prints_ids():
 
     assert first.language == "python"
     assert "Allocator(" in first.text
-    assert len(promised(first.text)) == 5
+    assert len(promised(first.text)) == 4
     assert first.line < 8
 
 
