@@ -1,4 +1,4 @@
-"""Keys of Django's models, on every database: one process tells a whole story, chapter by chapter."""
+"""Keys of Django's models and numbers without gaps, on every database: one process tells each story."""
 
 import json
 import subprocess
@@ -11,39 +11,33 @@ from support.applications.django_shop import AS_MYSQLDB, environment
 
 pytest.importorskip("django")
 
-
-SETTINGS = """
-from project.settings import *
+PROJECT = "from project.settings import *\n"
+SETTINGS = {
+    "django_story": """
 DEFAULT_AUTO_FIELD = "allocator.integrations.django.AllocatedBigAutoField"
 SILENCED_SYSTEM_CHECKS = ["models.W042"]
-"""
+""",
+    "django_numbers": """
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    DATABASES["default"]["OPTIONS"] = {}  # by IMMEDIATE an atomic block would wait where it begins
+DATABASES["other"] = {"ENGINE": "django.db.backends.sqlite3", "NAME": FOLDER / "other.sqlite3"}
+""",
+}
+CHAPTERS = {"django_story": 13, "django_numbers": 10}
 
 
-@pytest.fixture(scope="module")
-def stories() -> dict[str, subprocess.CompletedProcess[str]]:
-    return {}
-
-
-@pytest.fixture
-def story(
-    kind: str, new_database: Callable[[str], str], stories: dict[str, subprocess.CompletedProcess[str]], tmp_path: Path
-) -> dict[str, str]:
-    """How the chapters of `support.applications.django_story` ended, told once for each database."""
-    if kind not in stories:
-        url = new_database(kind)
-        (tmp_path / "told.py").write_text((AS_MYSQLDB if kind in {"mysql", "mariadb"} else "") + SETTINGS)
-        command = [sys.executable, "-m", "support.applications.django_story", str(tmp_path)]
-        stories[kind] = subprocess.run(
-            command, env=environment(tmp_path, url, "told"), capture_output=True, text=True, check=False, timeout=120
-        )
-    done = stories[kind]
-
+@pytest.mark.parametrize("story", SETTINGS)
+def test_a_story(story, kind, new_database: Callable[[str], str], tmp_path: Path, subtests):
+    """Of `support.applications`: each chapter ends with nothing, or says why not."""
+    settings = AS_MYSQLDB * (kind in {"mysql", "mariadb"}) + PROJECT + SETTINGS[story]
+    (tmp_path / "told.py").write_text(settings)
+    command = [sys.executable, "-m", f"support.applications.{story}", str(tmp_path)]
+    here = environment(tmp_path, new_database(kind), "told")
+    done = subprocess.run(command, env=here, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    chapters = json.loads(done.stdout.splitlines()[-1])
 
-
-def test_keys_of_models(story, subtests):
-    assert len(story) == 12
-    for chapter, why in story.items():
+    assert len(chapters) == CHAPTERS[story]
+    for chapter, why in chapters.items():
         with subtests.test(chapter):
             assert why == ""

@@ -1,13 +1,12 @@
 """What a Django application does with its rows, in a process of its own: `python -m` this module, with a folder.
 
-It runs on the example's project, with more models. It prints as JSON how each chapter ended: with nothing, or why not.
+It runs on the example's project, with more models.
 """
 
 import asyncio
 import json
 import logging
 import sys
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,14 +18,24 @@ from django.conf import settings
 django.setup()
 
 from django.contrib.auth.models import User  # noqa: E402
+from django.core.exceptions import ValidationError  # noqa: E402
 from django.core.management import call_command  # noqa: E402
 from django.db import IntegrityError, connection, models, transaction  # noqa: E402
+from django.db.migrations.state import ModelState  # noqa: E402
+from django.db.migrations.writer import MigrationWriter  # noqa: E402
 from django.db.models.signals import pre_save  # noqa: E402
 from django.test import Client  # noqa: E402
 from django.test.utils import CaptureQueriesContext  # noqa: E402
 from shop.models import Order, OrderItem  # noqa: E402
 
-from allocator.integrations.django import AllocatedBigAutoField, allocator, give_ids  # noqa: E402
+from allocator import PublicIds  # noqa: E402
+from allocator.integrations.django import (  # noqa: E402
+    AllocatedBigAutoField,
+    PublicBigAutoField,
+    allocator,
+    give_ids,
+)
+from support.applications.django_chapters import chapter, same, tell_all  # noqa: E402
 from support.distinct import distinct  # noqa: E402
 
 
@@ -149,18 +158,30 @@ class Parcel(models.Model):
         db_table = "parcel"
 
 
+public = PublicIds(bytes(range(32)), prefix="ord_")
+
+
+class Bill(models.Model):
+    """Of which the key is text in Python and a number in the table."""
+
+    id = PublicBigAutoField(public=public)
+
+    class Meta:
+        app_label = "story"
+        db_table = "bill"
+
+
+class Line(models.Model):
+    id = AllocatedBigAutoField()
+    bill = models.ForeignKey(Bill, models.CASCADE, related_name="lines")
+
+    class Meta:
+        app_label = "story"
+        db_table = "bill_line"
+
+
 KIND = connection.vendor
-CHAPTERS: list[Callable[[], None]] = []
 folder = Path(sys.argv[1])
-
-
-def chapter(tell: Callable[[], None]) -> Callable[[], None]:
-    CHAPTERS.append(tell)
-    return tell
-
-
-def same(found: Any, expected: Any) -> None:
-    assert found == expected, f"{found!r}, and not {expected!r}"
 
 
 def statements(act) -> list[str]:
@@ -338,6 +359,47 @@ def models_inherit_their_key_and_share_a_tag_and_a_table_goes_on_above_its_rows(
     same([Left.objects.create().pk, Right.objects.create(pk=50).pk, Right.objects.create().pk], [1, 50, 51])
 
 
+def stored(question: str) -> list[int]:
+    with connection.cursor() as cursor:
+        cursor.execute(question)
+        return [row[0] for row in cursor.fetchall()]
+
+
+@chapter
+def a_public_key_is_text_in_python_and_a_number_in_the_table() -> None:
+    """And what refers to it as well; its tag goes on above the rows that are there."""
+    create(Bill, Line)
+    Bill.objects.create(pk=public.encode(1_000))
+    bill = Bill.objects.create()
+    bills = [bill, *Bill.objects.bulk_create([Bill(), Bill()])]
+    line = Line.objects.create(bill=bill)
+    keys = [public.encode(number) for number in (1_001, 1_002, 1_003)]
+    same([one.pk for one in bills], keys)
+    same(list(Bill.objects.order_by("pk").values_list("pk", flat=True)), [public.encode(1_000), *keys])
+    same(stored("SELECT id FROM bill ORDER BY id"), [1_000, 1_001, 1_002, 1_003])
+    same([stored("SELECT bill_id FROM bill_line"), line.bill_id, Line.objects.get().bill_id], [[1_001], *keys[:1] * 2])
+    same([Line.objects.select_related("bill").get().bill, bill.lines.get()], [bill, line])
+    same([Bill.objects.get(pk=bill.pk), Bill.objects.get(pk=keys[0])], [bill, bill])
+    same([Bill.objects.filter(pk__in=keys).count(), Line.objects.filter(bill=bill.pk).count()], [3, 1])
+    same(MigrationWriter.serialize(Bill._meta.pk)[0], MigrationWriter.serialize(Line._meta.pk)[0])  # without its key
+    same(type(ModelState.from_model(Bill).fields["id"]), AllocatedBigAutoField)
+    for text in ("1", "ord_I9UOBqekNF7q8z1n", "", 1_001):  # a number too, as JSON has it, by which somebody could count
+        for call in (
+            lambda text: Bill.objects.filter(pk=text),
+            lambda text: Line.objects.filter(bill=text),
+            lambda text: Line.objects.create(bill_id=text or 7),
+        ):
+            same(refusal(call, text), "InvalidId")
+        same(refusal(Bill._meta.pk.to_python, text), "ValidationError")
+
+
+def refusal(call: Callable[[Any], object], text: Any) -> str:
+    try:
+        return str(call(text))
+    except (ValueError, ValidationError) as error:
+        return type(error).__name__
+
+
 TOO_HIGH = (
     "tag 'older' has the limit 9223372036854775807, but older.id (IntegerField) holds ids only up to 2147483647: "
     "INSERTs above that will fail; lower the limit: manage.py allocator tags set older --limit 2147483647"
@@ -402,14 +464,6 @@ def calls_are_awaited_on_the_database_of_the_rows() -> None:
     assert place[KIND] in repr(allocator()), allocator()
 
 
-def ending(tell: Callable[[], None]) -> str:
-    try:
-        tell()
-    except Exception:
-        return traceback.format_exc()
-    return ""
-
-
 if __name__ == "__main__":
     settings.ALLOWED_HOSTS = ["*"]
-    print(json.dumps({tell.__name__: ending(tell) for tell in CHAPTERS}))
+    tell_all()

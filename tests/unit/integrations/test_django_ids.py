@@ -1,12 +1,9 @@
 """The allocator of a process, and where a tag goes on for a table that holds ids already: above them."""
 
-import json
 import threading
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from support.applications.django_shop import environment, run
 from support.processes.threads import draw_on_threads
 
 from allocator import Allocator, PublicIds
@@ -119,107 +116,17 @@ def test_it_is_forgotten_open_and_closed_at_the_end(made):
     assert [first.closed, second.closed] == [False, True]
 
 
-# -- public ids in Django: what a path converter takes, and a key that is text in Python and a number in the table
+# -- public ids in Django: what a path converter takes
 
 
 PUBLIC = PublicIds(bytes(range(32)), prefix="ord_")
-STORY = """
-import json
-from allocator import PublicIds
-from allocator.integrations.django import AllocatedBigAutoField, PublicBigAutoField
-from allocator.integrations.django.ids import upgrade
-from django.core.exceptions import ValidationError
-from django.db import connection, models
-from django.db.migrations.state import ModelState
-from django.db.migrations.writer import MigrationWriter
-
-public = PublicIds(bytes(range(32)), prefix="ord_")
-
-class Bill(models.Model):
-    id = PublicBigAutoField(public=public)
-    class Meta:
-        app_label = "bills"
-
-class Line(models.Model):
-    id = AllocatedBigAutoField()
-    bill = models.ForeignKey(Bill, models.CASCADE, related_name="lines")
-    class Meta:
-        app_label = "bills"
-
-upgrade()
-with connection.schema_editor() as editor:
-    editor.create_model(Bill)
-    editor.create_model(Line)
-
-def refused(call, text):
-    try:
-        return str(call(text))
-    except (ValueError, ValidationError) as error:
-        return type(error).__name__
-
-Bill.objects.create(pk=public.encode(1_000))
-bill = Bill.objects.create()
-bills = [bill, *Bill.objects.bulk_create([Bill(), Bill()])]
-line = Line.objects.create(bill=bill)
-with connection.cursor() as cursor:
-    cursor.execute("SELECT id FROM bills_bill ORDER BY id")
-    stored = [row[0] for row in cursor.fetchall()]
-    cursor.execute("SELECT bill_id FROM bills_line")
-    stored.append(cursor.fetchone()[0])
-print(json.dumps({
-    "ids": [one.pk for one in bills],
-    "read": list(Bill.objects.order_by("pk").values_list("pk", flat=True)),
-    "stored": stored,
-    "referred": [line.bill_id, Line.objects.get().bill_id],
-    "joined": Line.objects.select_related("bill").get().bill == bill and bill.lines.get() == line,
-    "found": [
-        Bill.objects.get(pk=bill.pk) == Bill.objects.get(pk=public.encode(1_001)) == bill,
-        Bill.objects.filter(pk__in=[one.pk for one in bills]).count(),
-        Line.objects.filter(bill=bill.pk).count(),
-    ],
-    "refused": [refused(one, text) for text in ["1", "ord_I9UOBqekNF7q8z1n", "", 1_001]
-                for one in (lambda text: Bill.objects.filter(pk=text), lambda text: Line.objects.filter(bill=text),
-                            lambda text: Line.objects.create(bill_id=text or 7), Bill._meta.pk.to_python)],
-    "written": MigrationWriter.serialize(Bill._meta.pk)[0],
-    "state": type(ModelState.from_model(Bill).fields["id"]).__name__,
-}))
-"""
-IDS = [PUBLIC.encode(number) for number in (1_001, 1_002, 1_003)]
-
-
-@pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return json.loads(run(STORY, environment(tmp_path_factory.mktemp("bills"))))
-
-
-def test_a_key_is_text_in_python_and_a_number_in_the_table(story):
-    """Above the rows that are there."""
-    assert story["ids"] == IDS
-    assert story["read"] == [PUBLIC.encode(1_000), *IDS]
-    assert story["stored"] == [1_000, 1_001, 1_002, 1_003, 1_001]
-
-
-def test_what_refers_to_it_is_text_as_well(story):
-    assert story["referred"] == [IDS[0], IDS[0]]
-    assert story["joined"]
-    assert story["found"] == [True, 3, 1]
-
-
-def test_what_the_key_never_makes_is_refused(story):
-    """A number too, as JSON has it, by which somebody could count."""
-    assert story["refused"] == ["InvalidId", "InvalidId", "InvalidId", "ValidationError"] * 4
-
-
-def test_migrations_hold_no_secret_key(story):
-    assert story["written"] == "allocator.integrations.django.AllocatedBigAutoField(primary_key=True, serialize=False)"
-    assert story["state"] == "AllocatedBigAutoField"
 
 
 def test_a_path_has_the_text_and_the_view_the_number():
     converter = public_id_converter(PUBLIC)()
 
-    assert converter.to_url(1_001) == IDS[0]
-    assert converter.to_python(IDS[0]) == 1_001
+    assert converter.to_url(1_001) == PUBLIC.encode(1_001)
+    assert converter.to_python(PUBLIC.encode(1_001)) == 1_001
 
 
 def test_what_is_no_public_id_matches_no_path():
@@ -229,5 +136,5 @@ def test_what_is_no_public_id_matches_no_path():
         register_converter(public_id_converter(PUBLIC), "bill" + text)
         route = path(f"bills/<bill{text}:number>", print)
 
-        assert route.resolve(f"bills/{IDS[0]}").kwargs == {"number": 1_001}, text
+        assert route.resolve(f"bills/{PUBLIC.encode(1_001)}").kwargs == {"number": 1_001}, text
         assert route.resolve(f"bills/{text}") is None, text

@@ -1,0 +1,332 @@
+"""Numbers without gaps in the transactions of a Django application, in a process of its own: `python -m` this module.
+
+It runs on the example's project, with a second database beside its own.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
+from datetime import UTC, date, datetime
+from io import StringIO
+from typing import Any
+from uuid import UUID, uuid4
+
+import django
+
+django.setup()
+
+from django.core.management import call_command  # noqa: E402
+from django.db import connection, connections, models, transaction  # noqa: E402
+from django.test.utils import CaptureQueriesContext  # noqa: E402
+
+from allocator import Numbers  # noqa: E402
+from allocator.errors import (  # noqa: E402
+    AllocatorError,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    InvalidDatabase,
+    NumberBusy,
+    SchemaOutOfDate,
+)
+from allocator.integrations.django.ids import upgrade  # noqa: E402
+from support.applications.django_chapters import chapter, same, tell_all  # noqa: E402
+
+KIND = connection.vendor
+LIMITS = {
+    "sqlite": "PRAGMA busy_timeout = 0",
+    "postgresql": "SET LOCAL lock_timeout = '1ms'",
+    "mysql": "SET innodb_lock_wait_timeout = 1",
+}
+MARCH = date(2026, 3, 9)
+invoices, cases = Numbers("invoice", format="INV-{year}-{n:05}", reset="year"), Numbers("case")
+
+
+class Undo(Exception):
+    pass
+
+
+def draw(**more: Any) -> Any:
+    return invoices.next(connection, "a", MARCH, **more)
+
+
+def refusal(error: type[AllocatorError], call: Callable[[], object]) -> str:
+    try:
+        call()
+    except error as refused:
+        return str(refused)
+    raise AssertionError(f"no {error.__name__}")
+
+
+def beside(act: Callable[[], object]) -> threading.Thread:
+    """In an atomic block of another thread."""
+
+    def run() -> None:
+        try:
+            with transaction.atomic():
+                act()
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+@chapter
+def a_rollback_of_a_block_or_of_a_savepoint_takes_its_number_back() -> None:
+    call_command("migrate", verbosity=0)
+    assert refusal(InvalidDatabase, draw).startswith("draw numbers inside transaction.atomic()")
+    with transaction.atomic():
+        same(invoices.peek(connection, "a", MARCH), None)
+        same(draw().text, "INV-2026-00001")
+        with suppress(Undo), transaction.atomic():
+            draw()
+            raise Undo
+        same(draw().n, 2)
+    with suppress(Undo), transaction.atomic():
+        draw()
+        raise Undo
+    with transaction.atomic():
+        same([draw().n, [one.n for one in draw(count=2)]], [3, [4, 5]])
+        same(invoices.peek(connection, "a", MARCH).n, 5)
+        invoices.set(connection, 9, scope="a", at=MARCH)
+        same(invoices.void(connection, draw(), "printed twice"), True)
+
+
+@chapter
+def who_finds_it_busy_goes_on_in_its_own_block() -> None:
+    said: list[object] = []
+
+    def elsewhere() -> None:
+        def draw_at_once() -> None:
+            with transaction.atomic():
+                draw()
+
+        with connection.cursor() as cursor:
+            cursor.execute(LIMITS[KIND])
+            said.append(refusal(NumberBusy, draw_at_once))
+            cursor.execute("SELECT 1")
+            said.append(cursor.fetchone()[0])
+
+    with transaction.atomic():
+        draw()
+        beside(elsewhere).join()
+    busy, alive = said
+    assert "writer at a time" in busy or "drawn numbers of 'invoice' of scope 'a' in 2026" in busy, busy
+    same(alive, 1)
+
+
+@chapter
+def django_sees_each_statement_and_an_upgrade_lowers_nothing() -> None:
+    wrapped = []
+
+    def wrapper(execute: Callable[..., Any], sql: str, parameters: Any, many: bool, context: Any) -> Any:
+        wrapped.append((" ".join(sql.split(" ")[:3]), parameters["scope"]))
+        return execute(sql, parameters, many, context)
+
+    with transaction.atomic(), CaptureQueriesContext(connection) as seen, connection.execute_wrapper(wrapper):
+        Numbers("wrapped").next(connection, "tenant-7")
+    same([len(seen), "INSERT INTO allocator_number" in seen[0]["sql"]], [2, True])
+    same(wrapped, [("INSERT INTO allocator_number", "tenant-7"), ("SELECT rule FROM", "tenant-7")])
+    upgrade(using="default")  # as each migrate does
+    with transaction.atomic():
+        same(draw().n, 12)
+
+
+@chapter
+def an_atomic_block_gives_its_number_to_the_next_where_it_is_rolled_back() -> None:
+    if KIND == "sqlite":
+        return  # one writer at a time: no scope beside another
+    held, waited, other = [], [], []
+
+    def draw_when_free() -> None:
+        is_asking.set()
+        waited.append(cases.next(connection, "a").n)
+
+    for ends_by_rollback in (True, True, False):  # of a scope that is new, and of one that is still
+        is_asking = threading.Event()
+        with transaction.atomic():
+            held.append(cases.next(connection, "a").n)
+            beside(lambda: other.append(cases.next(connection, "b").n)).join()
+            waiter = beside(draw_when_free)
+            assert is_asking.wait(60)
+            transaction.set_rollback(ends_by_rollback)
+        waiter.join()
+    same([held, waited, other], [[1, 2, 3], [1, 2, 4], [1, 2, 3]])
+
+
+@chapter
+def each_database_counts_by_itself_in_its_own_block() -> None:
+    upgrade(using="other")  # as migrate does with --database other
+    here = Numbers("here")
+
+    def draw(alias: str, numbers: Numbers = here) -> int:
+        with transaction.atomic(using=alias):
+            return numbers.next(connections[alias]).n
+
+    def draw_in_the_block_of_another() -> None:
+        with transaction.atomic(using="default"):
+            here.next(connections["other"])
+
+    same([draw("default"), draw("other"), draw("default"), draw("other")], [1, 1, 2, 2])
+    same([draw("other", Numbers("member", start=1000)), draw("other", Numbers("member"))], [1000, 1001])
+    said = refusal(InvalidDatabase, draw_in_the_block_of_another)
+    assert said.startswith("draw numbers inside transaction.atomic()"), said
+
+
+# -- rows that get their numbers after their commit
+
+
+class Bill(models.Model):
+    tenant = models.CharField(max_length=20)
+    booked = models.DateField(null=True)
+    number = models.CharField(max_length=40, null=True)
+    count = models.IntegerField(null=True)
+
+    class Meta:
+        app_label = "waiting"
+        unique_together = [("tenant", "number")]
+
+
+class Firm(models.Model):
+    id = models.UUIDField(primary_key=True)
+
+    class Meta:
+        app_label = "waiting"
+
+
+class Slip(models.Model):
+    id = models.UUIDField(primary_key=True, default=uuid4)
+    tenant = models.ForeignKey(Firm, models.CASCADE)
+    made = models.DateTimeField()
+    number = models.CharField(max_length=40, null=True)
+
+    class Meta:
+        app_label = "waiting"
+
+
+class Trip(models.Model):
+    tenant = models.IntegerField()
+    made = models.DateTimeField()
+    number = models.CharField(max_length=40, null=True)
+
+    class Meta:
+        app_label = "waiting"
+
+
+class Code(models.IntegerField):
+    def to_python(self, value: object) -> str:
+        """What the application sees, as of a public id."""
+        return f"code-{value}"
+
+
+class Till(models.Model):
+    shop = Code()
+    n = models.IntegerField(null=True)
+
+    class Meta:
+        app_label = "waiting"
+
+
+NEW_YEAR = datetime(2025, 12, 31, 23, 30, tzinfo=UTC)
+"""In Berlin it is 2026."""
+IN_BERLIN = {"reset": "year", "timezone": "Europe/Berlin"}
+waiting = Numbers("waiting", format="INV-{year}-{n:05}", reset="year").waiting(
+    Bill, number="number", scope="tenant", at="booked", order_by="id"
+)
+
+
+def called(*words: str) -> str:
+    with redirect_stdout(StringIO()) as printed, suppress(SystemExit):
+        call_command("allocator", "numbers", *words)
+    return printed.getvalue()
+
+
+@chapter
+def rows_are_numbered_after_the_commit() -> None:
+    with connection.schema_editor() as editor:
+        for model in (Bill, Firm, Slip, Trip, Till):
+            editor.create_model(model)
+    assigned = []
+
+    def book(tenant: str = "a", booked: date | None = MARCH, undo: bool = False) -> None:
+        with transaction.atomic():
+            Bill.objects.create(tenant=tenant, booked=booked)
+            transaction.on_commit(lambda: assigned.append(waiting.assign(connection, tenant)))
+            transaction.set_rollback(undo)
+
+    book(), book(undo=True), book("b", date(2025, 12, 31)), book(), book(booked=None)
+    same(assigned, [1, 1, 1, 0])
+    same(Numbers("count").waiting(Bill, number="count", order_by="id").assign(connection), 4)
+    later = [Bill(tenant="a", booked=MARCH, count=5), Bill(tenant="b", booked=date(2025, 1, 1), count=6)]
+    Bill.objects.bulk_create(later)
+    with CaptureQueriesContext(connection) as seen:
+        same(waiting.assign(connection), 2)
+    updates = sum(one["sql"].startswith("UPDATE") for one in seen)
+    same(updates, 1 + (KIND == "sqlite"))  # which locks its counters by one
+    rows = [("2026-00001", 1), ("2025-00001", 2), ("2026-00002", 3), (None, 4), ("2026-00003", 5), ("2025-00002", 6)]
+    expected = [(n and f"INV-{n}", count) for n, count in rows]
+    same(list(Bill.objects.order_by("id").values_list("number", "count")), expected)
+
+
+@chapter
+def rows_are_not_numbered_in_a_transaction_that_is_open() -> None:
+    with transaction.atomic():
+        said = refusal(InvalidDatabase, lambda: waiting.assign(connection))
+        assert said.endswith("is still open; in an atomic block, call it by transaction.on_commit"), said
+    connection.set_autocommit(False)
+    said = refusal(InvalidDatabase, lambda: waiting.assign(connection))
+    connection.set_autocommit(True)
+    assert said.endswith("is still open; this connection is not in autocommit mode"), said
+
+
+@chapter
+def scopes_and_moments_are_those_that_the_application_gives() -> None:
+    """Of one counter, in the year of Berlin, also where the command line asks."""
+    slips, tenant = Numbers("slip", format="S-{year}-{n}", **IN_BERLIN), UUID(int=7)
+    on_slips = slips.waiting(Slip, number="number", scope="tenant", at="made", order_by="id")
+    Firm.objects.create(id=tenant)
+    with transaction.atomic():
+        same(slips.next(connection, tenant, NEW_YEAR).text, "S-2026-1")
+    for scope, number in ((str(tenant), "S-2026-2"), (None, "S-2026-3")):
+        slip = Slip.objects.create(tenant_id=tenant, made=NEW_YEAR)
+        on_slips.assign(connection, scope)
+        slip.refresh_from_db()
+        same(slip.number, number)
+    assert '"newest": "3"' in called("list", "slip", "--json")
+    trips = Numbers("trip", format="T-{year}-{n}", **IN_BERLIN)
+    on_trips = trips.waiting(Trip, number="number", scope="tenant", at="made", order_by="id")
+    words = ("waiting_trip.number", "trip", "--scope-column", "tenant", "--period-column", "made")
+    for assign in (lambda: on_trips.assign(connection), lambda: called("assign", *words, "--order-column", "id")):
+        Trip.objects.create(tenant=1, made=NEW_YEAR)
+        assign()
+    same(list(Trip.objects.order_by("id").values_list("number", flat=True)), ["T-2026-1", "T-2026-2"])
+    same(called("audit", *words), "2 rows: nothing was found\n")
+    Till.objects.create(shop=7)
+    same(Numbers("till").waiting(Till, number="n", scope="shop", order_by="id").assign(connection), 1)
+
+
+@chapter
+def a_database_that_is_away_is_said() -> None:
+    connection.close()
+    settings = dict(connection.settings_dict)
+    connection.settings_dict.update({"HOST": "127.0.0.1", "PORT": "1", "NAME": "/nowhere/ids.db"})
+    error = DatabaseRefused if KIND == "sqlite" else DatabaseUnavailable
+    refusal(error, lambda: waiting.assign(connection))
+    connection.settings_dict.update(settings)
+
+
+@chapter
+def without_the_table_the_command_is_named() -> None:
+    """The last one: on MySQL it is dropped for good."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TABLE allocator_number")
+        said = refusal(SchemaOutOfDate, draw)
+        transaction.set_rollback(True)
+    end = "run: python manage.py migrate, with allocator.integrations.django in INSTALLED_APPS"
+    assert said.endswith(end), said
+
+
+if __name__ == "__main__":
+    tell_all()
