@@ -4,12 +4,11 @@ import re
 from datetime import date
 
 import pytest
-from click.testing import CliRunner
-from sqlalchemy import create_engine, make_url
-from support.servers.administrator import execute, values
+from sqlalchemy import make_url
+from support.kit import run
+from support.servers.administrator import execute, opened, values
 
 from allocator import Allocator, Numbers
-from allocator.cli import main
 from allocator.errors import DatabaseRefused, InvalidDatabase
 
 ON_MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
@@ -48,7 +47,7 @@ def test_a_user_without_rights_gets_them_by_what_the_doctor_prints(kind, fresh):
     with Allocator(url) as ids, pytest.raises(DatabaseRefused, match="the user lacks a right") as refused:
         ids.next_id("order")
     command = str(refused.value).rpartition(": allocator ")[2]
-    printed = CliRunner().invoke(main, [*command.split(), "--url", url, "--json"]).output
+    printed = run(url, *command.split(), "--json").out
     execute(fresh, *re.findall(r"GRANT [^;]*", printed.replace("\\n", "\n")))
     with Allocator(url) as ids:
         assert ids.next_id("order") == 1
@@ -65,37 +64,29 @@ def test_urls_with_commas_between_them_are_a_list(tmp_path):
 
 def test_a_file_and_a_limit_and_a_count_by_what_is_recommended(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    url = re.search(r"sqlite:///\S+", run("sqlite://ids.db", "next", "order").err)[0]
+    assert run(url, "next", "order", "--count", "2").out == "1\n2\n"
+    assert run(url, "serve", url).err.endswith("a URL is given by --url: main serve --url URL\n")
 
-    def run(words: str, url: str = "sqlite:///ids.db") -> str:
-        return CliRunner().invoke(main, words.split(), env={"ALLOCATOR_DATABASE_URL": url}).output
-
-    told = run("next order", "sqlite://ids.db")
-    assert run("next order --count 2", re.search(r"sqlite:///\S+", told)[0]).splitlines()[-2:] == ["1", "2"]
-    assert run("serve sqlite:///ids.db").endswith("a URL is given by --url: main serve --url URL\n")
-    run("tags create few --limit 2 --step 1")
-    told = run("next few -n 2") + run("next few")
+    run(url, *["tags", "create", "few", "--limit", "2", "--step", "1"])
+    run(url, "next", "few", "-n", "2")
+    told = run(url, "next", "few").err
     mend, above = re.search(r"with: allocator (.*) N, for N above (\d+)", told).groups()
-    run(f"{mend} {int(above) + 1}")
-    assert run("next few") == "3\n"
+    run(url, *mend.split(), f"{int(above) + 1}")
+    assert run(url, "next", "few").out == "3\n"
 
 
 def test_numbers_that_a_restore_may_have_lost_are_listed_and_told_by_the_doctor(fresh):
     """A standby that was promoted, or a backup, lacks them together with their rows: no audit finds them."""
-
-    def run(*words: str) -> str:
-        return CliRunner().invoke(main, words, env={"ALLOCATOR_DATABASE_URL": fresh}).output
-
-    engine = create_engine(fresh)
-    with engine.begin() as connection:
+    with opened(fresh) as engine, engine.begin() as connection:
         Numbers("bill", format="B{year}-{n}", reset="year").next(connection, "a", date(2026, 3, 9))
     with Allocator(fresh, failover_gap=1000) as ids:
         ids.reserve("order", 1)
-    assert "numbers-after-move" not in run("doctor")
-    told = run("db", "mark-restored")
+    assert "numbers-after-move" not in run(fresh, "doctor").out
+    told = run(fresh, "db", "mark-restored").out
     assert "the newest number of 'bill' of scope 'a' in 2026 is 1\n" in told
     with Allocator(fresh) as ids:
         ids.reserve("order", 1)
     words = re.search(r"allocator (numbers set) NAME N", told)[1].split()
-    assert "the database moved to another server, or was restored, and numbers" in run("doctor")
-    assert "is 6\n" in run(*words, "bill", "5", "--scope", "a", "--period", "2026")
-    engine.dispose()
+    assert "the database moved to another server, or was restored, and numbers" in run(fresh, "doctor").out
+    assert "is 6\n" in run(fresh, *words, "bill", "5", "--scope", "a", "--period", "2026").out

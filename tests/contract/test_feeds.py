@@ -85,14 +85,6 @@ def test_rows_are_numbered_in_their_order_from_one_call_to_the_next(shop):
     assert (feed.name, repr(feed)) == ("happened.position", "Feed('happened.position')")
 
 
-@pytest.mark.statements
-def test_a_backlog_takes_several_transactions(shop):
-    add(shop, *range(1, 251))
-
-    assert Feed(Happened, position=Happened.position, order_by=Happened.id, at_once=100).assign(shop) == 250
-    assert read(shop) == [(one, one) for one in range(1, 251)]
-
-
 @servers
 def test_a_row_that_commits_late_is_read_later_and_not_missed(shop):
     with shop.connect() as late:

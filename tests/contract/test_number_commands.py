@@ -7,7 +7,6 @@ from itertools import count
 from uuid import UUID
 
 import pytest
-from click.testing import CliRunner, Result
 from sqlalchemy import (
     CHAR,
     BigInteger,
@@ -24,10 +23,10 @@ from sqlalchemy import (
     select,
     update,
 )
+from support import kit
 from support.kit import SQLITE
 
 from allocator import Numbers
-from allocator.cli import main
 from allocator.errors import InvalidSetting
 
 invoices = Numbers("invoice", format="INV-{year}-{n:03}", reset="year")
@@ -55,9 +54,8 @@ def shop(fresh: str) -> Iterator[Engine]:
     engine.dispose()
 
 
-def run(shop: Engine, *words: str) -> Result:
-    url = shop.url.render_as_string(hide_password=False)
-    return CliRunner().invoke(main, ["numbers", *words], env={"ALLOCATOR_DATABASE_URL": url})
+def run(shop: Engine, *words: str) -> kit.Said:
+    return kit.run(shop.url.render_as_string(hide_password=False), "numbers", *words)
 
 
 def add(shop: Engine, tenant: str, times: int = 1, at: date = MARCH) -> None:
@@ -74,27 +72,25 @@ def remove(shop: Engine, tenant: str, *numbers: int) -> None:
 
 def found(shop: Engine, *words: str) -> list[tuple[object, ...]]:
     done = run(shop, *words, "--json")
-    told = json.loads(done.stdout)
-    assert done.exit_code == (1 if told["findings"] else 0)
+    told = json.loads(done.out)
+    assert done.code == (1 if told["findings"] else 0)
     return [(one["kind"], one["scope"], one["period"], one["first"], one["last"]) for one in told["findings"]]
 
 
 @pytest.mark.statements
 def test_numbers_are_listed_and_raised(shop):
-    assert json.loads(run(shop, "list", "--json").stdout) == []
+    assert run(shop, "list", "--json").json == []
     add(shop, "a", 3)
-    assert run(shop, "set", "case", "41").stdout == "the next number of 'case' is 42\n"
+    assert run(shop, "set", "case", "41").out == "the next number of 'case' is 42\n"
     raised = run(shop, "set", "invoice", "7", "--scope", "a", "--period", "2026")
-    assert raised.stdout == "the next number of 'invoice' of scope 'a' in 2026 is 8\n"
+    assert raised.out == "the next number of 'invoice' of scope 'a' in 2026 is 8\n"
 
-    assert [line.split() for line in run(shop, "list").stdout.splitlines()] == [
+    assert [line.split() for line in run(shop, "list").out.splitlines()] == [
         ["name", "scope", "period", "newest"],
         ["case", "41"],
         ["invoice", "a", "2026", "7"],
     ]
-    assert json.loads(run(shop, "list", "case", "--json").stdout) == [
-        {"name": "case", "scope": "", "period": "", "newest": "41"}
-    ]
+    assert run(shop, "list", "case", "--json").json == [{"name": "case", "scope": "", "period": "", "newest": "41"}]
     with shop.connect() as connection:
         assert cases.next(connection).n == 42
         assert invoices.next(connection, "a", MARCH).text == "INV-2026-008"
@@ -111,9 +107,9 @@ def test_rows_that_wait_are_numbered(shop):
     with shop.begin() as connection:
         for tenant, booked in (("a", MARCH), ("b", MARCH), ("a", date(2025, 1, 1)), ("a", None)):
             connection.execute(insert(rows).values(id=next(keys), tenant=tenant, booked=booked))
-    assert run(shop, *BY_TEXT).stdout == "1 row: nothing was found\n"
-    assert run(shop, *ASSIGN).stdout == "3 rows numbered\n"
-    assert json.loads(run(shop, *ASSIGN, "--reset", "year", "--json").stdout) == {"numbered": 0}
+    assert run(shop, *BY_TEXT).out == "1 row: nothing was found\n"
+    assert run(shop, *ASSIGN).out == "3 rows numbered\n"
+    assert run(shop, *ASSIGN, "--reset", "year", "--json").json == {"numbered": 0}
     with shop.connect() as connection:
         numbers = list(connection.scalars(select(rows.c.number).order_by(rows.c.id)))
     assert numbers == ["INV-2026-001", "INV-2026-002", "INV-2026-001", "INV-2025-001", None]
@@ -129,7 +125,7 @@ def test_rows_are_not_numbered_otherwise_than_by_the_application(shop):
         (1, "'nummer' is no column of the table invoice", ("assign", "invoice.nummer", *ASSIGN[2:])),
     ):
         refused = run(shop, *words)
-        assert (refused.exit_code, sentence in refused.stderr) == (code, True), refused.stderr
+        assert (refused.code, sentence in refused.err) == (code, True), refused.err
         add(shop, "a")
 
 
@@ -147,7 +143,7 @@ def test_a_uuid_is_the_scope_that_the_application_gives(shop, holds, tenant, dra
         for _ in range(drawn):
             Numbers("slip").next(connection, tenant)
     words = ("slip.n", "slip", "--reset", "never", "--scope-column", "tenant", "--order-column", "id")
-    assert run(shop, "assign", *words).stdout == "1 row numbered\n"
+    assert run(shop, "assign", *words).out == "1 row numbered\n"
 
     with shop.begin() as connection:
         assert connection.scalar(select(slips.c.n)) == drawn + 1
@@ -164,7 +160,7 @@ def test_text_in_a_column_of_32_characters_is_no_uuid(shop):
         connection.execute(insert(slips).values(id=1, tenant="acme"))
     words = ("slip.n", "slip", "--reset", "never", "--scope-column", "tenant", "--order-column", "id")
 
-    assert run(shop, "assign", *words).output == "1 row numbered\n"
+    assert run(shop, "assign", *words).out == "1 row numbered\n"
 
 
 @SQLITE
@@ -172,9 +168,9 @@ def test_numbers_are_never_lowered(shop):
     add(shop, "a", 3)
     refused = run(shop, "set", "invoice", "2", "--scope", "a", "--period", "2026")
 
-    assert refused.exit_code == 1
-    assert "'invoice' of scope 'a' in 2026 is at 3 already" in refused.stderr
-    assert run(shop, "set", "invoice", "2", "--period", "2026-3").exit_code == 2
+    assert refused.code == 1
+    assert "'invoice' of scope 'a' in 2026 is at 3 already" in refused.err
+    assert run(shop, "set", "invoice", "2", "--period", "2026-3").code == 2
     with shop.connect() as connection:
         assert invoices.peek(connection, "a", MARCH).n == 3
 
@@ -183,22 +179,22 @@ def test_numbers_are_never_lowered(shop):
 def test_a_counter_that_nobody_draws_from_is_refused(shop):
     """Without a period, or in one of another kind."""
     add(shop, "a", 3)
-    assert run(shop, "set", "case", "7").exit_code == 0
+    assert run(shop, "set", "case", "7").code == 0
     for words in ([], ["--period", "2026-03"]):
         refused = run(shop, "set", "invoice", "7", "--scope", "b", *words)
-        assert refused.exit_code == 2
-        assert "the numbers of 'invoice' restart each year: give --period, as 2026" in refused.stderr
+        assert refused.code == 2
+        assert "the numbers of 'invoice' restart each year: give --period, as 2026" in refused.err
     refused = run(shop, "set", "case", "8", "--period", "2026")
-    assert refused.exit_code == 2
-    assert "the numbers of 'case' never restart: leave out --period" in refused.stderr
+    assert refused.code == 2
+    assert "the numbers of 'case' never restart: leave out --period" in refused.err
 
-    assert len(json.loads(run(shop, "list", "--json").stdout)) == 2
-    assert run(shop, "set", "case", "8").exit_code == 0
-    assert run(shop, "set", "invoice", "7", "--period", "2025").exit_code == 0
+    assert len(run(shop, "list", "--json").json) == 2
+    assert run(shop, "set", "case", "8").code == 0
+    assert run(shop, "set", "invoice", "7", "--period", "2025").code == 0
 
 
 def test_a_sound_column_has_no_findings(shop):
-    assert run(shop, *BY_TEXT).stdout == "0 rows: nothing was found\n"
+    assert run(shop, *BY_TEXT).out == "0 rows: nothing was found\n"
     add(shop, "a", 1100)
     add(shop, "b", 12)
     add(shop, "a", 9, date(2027, 1, 1))
@@ -207,7 +203,7 @@ def test_a_sound_column_has_no_findings(shop):
 
     for words in (BY_TEXT, BY_NUMBER):
         done = run(shop, *words)
-        assert (done.exit_code, done.stdout) == (0, "1121 rows: nothing was found\n"), done.stdout
+        assert (done.code, done.out) == (0, "1121 rows: nothing was found\n"), done.out
 
 
 @pytest.mark.statements
@@ -237,12 +233,12 @@ def test_planted_faults_are_found(shop):
     numbers = found(shop, *BY_NUMBER)
     assert numbers == found(shop, *BY_NUMBER, "--format", "INV-{year}-{n:03}")
     assert sorted(numbers) == sorted(planted)
-    lines = run(shop, *BY_TEXT).stdout.splitlines()
+    lines = run(shop, *BY_TEXT).out.splitlines()
     assert lines[0].split() == ["kind", "scope", "period", "message"]
     assert "gap        a        2026  no row has 4" in lines
     assert lines[-1] == "27 rows: 1 ahead, 1 duplicate, 4 gap"
     (mend,) = [line.partition("raise it with: allocator numbers ")[2] for line in lines if line.startswith("ahead")]
-    assert run(shop, *mend.split()).stdout == "the next number of 'invoice' of scope 'b' in 2027 is 7\n"
+    assert run(shop, *mend.split()).out == "the next number of 'invoice' of scope 'b' in 2027 is 7\n"
 
 
 @SQLITE
@@ -262,8 +258,8 @@ def test_texts_of_another_format_are_told(shop):
         connection.execute(insert(rows).values(id=next(keys), tenant="a", booked=MARCH, number="RE-1", n=0))
     done = run(shop, *BY_TEXT)
 
-    assert done.exit_code == 1
-    assert "unreadable  a              'RE-1' is no number of the format" in done.stdout
+    assert done.code == 1
+    assert "unreadable  a              'RE-1' is no number of the format" in done.out
     assert [one[0] for one in found(shop, *BY_NUMBER)] == ["unreadable"]
 
 
@@ -277,19 +273,19 @@ def test_what_would_mix_up_scopes_or_periods_is_refused(shop):
         (BY_TEXT[:-2], "give --scope-column"),
     ):
         refused = run(shop, *words)
-        assert refused.exit_code == 2  # 1 is that of an audit that found something
-        assert sentence in refused.stderr
+        assert refused.code == 2  # 1 is that of an audit that found something
+        assert sentence in refused.err
     told = run(shop, *BY_NUMBER[:-2])
-    assert (told.exit_code, "1 names no year, and no date is beside it: give --period-column" in told.stdout) == (
+    assert (told.code, "1 names no year, and no date is beside it: give --period-column" in told.out) == (
         1,
         True,
     )
-    assert run(shop, "audit", "number", "invoice").exit_code == 1
+    assert run(shop, "audit", "number", "invoice").code == 1
     mistyped = run(shop, *("invoce" if word == "invoice" else word for word in BY_NUMBER))
-    assert mistyped.stderr == "no number of 'invoce' was drawn yet; numbers were drawn of: invoice\n"
+    assert mistyped.err == "no number of 'invoce' was drawn yet; numbers were drawn of: invoice\n"
     missing = run(shop, "audit", "invoice.nothing", *BY_NUMBER[2:])
-    assert missing.exit_code == 1
-    assert "nothing" in missing.stderr
+    assert missing.code == 1
+    assert "nothing" in missing.err
 
 
 @SQLITE
@@ -316,11 +312,11 @@ def test_a_timer_that_is_told_nothing_numbers_as_the_application_does(shop):
     words = ("invoice.number", "bill", "--scope-column", "tenant", "--period-column", "booked")
     for option, value in (("--year-starts", "01-01"), ("--reset", "never"), ("--timezone", "UTC")):
         refused = run(shop, "assign", *words, "--order-column", "id", option, value)
-        assert f"{option} is '{value}', but the counters of 'bill' say" in refused.stderr
+        assert f"{option} is '{value}', but the counters of 'bill' say" in refused.err
     refused = run(shop, "assign", *words, "--order-column", "id", "--format", "B{year}-{n:03}")
-    assert "the numbers of 'bill' are counted by --reset year --year-starts 04-01" in refused.stderr
-    assert run(shop, "assign", *words, "--order-column", "id").stdout == "2 rows numbered\n"
-    assert run(shop, "audit", *words).stdout == "3 rows: nothing was found\n"
+    assert "the numbers of 'bill' are counted by --reset year --year-starts 04-01" in refused.err
+    assert run(shop, "assign", *words, "--order-column", "id").out == "2 rows numbered\n"
+    assert run(shop, "audit", *words).out == "3 rows: nothing was found\n"
     with shop.connect() as connection:
         numbers = list(connection.scalars(select(rows.c.number).order_by(rows.c.id)))
     assert numbers == ["FY2026-001", "FY2026-002", "FY2027-001"]
@@ -330,7 +326,7 @@ def test_a_timer_that_is_told_nothing_numbers_as_the_application_does(shop):
         with shop.connect() as connection, pytest.raises(InvalidSetting, match="are counted by") as other:
             calendar.next(connection, "a", day)
     mend = str(other.value).partition("run: allocator numbers ")[2]
-    assert run(shop, *mend.split()).stdout == "2 counters of 'bill' keep what draws next\n"
+    assert run(shop, *mend.split()).out == "2 counters of 'bill' keep what draws next\n"
     with shop.begin() as connection:
         assert calendar.next(connection, "a", april).text == "FY2027-002"
 
@@ -342,7 +338,7 @@ def test_fiscal_years_are_drawn_and_audited(shop):
     fiscal = Numbers(
         "invoice", format="FY{yy}-{end_yy}/{n}", reset="year", year_starts="04-01", timezone="Asia/Kolkata"
     )
-    assert run(shop, "reformat", "invoice").exit_code == 0
+    assert run(shop, "reformat", "invoice").code == 0
     days = [datetime.fromisoformat(day) for day in ("2026-03-31T23:30", "2026-04-01T00:00", "2027-03-31T20:00+00:00")]
     with shop.begin() as connection:
         connection.execute(delete(rows))
@@ -360,10 +356,10 @@ def test_fiscal_years_are_drawn_and_audited(shop):
         connection.execute(update(rows).where(rows.c.number == "FY27-28/1").values(booked=date(2027, 4, 1)))
     assert found(shop, *BY_NUMBER, "--year-starts", "04-01") == [("gap", "a", "2026", "1", "2")]
     refused = run(shop, *BY_NUMBER, "--year-starts", "02-29")
-    assert refused.exit_code == 2
-    assert "--year-starts is '02-29', but the counters of 'invoice' say '04-01': leave it out" in refused.stderr
+    assert refused.code == 2
+    assert "--year-starts is '02-29', but the counters of 'invoice' say '04-01': leave it out" in refused.err
     refused = run(shop, *BY_NUMBER[:2], "other", *BY_NUMBER[3:], "--reset", "year", "--year-starts", "02-29")
-    assert (refused.exit_code, "as '04-01', got '02-29'" in refused.stderr) == (2, True)
+    assert (refused.code, "as '04-01', got '02-29'" in refused.err) == (2, True)
 
 
 @SQLITE
@@ -372,7 +368,7 @@ def test_only_the_first_findings_are_printed_and_all_are_counted(shop):
         invoices.set(connection, 2200, scope="a", at=MARCH)
         even = [{"id": next(keys), "tenant": "a", "booked": MARCH, "n": n} for n in range(2, 2201, 2)]
         connection.execute(insert(rows), even)
-    lines = run(shop, *BY_NUMBER).stdout.splitlines()
+    lines = run(shop, *BY_NUMBER).out.splitlines()
 
     assert lines[1000].endswith("no row has 1999")
     assert lines[1001:] == ["... and 100 more", "1100 rows: 1100 gap"]

@@ -205,31 +205,6 @@ def test_an_insert_from_a_select_in_a_common_table_is_refused(engine, base):
             connection.execute(insert(beside).values(number=1).add_cte(inserted))
 
 
-@TWO
-def test_control_what_an_insert_from_a_select_does_with_any_other_default(engine, ids):
-    """One call for all rows: a key is refused by the database, and a column without a unique key has duplicates."""
-    for unique in (True, False):
-        table = Table(
-            f"control{unique:d}",
-            MetaData(),
-            Column("id", Integer, primary_key=True),
-            Column("number", BigInteger, default=lambda: ids.next_id("control"), unique=unique),
-            Column("name", String(20)),
-        )
-        table.create(engine)
-        with engine.begin() as connection:
-            connection.execute(insert(table), ROWS)
-            before = ids.next_id("control")
-        with engine.connect() as connection:
-            if unique:
-                with pytest.raises(IntegrityError):
-                    connection.execute(from_select(table))
-            else:
-                connection.execute(from_select(table))
-                copied = connection.scalars(select(table.c.number).where(table.c.number > before))
-                assert list(copied) == [before + 1] * 3
-
-
 def test_ids_of_a_block_can_be_numbered_in_the_select(engine, ids):
     """What the refusal advises."""
     table = table_of(ids, engine)

@@ -1,7 +1,4 @@
-"""Keys whose tag is the name of their table: shared types, mixins, subclasses, dataclasses.
-
-Annotations are not put off here, since SQLAlchemy would look for a local type among the names of the module.
-"""
+"""Keys whose tag is the name of their table: shared types, mixins, subclasses, dataclasses."""
 
 from typing import Annotated
 
@@ -16,14 +13,19 @@ from allocator.integrations.sqlalchemy import default_of, primary_key
 TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
 
 
-@TWO
-def test_classes_that_share_a_type_have_tags_of_their_own(engine, ids):
-    key = Annotated[int, primary_key(ids)]
-
+@pytest.fixture
+def base() -> type[DeclarativeBase]:
     class Base(DeclarativeBase):
         pass
 
-    class Keyed(Base):
+    return Base
+
+
+@TWO
+def test_classes_that_share_a_type_have_tags_of_their_own(engine, ids, base):
+    key = Annotated[int, primary_key(ids)]
+
+    class Keyed(base):
         __abstract__ = True
         id: Mapped[key]
 
@@ -37,18 +39,18 @@ def test_classes_that_share_a_type_have_tags_of_their_own(engine, ids):
     class Two(Keyed):
         __tablename__ = "two"
 
-    class Three(Named, Base):
+    class Three(Named, base):
         __tablename__ = "three"
 
-    class Four(Base):
+    class Four(base):
         __tablename__ = "four"
         id: Mapped[key] = mapped_column(name="number", sort_order=5)
 
-    class Five(Base):  # as SQLModel's `sa_column` does
+    class Five(base):  # as SQLModel's `sa_column` does
         __tablename__ = "five"
         id = primary_key(ids).column
 
-    Base.metadata.create_all(engine)
+    base.metadata.create_all(engine)
     with Session(engine) as session:
         for model, count in ((One, 1), (Two, 2), (Three, 3), (Four, 4), (Five, 5)):
             session.add_all(model() for _ in range(count))
@@ -59,13 +61,10 @@ def test_classes_that_share_a_type_have_tags_of_their_own(engine, ids):
 
 
 @TWO
-def test_subclasses_have_the_ids_of_the_table_that_numbers_them(engine, ids):
+def test_subclasses_have_the_ids_of_the_table_that_numbers_them(engine, ids, base):
     key = Annotated[int, primary_key(ids)]
 
-    class Base(DeclarativeBase):
-        pass
-
-    class Person(Base):
+    class Person(base):
         __tablename__ = "person"
         __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "person"}
         id: Mapped[key]
@@ -79,7 +78,7 @@ def test_subclasses_have_the_ids_of_the_table_that_numbers_them(engine, ids):
     class Guest(Person):
         __mapper_args__ = {"polymorphic_identity": "guest"}
 
-    Base.metadata.create_all(engine)
+    base.metadata.create_all(engine)
     with Session(engine) as session:
         session.add_all([Person(), Employee(), Guest(), Employee()])
         session.commit()
@@ -93,27 +92,24 @@ def test_subclasses_have_the_ids_of_the_table_that_numbers_them(engine, ids):
 
 @SQLITE
 @pytest.mark.parametrize("tag", [None, "named"])
-def test_a_key_draws_unless_it_is_that_of_another_row(engine, ids, tag):
+def test_a_key_draws_unless_it_is_that_of_another_row(engine, ids, tag, base):
     """Of a joined parent, or of a row to which columns of the primary key alone refer."""
 
-    class Base(DeclarativeBase):
-        pass
-
-    class Doc(Base):
+    class Doc(base):
         __tablename__ = "doc"
         __table_args__ = (ForeignKeyConstraint(["id", "replaces"], ["doc.id", "doc.version"]),)
         id: Mapped[int] = primary_key(ids, tag=tag)
         version: Mapped[int] = mapped_column(primary_key=True)
         replaces: Mapped[int | None]
 
-    class Line(Base):
+    class Line(base):
         __tablename__ = "line"
         __table_args__ = (ForeignKeyConstraint(["id", "version"], ["doc.id", "doc.version"]),)
         id: Mapped[int] = primary_key(ids, tag=tag)
         version: Mapped[int] = mapped_column(primary_key=True)
         number: Mapped[int] = mapped_column(primary_key=True)
 
-    class Page(Base):
+    class Page(base):
         __tablename__ = "page"
         id: Mapped[int] = primary_key(ids, tag=tag)
         kind: Mapped[str] = mapped_column(String(20), unique=True)
@@ -173,15 +169,12 @@ def test_dataclasses(engine, ids):
 
 
 @SQLITE
-def test_a_schema_is_part_of_the_tag(ids):
-    class Base(DeclarativeBase):
-        pass
-
-    class One(Base):
+def test_a_schema_is_part_of_the_tag(ids, base):
+    class One(base):
         __tablename__ = "order"
         id: Mapped[int] = primary_key(ids)
 
-    class Two(Base):
+    class Two(base):
         __tablename__ = "order"
         __table_args__ = {"schema": "sales"}
         id: Mapped[int] = primary_key(ids)
@@ -190,11 +183,8 @@ def test_a_schema_is_part_of_the_tag(ids):
 
 
 @SQLITE
-def test_a_copy_of_a_table_goes_on_with_its_tag(ids):
-    class Base(DeclarativeBase):
-        pass
-
-    class Order(Base):
+def test_a_copy_of_a_table_goes_on_with_its_tag(ids, base):
+    class Order(base):
         __tablename__ = "order"
         id: Mapped[int] = primary_key(ids)
 
@@ -205,17 +195,14 @@ def test_a_copy_of_a_table_goes_on_with_its_tag(ids):
 
 
 @SQLITE
-def test_a_name_that_is_no_tag_is_refused_when_the_class_is_mapped(ids):
-    class Base(DeclarativeBase):
-        pass
-
+def test_a_name_that_is_no_tag_is_refused_when_the_class_is_mapped(ids, base):
     with pytest.raises(InvalidTag, match=r"the name of table 'order items' cannot be a tag: .* primary_key\(ids, tag="):
 
-        class Wrong(Base):
+        class Wrong(base):
             __tablename__ = "order items"
             id: Mapped[int] = primary_key(ids)
 
-    class Right(Base):
+    class Right(base):
         __tablename__ = "line items"
         id: Mapped[int] = primary_key(ids, tag="line-items")
 

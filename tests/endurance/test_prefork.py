@@ -6,6 +6,7 @@ Each is skipped where it is not installed: `pip install gunicorn celery uwsgi`.
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -92,16 +93,19 @@ def write_application(folder: Path) -> None:
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
 @pytest.mark.parametrize("name", SERVERS)
 def test_workers_forked_after_ids_were_drawn_repeat_none(name, url, tag, tmp_path, report):
-    found = run(name, tmp_path, url, tag)
+    judge(run(name, tmp_path, url, tag), report)
+
+
+def judge(found: list[dict], report: Callable[[str], None]) -> None:
     drawn = [number for answer in found for number in answer["ids"]]
-    before = {number for answer in found for number in answer["before"]}
     processes = {answer["process"] for answer in found}
     report(f"{len(drawn)} ids of {len(processes)} processes, {len(drawn) - len(set(drawn))} repeated")
 
+    assert len(found) == REQUESTS
     assert {answer["error"] for answer in found} == {""}
     assert len(processes) > 1
     assert distinct(drawn)
-    none_twice(before.intersection(drawn))
+    none_twice({number for answer in found for number in answer["before"]}.intersection(drawn))
 
 
 @SQLITE
@@ -128,13 +132,4 @@ def celery_results(folder: Path, url: str, tag: str) -> list[dict]:
 @pytest.mark.filterwarnings("ignore")
 def test_celerys_prefork_pool_repeats_none(url, tag, tmp_path, report):
     pytest.importorskip("celery", reason="celery is not installed")
-    found = celery_results(tmp_path, url, tag)
-    drawn = [number for result in found for number in result["ids"]]
-    processes = {result["process"] for result in found}
-    report(f"{len(drawn)} ids of {len(processes)} processes, {len(drawn) - len(set(drawn))} repeated")
-
-    assert len(found) == REQUESTS
-    assert {result["error"] for result in found} == {""}
-    assert len(processes) > 1
-    assert distinct(drawn)
-    none_twice({number for result in found for number in result["before"]}.intersection(drawn))
+    judge(celery_results(tmp_path, url, tag), report)
