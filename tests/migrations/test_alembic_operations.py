@@ -11,9 +11,8 @@ import pytest
 import sqlalchemy as sa
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from sqlalchemy import create_engine
 from support.kit import SQLITE
-from support.servers.administrator import execute, values
+from support.servers.administrator import execute, opened, values
 from support.servers.databases import with_schema
 
 from allocator import Allocator
@@ -24,12 +23,8 @@ from allocator.rules.failover import FLOOR
 @contextmanager
 def migration(url: str) -> Iterator[Any]:
     """As Alembic runs one: a transaction that is committed at its end, or rolled back."""
-    engine = create_engine(url)
-    try:
-        with engine.begin() as connection:
-            yield Operations(MigrationContext.configure(connection))
-    finally:
-        engine.dispose()
+    with opened(url) as engine, engine.begin() as connection:
+        yield Operations(MigrationContext.configure(connection))
 
 
 class Failed(Exception):

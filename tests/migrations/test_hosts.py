@@ -12,9 +12,9 @@ from alembic.config import CommandLine, Config
 from alembic.migration import MigrationContext
 from alembic.util import CommandError
 from click.testing import CliRunner
-from sqlalchemy import BigInteger, Column, MetaData, String, Table, create_engine, inspect, text
+from sqlalchemy import BigInteger, Column, MetaData, String, Table, inspect, text
 from support.kit import SQLITE, output
-from support.servers.administrator import administrator, execute, values
+from support.servers.administrator import administrator, execute, opened, values
 
 from allocator import Allocator
 from allocator.cli import main
@@ -22,10 +22,6 @@ from allocator.database.schema import inspection, upgrade
 from allocator.database.schema.tables import REVISIONS, VERSION_TABLE
 from allocator.database.store import Database
 from allocator.integrations import alembic as hooks
-
-TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
-COMMITTING = pytest.mark.parametrize("kind", ["sqlite", "mysql"], indirect=True)
-"""The second one keeps what a step has dropped, where a later one is refused."""
 
 ENV = """
 from alembic import context
@@ -69,10 +65,8 @@ def operations(config: Config) -> str:
 
 
 def table_names(url: str) -> set[str]:
-    engine = create_engine(url)
-    found = set(inspect(engine).get_table_names())
-    engine.dispose()
-    return found
+    with opened(url) as engine:
+        return set(inspect(engine).get_table_names())
 
 
 # -- left alone
@@ -97,17 +91,15 @@ def test_control_without_the_plugin_it_drops_them(fresh, tmp_path):
 @SQLITE
 def test_the_plugin_compares_what_the_host_names_itself(fresh):
     """Its own table may begin as ours do; ours that it names are in its history."""
-    engine = create_engine(fresh)
     metadata = MetaData()
     Table("allocator_of_seats", metadata, Column("id", BigInteger, primary_key=True))
-    metadata.create_all(engine)
-    with engine.connect() as connection:
+    with administrator(fresh) as connection:
+        metadata.create_all(connection)
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
         hooks.metadata.tables["allocator_segment"].to_metadata(metadata).append_column(Column("note", String))
         ((what, _, table, column),) = compare_metadata(MigrationContext.configure(connection), metadata)
 
         assert (what, table, column.name) == ("add_column", "allocator_segment", "note")
-    engine.dispose()
 
 
 def test_the_plugin_is_a_module_as_alembic_wants_it_now_and_did_at_first():
@@ -122,19 +114,17 @@ def test_the_plugin_is_a_module_as_alembic_wants_it_now_and_did_at_first():
 
 @SQLITE
 def test_the_plugin_goes_together_with_the_hosts_own_hook(fresh):
-    engine = create_engine(fresh)
     metadata = MetaData()
     Table("theirs", metadata, Column("id", BigInteger), Column("old", String))
     Table("forgotten", metadata, Column("id", BigInteger))
-    metadata.create_all(engine)
 
     def own(name, kind, parents):
         return name != "theirs"
 
-    with engine.connect() as connection:
+    with administrator(fresh) as connection:
+        metadata.create_all(connection)
         context = MigrationContext.configure(connection, opts={"include_name": own})
         found = compare_metadata(context, MetaData())
-    engine.dispose()
 
     assert [(what, table.name) for what, table in found] == [("remove_table", "forgotten")]
 
@@ -172,8 +162,9 @@ def downgrade():
 """
 
 
-@TWO
-def test_our_revisions_as_a_branch_on_which_the_hosts_depend(empty, tmp_path):
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql"], indirect=True)
+def test_our_revisions_as_a_branch_on_which_the_hosts_depend_and_whose_downgrade_forgets_no_id(empty, tmp_path):
+    """MySQL keeps what a step has dropped, where a later one is refused."""
     config = host(tmp_path / "host", empty, ALONE, hooks.versions())
     (tmp_path / "host" / "versions" / "host0001.py").write_text(OWN)
     command.upgrade(config, "host@head")
@@ -188,6 +179,7 @@ def test_our_revisions_as_a_branch_on_which_the_hosts_depend(empty, tmp_path):
     assert Path(made.path).parent == tmp_path / "host" / "versions"
     with pytest.raises(CommandError, match="allocator_segment holds 1 rows"):
         command.downgrade(config, "allocator@base")
+    assert table_names(empty) >= {"allocator_segment", "allocator_token", "allocator_shard"}
 
 
 @SQLITE
@@ -207,17 +199,6 @@ def test_the_first_revision_of_a_host_is_not_written_among_ours(empty, tmp_path,
     revision("--head", "base", "--branch-label", "yours", "--version-path", str(own))
     revision("--head", "yours@head")
     assert len(list(own.glob("*.py"))) == 2
-
-
-@COMMITTING
-def test_a_downgrade_of_a_host_forgets_no_id(empty, tmp_path):
-    config = host(tmp_path / "host", empty, ALONE, hooks.versions())
-    (tmp_path / "host" / "versions" / "host0001.py").write_text(OWN)
-    command.upgrade(config, "host@head")
-    with pytest.raises(CommandError, match="allocator_segment holds 1 rows"):
-        command.downgrade(config, "allocator@base")
-
-    assert table_names(empty) >= {"allocator_segment", "allocator_token", "allocator_shard"}
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)

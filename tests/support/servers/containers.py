@@ -4,7 +4,6 @@ import os
 
 from support.servers.throwaway import POSTGRES_BIN, Running
 
-PORTS = {"postgres": 5432, "mysql": 3306, "mariadb": 3306}
 DATA = {"postgres": "/var/lib/postgresql", "mysql": "/var/lib/mysql", "mariadb": "/var/lib/mysql"}
 PAUSE_ATTEMPTS = 50
 IMAGES = {"postgres": "postgres:18", "mysql": "mysql:9", "mariadb": "mariadb:11"}
