@@ -19,7 +19,17 @@ from support.verdict import FINAL
 from mutants.catalogue import ROOT, Mutant
 from mutants.witness import BROKEN, COPY, FAILURE, UNUSABLE
 
-COPIED = ("allocator", "migrations", "benchmarks", "tests", "docs", "pyproject.toml", "alembic.ini", "README.md")
+COPIED = (
+    "allocator",
+    "migrations",
+    "benchmarks",
+    "tests",
+    "docs",
+    "examples",
+    "pyproject.toml",
+    "alembic.ini",
+    "README.md",
+)
 SECONDS = 180.0
 """After which the tests of a mutant are ended. Whatever hangs was noticed, though not by an assertion."""
 TRIVIAL = {"AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "SyntaxError", "UnboundLocalError"}
