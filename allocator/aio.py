@@ -103,9 +103,7 @@ class Settings(TypedDict, total=False):
 
     token: str | None
     headers: Callable[[], Mapping[str, str]] | None
-    shards: Iterable[str | URL | Engine] | None
-    shard_hosts: str | Iterable[str] | None
-    fleet: str | None
+    shards: Iterable[str | URL] | Mapping[str, str | URL | Engine] | None
     create_missing: bool
     step: int
     max_step: int

@@ -2,59 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, InvalidTag
+from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
 from allocator.generators.backend_protocol import Backend
-from allocator.rules.hosts import Hosts
+from allocator.rules.slots import check_list
 from allocator.runtime.thread_pool import Background
-from allocator.schemes.shared.argument_checks import check_tag, quoted
-from allocator.schemes.ticket import MAX_SHARDS
+from allocator.schemes.shared.argument_checks import quoted
+from allocator.schemes.shared.residues import MAX_SLOTS
 
 if TYPE_CHECKING:
-    from allocator.fleet.fleet_backend import Fleet
+    from allocator.fleet.fleet_backend import Alone, Fleet
 
 S = TypeVar("S")
 
 ATTEMPTS = 3
-"""Each shard may use a third of the call's timeout."""
+"""Each database of a fleet may use a third of the call's timeout."""
 
 
-def fleet_of(
-    urls: list[Any],
-    background: Background,
-    fleet: str | None = None,
-    timeout: float = 5.0,
-    shard_hosts: Hosts = (),
-) -> Fleet:
-    """The backend for these databases, URLs or engines."""
-    from allocator.database.store import Database  # imports SQLAlchemy, which `import allocator` must not
-    from allocator.fleet.fleet_backend import Fleet
+def fleet_of(databases: Sequence[Any], background: Background, timeout: float = 5.0) -> Alone | Fleet:
+    """The backend for a database, or for several that are slots of a fleet; each is a URL, an engine or an address."""
+    from allocator.database.address import address_of  # imports SQLAlchemy, which `import allocator` must not
+    from allocator.database.store import Database
+    from allocator.fleet.fleet_backend import Alone, Fleet
 
-    shard_timeout = timeout / (ATTEMPTS if len(urls) > 1 else 1)
-    databases = [Database(url, shard_timeout, shard_hosts) for url in urls]
-    return Fleet(databases, background, check_fleet(fleet), timeout)
-
-
-@contextmanager
-def databases_at(urls: Sequence[str], timeout: float, shard_hosts: Hosts = ()) -> Iterator[Fleet]:
-    """A fleet of these databases, closed at the end of the block."""
-    background = Background()
-    fleet = fleet_of(list(urls), background, timeout=timeout, shard_hosts=shard_hosts)
-    try:
-        yield fleet
-    finally:
-        background.close(timeout)
-        fleet.close()
+    if len(databases) == 1:
+        return Alone(databases[0], timeout)
+    addresses = [address_of(one) for one in databases]
+    check_list([(one.shown, one.word) for one in addresses])
+    return Fleet([Database(one, timeout / ATTEMPTS) for one in addresses], background, timeout)
 
 
 def overdue(backend: Backend, seconds: float) -> DatabaseUnavailable:
     """The error of a call that reached its timeout; its cause is the latest error of a database."""
     troubles = backend.troubles()
     cause = next((error for error in troubles if error), None)
-    late = "no shard answered" if len(troubles) > 1 else "the database did not answer"
+    late = "none of the fleet answered" if len(troubles) > 1 else "the database did not answer"
     why = f"the last error: {cause}" if cause else "it is away, or an open transaction locks what this call needs"
     error = DatabaseUnavailable(f"{late} within {seconds:g} seconds; {why}")
     error.__cause__ = cause
@@ -64,12 +48,10 @@ def overdue(backend: Backend, seconds: float) -> DatabaseUnavailable:
 def backend_of(
     database: Any,
     shards: Iterable[Any] | None,
-    fleet: str | None,
     token: str | None,
     headers: Callable[[], Mapping[str, str]] | None,
     background: Background,
     timeout: float,
-    shard_hosts: Hosts,
 ) -> Backend:
     """The backend that the arguments of an `Allocator` name."""
     if isinstance(database, Backend):
@@ -85,9 +67,7 @@ def backend_of(
             raise InvalidSetting(
                 "token and headers are only for a service, whose address begins with https:// or http://"
             )
-        return fleet_of(databases, background, fleet, timeout, shard_hosts)
-    if fleet is not None or shard_hosts:
-        raise InvalidSetting("fleet and shard_hosts cannot be set for a service; set them where it runs")
+        return fleet_of(databases, background, timeout)
     from allocator.remote.client import ServiceBackend  # imports more than a process with a database needs
     from allocator.remote.http import Servers
 
@@ -107,15 +87,12 @@ def database_list(database: Any, shards: Iterable[Any] | None) -> list[Any]:
     if isinstance(shards, str) or not isinstance(shards, Iterable | None):
         raise InvalidSetting(f"shards must be a list of databases, got {quoted(shards, 40)}")
     databases = [database] if shards is None else list(shards)
+    if isinstance(shards, Mapping):
+        from allocator.database.address import address_in
+
+        return [address_in(word, one) for word, one in shards.items()]
     if any(one is None for one in databases):
         raise InvalidDatabase("no URL of a database was given, but None, as by an environment variable that is not set")
-    if not 1 <= len(databases) <= MAX_SHARDS:
-        raise InvalidSetting(f"shards must be 1 to {MAX_SHARDS} databases, got {len(databases)}")
+    if not 1 <= len(databases) <= MAX_SLOTS:
+        raise InvalidSetting(f"shards must be 1 to {MAX_SLOTS} databases, got {len(databases)}")
     return databases
-
-
-def check_fleet(name: object) -> str | None:
-    try:
-        return None if name is None else check_tag(name)
-    except InvalidTag as error:
-        raise InvalidSetting(f"the name of a fleet must be spelled like a tag: {error}") from None

@@ -6,17 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from time import monotonic
-from typing import ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from allocator.aio import AsyncAllocator
-from allocator.fleet.fleet_backend import Fleet
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.sequence import Sequence
-from allocator.rules.hosts import Hosts
 from allocator.runtime.waiting import wait_for_async
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.tag import Tag
 from allocator.sync import Allocator
+
+if TYPE_CHECKING:
+    from allocator.fleet.fleet_backend import Alone, Fleet
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,19 +26,18 @@ T = TypeVar("T")
 class ServiceAllocator(AsyncAllocator):
     """An `AsyncAllocator` with its own databases. Only `open_tag` creates tags.
 
-    urls: the URL of a database, or of each shard.
+    urls: the URL of a database, or of each slot of a fleet.
     observe: wraps the backend, to count and time its calls.
-    backend: what `observe` made of the databases; its calls are blocking, see `run`.
+    backend: what `observe` made of the source; its calls are blocking, see `run`.
     """
 
-    def __init__(
-        self, urls: tuple[str, ...], shard_hosts: Hosts, timeout: float, observe: Callable[[Backend], Backend]
-    ) -> None:
-        self._hosted = Allocator(shards=urls, shard_hosts=shard_hosts, timeout=timeout, create_missing=False)
+    def __init__(self, urls: tuple[str, ...], timeout: float, observe: Callable[[Backend], Backend]) -> None:
+        self._hosted = Allocator(shards=urls, timeout=timeout, create_missing=False)
         super().__init__(self._hosted)
         self._owned = True
-        self.databases = cast(Fleet, self._hosted._backend)
-        self.backend = observe(self.databases)
+        self.source = cast("Alone | Fleet", self._hosted._backend)
+        self.databases = self.source.databases()
+        self.backend = observe(self.source)
         self._hosted._change(self.backend)
         self.meteors, self.snowflakes = self._hosted._meteor, self._hosted._snowflake
 

@@ -19,7 +19,6 @@ from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply, Terms
 from allocator.generators.worker_numbers import WorkerLease, Workers
 from allocator.rules.column_limit import max_step_for
-from allocator.rules.hosts import hosts_from
 from allocator.runtime import forks
 from allocator.runtime.thread_pool import Background, result_of
 from allocator.runtime.waiting import Waits, wait_for
@@ -51,11 +50,8 @@ class Allocator(Uncopyable):
         address of a service (`https://…`), or a list of addresses, tried in turn when one fails.
     token: the bearer token for the service.
     headers: called for each request to the service, returns further headers, such as `traceparent`.
-    shards: several databases in place of one, used in turn: see `ticket`.
-    shard_hosts: host names, with `*` and `?` as wildcards ("db-*.internal"; a list, or separated by commas). Shards
-        that joined the fleet later get the user and password only on these hosts and the hosts of the given URLs. No
-        other host gets the password, whatever the fleet's rows name.
-    fleet: the expected name of the fleet, as a safeguard; "main" for a new fleet.
+    shards: several databases in place of one, used in turn, which `allocator shards` has made a fleet: URLs that say
+        their slot (`…?shard=7f3a91c2.2`), or a dict of slots to URLs or engines: `{"7f3a91c2.1": engine}`.
     create_missing: create a tag on first use; otherwise raise `UnknownTag`.
     step, max_step, limit: settings of tags created on first use. A claim takes `step` to `max_step` ids, each 1 to 100
         million; `max_step` is a million by default, and less where the limit is low. `limit` is the greatest id, 1 to
@@ -78,9 +74,7 @@ class Allocator(Uncopyable):
         *,
         token: str | None = None,
         headers: Callable[[], Mapping[str, str]] | None = None,
-        shards: Iterable[str | URL | Engine] | None = None,
-        shard_hosts: str | Iterable[str] | None = None,
-        fleet: str | None = None,
+        shards: Iterable[str | URL] | Mapping[str, str | URL | Engine] | None = None,
         create_missing: bool = True,
         step: int = DEFAULT_STEP,
         max_step: int | None = None,
@@ -98,8 +92,8 @@ class Allocator(Uncopyable):
             max_step = max_step_for(limit, step, DEFAULT_MAX_STEP)
         self._template = Tag("template", 0, step, max_step, limit, failover_gap=gap_of(failover_gap)).checked()
         self._background = Background()
-        timeout, hosts = self._terms.timeout, hosts_from(shard_hosts)
-        self._backend = backend_of(database, shards, fleet, token, headers, self._background, timeout, hosts)
+        timeout = self._terms.timeout
+        self._backend = backend_of(database, shards, token, headers, self._background, timeout)
         self._workers = Workers(self._backend, self._background, timeout, self._overdue)
         self._sequences = Sequences(self._new_sequence)
         self._serving = self._sequences.serving
@@ -124,7 +118,7 @@ class Allocator(Uncopyable):
         return self.sequence(tag).next_ids(count)
 
     def reserve(self, tag: str, count: int) -> range:
-        """One block of 1 to 10**13 ids, claimed by this call. With shards, its step is their number."""
+        """One block of 1 to 10**13 ids, claimed by this call. In a fleet, its step is the number of slots."""
         return self.sequence(tag).reserve(count)
 
     def sequence(self, tag: str) -> Sequence:
@@ -182,8 +176,8 @@ class Allocator(Uncopyable):
         kind: the type, spelled like a tag. On MySQL and MariaDB a ticket is the auto-increment value of a row, as of
         Flickr's ticket servers: all types of a database share one counter, so the tickets of one type have holes.
         Elsewhere each type counts by itself, from 1.
-        Shard r of n issues r, r + n, r + 2n, and so on. Shards are used in turn; one that fails is skipped until it
-        answers again. Raises the errors of `next_id`, and `ShardMisconfigured`.
+        In a fleet, slot k of S issues k, k + S, k + 2S, and so on. Its databases are used in turn; one that fails is
+        skipped until it answers again. Raises the errors of `next_id`, and `ShardMisconfigured`.
         """
         return wait_for(self._drawn_ticket(kind))
 
@@ -206,7 +200,7 @@ class Allocator(Uncopyable):
     def ping(self) -> None:
         """Check that ids can be drawn, without drawing one: for readiness checks, or before the first request.
 
-        One round trip. Of several shards, one answer is enough. Raises the errors of `next_id`.
+        One round trip. Of a fleet, one answer is enough. Raises the errors of `next_id`.
         """
         wait_for(self._on_thread(self._backend.ping))
 

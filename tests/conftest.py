@@ -19,6 +19,7 @@ from support.quick import Case, left_out, turn_of_this_change
 from support.servers.administrator import execute
 from support.servers.available import KINDS, SERVERS
 from support.servers.databases import databases, one_of_each, with_schema
+from support.servers.fleets import made
 from support.service.served import Served
 from support.verdict import add_option, judge
 
@@ -257,6 +258,12 @@ def shards(fleet_kind: str, shard_pool: Pool, tmp_path: Path) -> Callable[..., l
         return shard_pool(kind, used[kind])
 
     return get
+
+
+@pytest.fixture
+def fleet(shards: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """Gives the URLs of a fleet of so many databases, each with its slot."""
+    return lambda count, slots=0: made(shards(count), slots)
 
 
 Pool = Callable[[str, int], str]

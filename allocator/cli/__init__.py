@@ -21,7 +21,6 @@ Environment:
   ALLOCATOR_DATABASE_URL  URL of the database; separate several by spaces
   ALLOCATOR_TOKEN         token, if --url is a service
   ALLOCATOR_PUBLIC_KEY    key of public ids
-  ALLOCATOR_SHARD_HOSTS   more shard hosts that may receive the password
   To read one of the first three from a file, append _FILE to its name:
   ALLOCATOR_TOKEN_FILE=/run/secrets/token
 
@@ -70,5 +69,5 @@ def main() -> None:
       allocator tags list
 
     Commands that print take --json. Commands that need a database take --url,
-    some of them once per shard.
+    some of them once per slot of a fleet.
     """

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 
 import click
 
-from allocator.cli.options import database_options, fleet_options, only_one, open_database
+from allocator.cli.options import database_options, fleet_options, only_one, open_database, open_databases
 from allocator.cli.output import REFUSED, CommandGroup, show
 from allocator.database.address import address_of
 from allocator.database.schema import inspection
@@ -16,7 +16,7 @@ from allocator.database.store import Database
 from allocator.database.verbs import servers, shard_row
 from allocator.database.verbs.number_columns import Counter, fetch_counters
 from allocator.errors import AllocatorError
-from allocator.rules.fleet_consistency import Shard, check_joined
+from allocator.rules.slots import Shard
 from allocator.schemes.gapless_numbers import place
 from allocator.schemes.ticket import CLAIM
 
@@ -44,7 +44,7 @@ def upgrade(urls: tuple[str, ...], as_sql: bool, tickets: str | None) -> None:
 
     Safe to repeat, and to run on several machines at once. No other command changes the tables of a server.
 
-    With --url once per shard, it upgrades a fleet. It joins no databases: `allocator shards add` does.
+    With --url once per slot, it upgrades a fleet. It joins no databases: `allocator shards add` does.
 
     --tickets claim is for MySQL and MariaDB where REPLACE stalls or is refused, as in a cluster that writes to several
     nodes. Use it before the first ticket, while nothing draws. It cannot be undone.
@@ -55,21 +55,20 @@ def upgrade(urls: tuple[str, ...], as_sql: bool, tickets: str | None) -> None:
         found = migrations.statements(address_of(only_one(urls)))
         show({"sql": found}, found)
         return
-    with ExitStack() as stack:
-        databases = [stack.enter_context(open_database(url, UPGRADE_TIMEOUT, creates=True)) for url in urls]
-        if len(databases) > 1:
-            check_joined([(database.address.shown, row_in(database)) for database in databases])
+    with open_databases(urls, UPGRADE_TIMEOUT, creates=True) as databases:
+        for database in databases:
+            database.check_slot(row_in(database))
         for database in databases:
             database.upgrade_schema()
             if tickets:
-                database.run(shard_row.claim_tickets, database.address.shown)
+                database.transact(shard_row.claim_tickets, database.address.shown)
         revision = databases[0].run(lambda connection, _: inspection.current(connection))
     lines = [f"{database.address.shown} is at revision {revision}" for database in databases]
     show({"revision": revision}, "\n".join(lines))
 
 
 def row_in(database: Database) -> Shard | None:
-    """The row of a shard; None for a database without tables. Makes no file."""
+    """The shard's row; None for a database without tables. Makes no file."""
     return None if database.is_missing() else database.run(shard_row.fetch_if_made)
 
 

@@ -27,7 +27,7 @@ MAX_PRINTED = 10_000_000
 def next(tag: str | None, count: int, scheme: str, no_create: bool, urls: tuple[str, ...]) -> None:  # noqa: A001
     """Print the next ids of TAG, one per line.
 
-    Claims exactly this many ids, as one contiguous block. With several shards, the ids of the block are one step apart.
+    Claims exactly this many ids, as one contiguous block. In a fleet of S slots, they are S apart.
 
     For a ticket, TAG is the ticket type. The other schemes take no TAG. A meteor registers a node, and a snowflake
     leases a worker.
@@ -37,7 +37,7 @@ def next(tag: str | None, count: int, scheme: str, no_create: bool, urls: tuple[
         allocator next order
         allocator next order -n 5 --json
         allocator next --scheme snowflake -n 5
-        allocator next --scheme ticket job --url mysql+pymysql://… --url mysql+pymysql://…
+        allocator next --scheme ticket job --url 'mysql+pymysql://…?shard=7f3a91c2.1' --url …
     """
     if (tag is None) == (scheme in TAGGED):
         raise click.UsageError(

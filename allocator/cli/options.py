@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,14 +17,13 @@ from allocator.database.address import BETWEEN_COMMAS, address_of
 from allocator.database.store import Database
 from allocator.errors import InvalidDatabase
 from allocator.remote.service_address import is_address
-from allocator.rules.hosts import Hosts, hosts_from
+from allocator.rules.slots import check_list
 from allocator.sync import Allocator
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 URL_VARIABLE = "ALLOCATOR_DATABASE_URL"
 TOKEN_VARIABLE = "ALLOCATOR_TOKEN"  # noqa: S105  # the name of a variable
-HOSTS_VARIABLE = "ALLOCATOR_SHARD_HOSTS"
 ROWS_ZONE = "zone of rows"
 """No variable: `manage.py` alone gives it, which knows how Django keeps datetimes."""
 
@@ -107,15 +106,10 @@ def only_one(urls: tuple[str, ...]) -> str:
     return first
 
 
-def shard_hosts() -> Hosts:
-    """Hosts that may receive the password beside those of the given URLs."""
-    return hosts_from(from_environment(HOSTS_VARIABLE) or None)
-
-
 FALLBACKS = f"[env var: {URL_VARIABLE}]"
 """In the help text only: click's own `envvar` would split the variable at every blank."""
 ONE_URL = f"URL of the database.  {FALLBACKS}"
-URLS = f"URL of the database; once per shard.  {FALLBACKS}"
+URLS = f"URL of the database; once per slot of a fleet.  {FALLBACKS}"
 urls_option = click.option("--url", "urls", multiple=True, callback=parse_urls, help=URLS)
 
 database_options = options(click.option("--url", multiple=True, callback=parse_url, help=ONE_URL), json_option)
@@ -132,23 +126,32 @@ def open_allocator(urls: tuple[str, ...], creates: bool = False) -> Allocator:
         require_files(*urls)
     if is_address(urls[0]):
         return Allocator(list(urls), token=from_environment(TOKEN_VARIABLE), create_missing=creates)
-    if len(urls) == 1:
-        return Allocator(urls[0], create_missing=creates, shard_hosts=shard_hosts())
-    return Allocator(shards=urls, create_missing=creates, shard_hosts=shard_hosts())
+    return Allocator(shards=urls, create_missing=creates)
 
 
 @contextmanager
 def open_database(url: str, timeout: float = TIMEOUT, creates: bool = False) -> Iterator[Database]:
     if not creates:
         require_files(url)
-    with closing(Database(url, timeout, shard_hosts=shard_hosts())) as database:
+    with closing(Database(url, timeout)) as database:
         yield database
 
 
+@contextmanager
+def open_databases(urls: tuple[str, ...], timeout: float = TIMEOUT, creates: bool = False) -> Iterator[list[Database]]:
+    """Databases one by one: a command that looks at each. Several must be slots of one fleet."""
+    with ExitStack() as stack:
+        found = [stack.enter_context(open_database(url, timeout, creates)) for url in urls]
+        if len(found) > 1:
+            check_list([(one.shown, one.address.word) for one in found])
+        yield found
+
+
 def require_files(*urls: str) -> None:
-    """Refuse a missing database file: a command that draws no ids creates no file."""
+    """Refuse a missing database file: a command that draws no ids creates no file. That of a fleet is never created."""
     for url in urls:
-        file = None if is_address(url) else address_of(url).file
+        address = None if is_address(url) else address_of(url)
+        file = address.file if address and not address.word else None
         if file is not None and not Path(file).exists():
             raise InvalidDatabase(
                 f"there is no file {Path(file).absolute()}; draw an id to create it, or name another database with "

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from allocator.cli.options import HOSTS_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE, F, option, shard_hosts, urls_option
+from allocator.cli.options import TOKEN_VARIABLE, URL_VARIABLE, F, option, urls_option
 from allocator.cli.public import KEY_VARIABLE
 from allocator.database.connection import GUARD_RESTARTS
 from allocator.errors import InvalidSetting
@@ -20,7 +20,7 @@ from allocator.service.settings import COMPATIBLE, ServeSettings
 
 PORT_VARIABLE = "ALLOCATOR_PORT"
 FROM_FILES = (URL_VARIABLE, TOKEN_VARIABLE, KEY_VARIABLE)
-KNOWN = frozenset((GUARD_RESTARTS, HOSTS_VARIABLE, *FROM_FILES, *(f"{name}_FILE" for name in FROM_FILES)))
+KNOWN = frozenset((GUARD_RESTARTS, *FROM_FILES, *(f"{name}_FILE" for name in FROM_FILES)))
 """Our variables that are not those of options."""
 
 
@@ -68,6 +68,7 @@ def setting(name: str, *names: str, **given: Any) -> Callable[[F], F]:
 )
 @setting("--timeout", type=float, default=ServeSettings.timeout, help="Seconds a request may wait for the database.")
 @setting("--compat", callback=names, metavar="leaf,tinyid", help="Also serve the routes of these servers.")
+@setting("--tokens-url", help="Database of the tokens.  [default: that of the least slot of --url]")
 @setting("--open", "is_open", is_flag=True, help="Serve this machine without a token until one is created.")
 @setting("--certificate", type=Path, help="For HTTPS: file of the certificate chain.")
 @setting("--key", type=Path, help="For HTTPS: file of the private key.")
@@ -104,7 +105,6 @@ def serve(urls: tuple[str, ...], timeout: float, certificate: Path | None, key: 
     check_installed()
     with logged(settings["log_format"]):
         settings |= {"certificate": file(certificate), "key": file(key)}
-        settings["shard_hosts"] = shard_hosts()
         given = ServeSettings(urls, timeout=check_seconds("timeout", timeout, 0.05), **settings)
         run(given, unknown_variables(os.environ))
 

@@ -1,127 +1,96 @@
-"""`allocator shards list|add|grow|trust`."""
+"""`allocator shards make|add|list`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from contextlib import closing
+from dataclasses import replace
 
 import click
 
-from allocator.cli.options import TIMEOUT, fleet_options, open_database, option, shard_hosts
-from allocator.cli.output import CommandGroup, show, show_rows
+from allocator.cli.options import TIMEOUT, database_options, fleet_options, open_database, open_databases
+from allocator.cli.output import REFUSED, CommandGroup, show, show_rows, wants_json
+from allocator.database.address import address_of
 from allocator.database.store import Database
-from allocator.fleet.discovery import Found, state_of
-from allocator.fleet.grow import Growth
-from allocator.rules.fleet_growth_protocol import HEADROOM
-
-headroom_option = option(
-    "--headroom", type=click.IntRange(0, 10**12), default=HEADROOM, help="Tickets to skip on each shard."
-)
-
-without_option = click.option("--without", metavar="URL", multiple=True, help="A permanently lost shard; repeatable.")
+from allocator.fleet.commands import Status, add, make, status_of
+from allocator.rules.slots import unasked
+from allocator.schemes.shared.residues import MAX_SLOTS
 
 
 @click.group(cls=CommandGroup)
 def shards() -> None:
-    """List the shards of a fleet, and add more.
+    """Make a fleet of several databases, and list its slots.
 
     \b
     From one database to two, while clients draw ids:
-        allocator shards add  mysql+pymysql://user:password@new/ids --url mysql+pymysql://user:password@old/ids
-        allocator shards grow --url mysql+pymysql://user:password@old/ids
-
-    Give --url once per shard. One --url is enough if all shards share its user and password, and are on its host or on
-    one of ALLOCATOR_SHARD_HOSTS.
+        allocator shards make --slots 4 --url mysql+pymysql://user:password@old/ids
+        allocator shards add mysql+pymysql://user:password@new/ids --slot 2 \\
+            --url 'mysql+pymysql://user:password@old/ids?shard=7f3a91c2.1'
     """
 
 
-@contextmanager
-def growing(urls: tuple[str, ...], without: tuple[str, ...] = ()) -> Iterator[Growth]:
-    growth = Growth([Database(url, TIMEOUT, shard_hosts=shard_hosts()) for url in urls])
-    growth.leave_out([Database(url, TIMEOUT) for url in without])
-    try:
-        yield growth
-    finally:
-        growth.close()
+@shards.command("make")
+@click.option("--slots", type=click.IntRange(2, MAX_SLOTS), required=True, help="Databases at most, for ever.")
+@database_options
+def make_fleet(slots: int, url: str) -> None:
+    """Make the database slot 1 of a new fleet, while clients draw ids.
+
+    From then on it gives one number of each S, and the number of slots never changes: take 3, 4 or 8. A slot that is
+    lost is not used again.
+    """
+    with open_database(url, creates=True) as database:
+        make(database, slots)
+        made = status_of(database)
+    show_url(
+        made,
+        f"From now on this database gives 1 of {slots} ids below a limit, 1 of {slots} meteor nodes and 1 of {slots} "
+        "worker numbers; who holds a number of another slot loses it.",
+    )
+
+
+@shards.command("add")
+@click.argument("new", metavar="URL")
+@click.option("--slot", type=int, required=True, help="Its slot, which nobody had before.")
+@click.option("--without", type=int, multiple=True, help="A slot that is lost for good; repeatable.")
+@click.option("--unused", is_flag=True, help="Nothing was ever given under the slot: you are sure.")
+@fleet_options
+def add_slot(new: str, slot: int, without: tuple[int, ...], unused: bool, urls: tuple[str, ...]) -> None:
+    """Add the new, empty database URL to the fleet, while clients draw ids.
+
+    Give --url once for every slot. Nothing changes in them. If it fails halfway, the slot is spent: take another, or
+    the same with --unused.
+    """
+    with open_databases(urls) as members, closing(Database(replace(address_of(new), word=None), TIMEOUT)) as database:
+        add(members, database, slot, without, is_unused=unused)
+        added = status_of(database)
+    show_url(added, "It gives ids as soon as a process has its URL. It leases no worker numbers for three minutes.")
+
+
+def show_url(found: Status, about: str) -> None:
+    """The URL is alone on stdout, for a pipe."""
+    show(to_row(found), found.url)
+    if not wants_json():
+        say = f"{found.where} is slot {found.row.word} of {found.row.residue.step}. {about}"
+        click.echo(f"{say} Write its URL so, with its password and other arguments.", err=True)
 
 
 @shards.command("list")
 @fleet_options
 def list_shards(urls: tuple[str, ...]) -> None:
-    """Print each shard, its greatest ticket and its state."""
-    with growing(urls) as growth:
-        found = growth.shards()
-    show_rows([to_row(one) for one in found], "offset step database last state")
+    """Print the slot and the state of each database, and what was not given.
 
-
-@shards.command("add")
-@click.argument("new", metavar="URL")
-@without_option
-@fleet_options
-def add_shard(new: str, without: tuple[str, ...], urls: tuple[str, ...]) -> None:
-    """Add the empty database URL to the fleet. It issues no ids before `grow`. Safe to repeat."""
-    with growing(urls, without) as growth:
-        growth.begin()
-        target = growth.add(Database(new, TIMEOUT))
-    coming = [member.url for member in target.members]
-    show(
-        {"shards": coming},
-        f"{coming[-1]} will be shard {len(coming)}; now run, with the same --url: allocator shards grow",
-    )
-
-
-@shards.command("grow")
-@headroom_option
-@click.option("--take-back", is_flag=True, help="Undo the growth, until the first shard has switched.")
-@without_option
-@click.option("--above", type=click.IntRange(0), help="A number no id or ticket of a lost shard exceeds.")
-@fleet_options
-def grow_fleet(
-    headroom: int, take_back: bool, without: tuple[str, ...], above: int | None, urls: tuple[str, ...]
-) -> None:
-    """Start using the added shards, while clients draw ids.
-
-    All shards must answer, except those named by --without. If it is interrupted, run it again. Clients follow without
-    a restart.
+    The exit code is 1 if one is not used.
     """
-    if above is not None and not without:
-        raise click.UsageError("--above is about a lost shard, and needs --without URL")
-    with growing(urls, without) as growth:
-        if take_back:
-            done = growth.take_back()
-            show({"taken_back": done}, "growth undone" if done else "no growth to undo")
-            return
-        lead = growth.grow(headroom, above)
-    step, floor = lead.numbering.step, lead.numbering.floor
-    show(
-        {"shards": step, "generation": lead.generation, "floor": str(floor)},
-        f"{step} shards, generation {lead.generation}: tickets continue from {floor}",
-    )
+    with open_databases(urls) as databases:
+        found = [status_of(one) for one in databases]
+    known = [one.row for one in found if one.row.fleet]
+    rows = [to_row(one) for one in found]
+    rows += [{"slot": slot, "database": None, "state": "not given"} for slot in unasked(known)]
+    show_rows(rows, "slot database state")
+    if any(one.error for one in found):
+        sys.exit(REFUSED)
 
 
-@shards.command("trust")
-@click.argument("shard", metavar="URL")
-@headroom_option
-@click.option("--above", type=click.IntRange(0), help="A number no issued ticket exceeds, if the shards do not know.")
-@fleet_options
-def trust_shard(shard: str, headroom: int, above: int | None, urls: tuple[str, ...]) -> None:
-    """Let a shard continue after a failover or a restore.
-
-    The tickets of the shard URL continue above those of every shard. First make sure that no process uses the old
-    server. To raise a tag, use: allocator tags set TAG --start-after N
-    """
-    with growing((*urls, shard)) as growth, open_database(shard, creates=True) as database:
-        row = growth.trust(database, headroom, above)
-    floor = row.numbering.following(0)
-    show({"floor": str(floor)}, f"{database.address.shown} continues from {floor}")
-
-
-def to_row(one: Found) -> dict[str, object]:
-    numbering = one.row.numbering if one.row else None
-    return {
-        "offset": numbering.offset if numbering else None,
-        "step": numbering.step if numbering else None,
-        "database": one.where,
-        "last": str(one.last),
-        "state": state_of(one),
-    }
+def to_row(one: Status) -> dict[str, object]:
+    state = str(one.error) if one.error else "serving"
+    return {"slot": one.row.residue.offset, "slots": one.row.residue.step, "database": one.url, "state": state}

@@ -15,7 +15,7 @@ from allocator.cli.options import fleet_options, only_one, open_allocator, open_
 from allocator.cli.output import CommandGroup, show, show_rows, table
 from allocator.database.columns.tag_columns import read_alone
 from allocator.errors import AllocatorError, InvalidSetting
-from allocator.fleet.tag_administration import Tags, delete, last_claimed
+from allocator.fleet.tag_administration import Tags
 from allocator.remote.wire import tag_to_json
 from allocator.rules.column_limit import max_step_for
 from allocator.rules.findings import at, in_order
@@ -192,16 +192,14 @@ def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
         allocator tags set order --limit LAST
     """
     with open_allocator(urls) as ids:
-        databases = ids.tags.databases()
-        if not databases:
+        if not ids.tags.databases():
             raise InvalidSetting("a service deletes no tags; pass the URL of its database as --url")
-        ids.tags.get(tag)  # its error names similar tags
-        if (last := last_claimed(databases, tag)) and not sure:
+        if (last := ids.tags.last_claimed(tag)) and not sure:
             raise InvalidSetting(
                 f"tag {tag!r} may have issued ids up to {last}; they repeat if its name is used again; "
                 "to confirm, add --yes"
             )
-        delete(databases, tag, last)
+        ids.tags.delete(tag, last)
     again = f"; to use the name again: allocator tags create {tag} --start-after {last}" if last else ""
     show({"deleted": tag, "last": str(last)}, f"deleted {tag}{again}")
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import click
 
-from allocator.backend import databases_at
-from allocator.cli.options import TIMEOUT, fleet_options, option, require_files, shard_hosts
+from allocator.cli.options import fleet_options, open_database, option
 from allocator.cli.output import CommandGroup, check_open, show, show_rows, wants_json
 from allocator.rules.token import ALL, DRAW, VERBS, Token
-from allocator.service.token_administration import Tokens
+from allocator.service.token_administration import Tokens, home_of
 
 
 @click.group(cls=CommandGroup)
@@ -26,10 +25,9 @@ def tokens() -> None:
 
 @contextmanager
 def open_tokens(urls: tuple[str, ...], creates: bool = False) -> Iterator[Tokens]:
-    if not creates:
-        require_files(*urls)
-    with databases_at(urls, TIMEOUT, shard_hosts()) as databases:
-        yield Tokens(databases.lead)
+    """Of a fleet, the tokens are in the database of its least slot in this list: give the URLs of the service."""
+    with open_database(home_of(urls), creates=creates) as database:
+        yield Tokens(database)
 
 
 @tokens.command()

@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from allocator.cli.options import database_options, open_allocator, open_database, option, urls_option
-from allocator.cli.output import OWN_FAILURE, Command, CommandGroup, show, table
-from allocator.database.verbs import node_rows
+from allocator.cli.options import fleet_options, open_allocator, open_databases, option, urls_option
+from allocator.cli.output import OWN_FAILURE, REFUSED, Command, CommandGroup, show, table
 from allocator.errors import InvalidSetting
+from allocator.fleet.commands import holders_in
 from allocator.schemes.meteor import Node
 from allocator.schemes.worker_number_lease import SECONDS, NumberRow, Space
 
@@ -31,16 +31,23 @@ def worker() -> None:
 
 
 @worker.command("list")
-@database_options
-def list_numbers(url: str) -> None:
-    """Print who holds which number, and the newest meteor nodes."""
-    with open_database(url) as database:
-        spaces = [to_row(space) for space in database.worker_spaces()]
-        nodes = [node_to_row(node) for node in database.run(node_rows.fetch_newest, NODES)]
+@fleet_options
+def list_numbers(urls: tuple[str, ...]) -> None:
+    """Print who holds which number, and the newest meteor nodes.
+
+    Of a fleet it asks every slot. The exit code is 1 if one does not answer.
+    """
+    with open_databases(urls) as databases:
+        found = holders_in(databases, NODES)
+    spaces, nodes = [to_row(space) for space in found.spaces], [node_to_row(node) for node in found.nodes]
     texts = [text_of(space) for space in spaces] or ["no number was leased yet"]
     if nodes:
         texts.append(table(nodes, "node started_at host process version"))
     show({"spaces": spaces, "nodes": nodes}, "\n\n".join(texts))
+    for error in found.away:
+        click.echo(f"error: {error}", err=True)
+    if found.away:
+        sys.exit(REFUSED)
 
 
 def to_row(space: Space) -> dict[str, Any]:

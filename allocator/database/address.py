@@ -1,13 +1,11 @@
-"""Where a database is: from the URL or engine that a user gives, or from the URL that a shard's row names."""
+"""Where a database is, and which slot of a fleet: from the URL or engine that a user gives."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import URL, Engine, Pool, make_url
 from sqlalchemy import Dialect as SQLDialect
@@ -16,6 +14,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from allocator.database.dialect import Dialect
 from allocator.database.sqlite import fork_gate
 from allocator.errors import InvalidDatabase
+from allocator.rules.slots import ARGUMENT, Word, word_of
 
 BETWEEN_COMMAS = re.compile(r",\s*[a-zA-Z]\w*(?:\+\w+)?://")
 
@@ -48,8 +47,8 @@ class Address:
     shown: str
     pool: Pool | None = field(default=None, repr=False)
     """Opens connections as the user's engine does, without counting in the capacity of its pool; None for a URL."""
-    cautious: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """Driver arguments that keep the password from a server which only a shard's row names."""
+    word: Word | None = None
+    """The fleet and slot that the URL says."""
 
     @property
     def file(self) -> str | None:
@@ -59,33 +58,6 @@ class Address:
     @property
     def is_in_memory(self) -> bool:
         return self.dialect.embedded and self.file is None
-
-    @property
-    def public_url(self) -> str:
-        """The URL without credentials and query, as other processes may read it."""
-        url = self.url
-        place = URL.create(url.get_backend_name(), host=url.host, port=url.port, database=self.file or url.database)
-        return place.render_as_string()
-
-    def is_like(self, place: URL) -> bool:
-        """Whether another database is of the same kind, and so most likely has the same user and password."""
-        return place.get_backend_name() == self.url.get_backend_name()
-
-    def names(self, place: URL) -> bool:
-        """Whether another database is on a host of this URL. All files are on one host."""
-        if dialect_of(place.get_backend_name()).embedded or self.dialect.embedded:
-            return self.is_like(place)
-        return host_of(place) in hosts_of(self.url)
-
-    def sibling(self, place: URL) -> Address:
-        """The address of another database: with our driver and user, if it is of the same kind."""
-        ours = self.url
-        if self.is_like(place):
-            place = place.set(
-                drivername=ours.drivername, username=ours.username, password=ours.password, query=ours.query
-            )
-        found = of_url(place)
-        return replace(found, cautious=found.dialect.cautious_args(found.url))
 
 
 def address_of(database: object) -> Address:
@@ -100,6 +72,14 @@ def address_of(database: object) -> Address:
             "an AsyncEngine cannot be used: claims run on threads, so that the event loop never waits; give its URL"
         )
     raise InvalidDatabase(f"a database is a URL or a SQLAlchemy Engine, got {type(database).__name__}")
+
+
+def address_in(text: str, database: object) -> Address:
+    """The address of a slot that is named beside it, as of an engine, whose URL cannot say it."""
+    found, word = address_of(database), word_of(text)
+    if found.word not in (None, word):
+        raise InvalidDatabase(f"{found.shown} is named as slot {word}, and its URL says {found.word}")
+    return replace(found, word=word)
 
 
 def of_engine(engine: Engine) -> Address:
@@ -128,6 +108,9 @@ def of_url(given: str | URL) -> Address:
             "postgresql+psycopg://user:password@host/name, and an @ in the password is written %40"
         ) from None
     check_password(url, given)
+    # Here alone: neither SQLAlchemy nor a driver knows this argument.
+    word = word_of(str(url.query[ARGUMENT])) if ARGUMENT in url.query else None
+    url = url.difference_update_query([ARGUMENT])
     backend, _, driver = url.drivername.partition("+")
     dialect = dialect_named(backend, shown(url))
     scheme = dialect.name if backend == "postgres" else backend
@@ -138,7 +121,7 @@ def of_url(given: str | URL) -> Address:
     check_driver(url, dialect)
     if dialect.needs_name and not url.database and dialect.may_name.isdisjoint(url.query):
         raise InvalidDatabase(f"{shown(url)} names no database; a URL ends in /name")
-    return Address(dialect, absolute(url, dialect), shown(url))
+    return Address(dialect, absolute(url, dialect), shown(url), word=word)
 
 
 def absolute(url: URL, dialect: Dialect) -> URL:
@@ -169,37 +152,6 @@ def check_password(url: URL, given: str | URL) -> None:
             f"{url.drivername}://{url.username}:… holds an @ that is not percent-encoded; write %40 for each @ of the "
             "password"
         )
-
-
-def place_of(written: str) -> URL:
-    """The database that a shard's row names. A row names a place; it never chooses the user or the way to log in."""
-    try:
-        url = make_url(written)
-        known = url.get_backend_name() in BACKENDS
-    except (ArgumentError, ValueError):
-        known = False
-    if not known:
-        raise InvalidDatabase(
-            f"the fleet names the shard {written!a:.80}, which is no database; restore allocator_shard"
-        )
-    return URL.create(url.get_backend_name(), host=url.host, port=url.port, database=url.database)
-
-
-def host_of(url: URL) -> str:
-    return (url.host or "").lower()
-
-
-def hosts_of(url: URL) -> set[str]:
-    """The hosts of a URL: one, or for libpq a list, also in the query. "" stands for the default socket."""
-    return {host_of(url), *host_of(url).split(","), *(host.lower() for host in queried(url))}
-
-
-def queried(url: URL) -> Iterator[str]:
-    found = url.query.get("host", ())
-    for listed in (found,) if isinstance(found, str) else found:
-        for one in listed.split(","):
-            host, _, port = one.rpartition(":")
-            yield host if port.isdecimal() and host else one
 
 
 def is_file(name: str | None) -> bool:

@@ -79,6 +79,15 @@ class Runner:
         here = partial(self._run, verb, *args, **kwargs)
         return beside(here) if takes_signals() else here()
 
+    def transact(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `run`, in a transaction."""
+
+        def within(connection: Connection, dialect: Dialect) -> T:
+            with dialect.transaction(connection):
+                return verb(connection, dialect, *args, **kwargs)
+
+        return self.run(within)
+
     def _run(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         is_new = self._check_there()
         began, pause, was_asked = monotonic(), CONTENDED_PAUSE, False
@@ -202,7 +211,7 @@ def engine_of(address: Address, timeout: float) -> Engine:
     """An engine in autocommit: returning a connection costs no round trip, and no wait exceeds `timeout` seconds."""
     dialect, url = address.dialect, address.url
     if address.pool is None:
-        args = {**dialect.connect_args(url.get_driver_name(), timeout), **address.cautious}
+        args = dialect.connect_args(url.get_driver_name(), timeout)
         opening: dict[str, Any] = {
             "connect_args": {name: value for name, value in args.items() if name not in url.query}
         }

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, TextClause, func
+from sqlalchemy import ColumnElement, Connection, Engine, Insert, Table, TextClause, func
 
 from allocator.database.driver_errors import MISPLACED
 from allocator.database.schema.tables import node
 from allocator.rules.failover import Move
+from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import damaged
-from allocator.schemes.ticket import CLAIM, ShardNumbering
+from allocator.schemes.ticket import CLAIM
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
@@ -26,6 +27,10 @@ MAX_CONNECT_SECONDS = 10.0
 
 NOWHERE = "''"
 """The server run of an engine that cannot identify itself: its rows name no run, and no failover is noticed."""
+
+
+SKIPPED = {"host": "skipped", "process": 0, "version": "", "started_at": func.now()}
+"""Of a row of `allocator_node` that no process has."""
 
 
 class Blind(NamedTuple):
@@ -99,10 +104,6 @@ class Dialect:
         """Arguments for the driver; the URL's query overrides them."""
         return {}
 
-    def cautious_args(self, url: URL) -> dict[str, Any]:
-        """More arguments for a server that a shard's row names: it never gets a password in clear."""
-        return {}
-
     def on_engine(self, engine: Engine) -> None:
         """Prepare a new engine, before anything is connected."""
 
@@ -170,10 +171,6 @@ class Dialect:
         """An SQL condition that makes the commit of its statement durable, where a session may be set otherwise."""
         return "1 = 1"
 
-    def place(self, connection: Connection) -> str:
-        """An SQL expression for the current place of the server, which no other server has at the same time."""
-        return NOWHERE
-
     def facts(self, connection: Connection) -> Mapping[str, str]:
         """SQL expressions by name, for what a process asks the server at its start; see `verbs/start.py`."""
         return {"run": run_of(connection), "at": self.clock, "mends": self.mends}
@@ -182,9 +179,12 @@ class Dialect:
         """The server run by these facts: that of the row, `known`, where it is the same."""
         return str(facts.run)
 
-    def server_numbering(self, facts: Any) -> ShardNumbering | None:
+    def server_numbering(self, facts: Any) -> Residue:
         """The auto-increment offset and step of a server that is configured as one of several without a cluster."""
-        return None
+        return ALL
+
+    def number_as(self, connection: Connection, residue: Residue) -> None:
+        """Set the auto-increment of this session, where the server's own may be that of a replication."""
 
     def runs(self, connection: Connection, guards_restarts: bool) -> Iterator[str]:
         """Expressions for the server run on a connection that somebody else opened; the first that works is ours."""
@@ -206,13 +206,9 @@ class Dialect:
         return CLAIM
 
     def shared_lock(self, connection: Connection) -> str:
-        """The end of a SELECT that locks the shard's row against changes, where a draw or a new tag needs it: growth
-        waits for what is made under the old numbering."""
+        """The end of a SELECT that locks the shard's row against changes: `shards make` waits for what is drawn under
+        the old residue."""
         return ""
-
-    def lock_shard(self, connection: Connection) -> None:
-        """Within a transaction: wait for all draws under way, and block new ones until the commit."""
-        raise NotImplementedError
 
     def lock_shard_row(self, connection: Connection, waits: bool) -> None:
         """Within a transaction: lock the shard's row, in a statement of its own. Refused where it is locked, unless
@@ -221,11 +217,12 @@ class Dialect:
             f"SELECT id FROM allocator_shard WHERE id = 1 FOR UPDATE {'' if waits else self.locks_at_once}"
         ).all()
 
-    def skip_nodes(self, connection: Connection, count: int) -> None:
+    def skip_nodes(self, connection: Connection, residue: Residue, count: int) -> None:
         """Skip node numbers above the greater of counter and rows: a row with an explicit number raises both."""
-        skipped = {"host": "skipped after a failover", "process": 0, "version": "", "started_at": func.now()}
-        last = connection.execute(node.insert().values(skipped)).inserted_primary_key
-        connection.execute(node.insert().values(skipped | {"id": (last[0] if last else 0) + count}))
+        self.number_as(connection, ALL)
+        row = {**SKIPPED, "slot": residue.offset, "slots": residue.step}
+        last = connection.execute(node.insert().values(row)).inserted_primary_key
+        connection.execute(node.insert().values(row | {"id": (last[0] if last else 0) + count}))
 
 
 def undo(connection: Connection) -> None:

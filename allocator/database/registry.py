@@ -18,12 +18,11 @@ from allocator.database.verbs.start import Start
 from allocator.errors import (
     DatabaseUnavailable,
     SchemaOutOfDate,
-    ShardMisconfigured,
 )
 from allocator.rules.failover import moved, skipped
-from allocator.rules.fleet_consistency import Shard
-from allocator.rules.fleet_growth_protocol import LEAD
+from allocator.rules.slots import ARGUMENT, Shard, check_word
 from allocator.runtime.forks import this_process
+from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import (
     NumberClaim,
@@ -58,16 +57,12 @@ class Current(NamedTuple):
 
 
 class Registry(Runner):
-    """A database whose schema is checked, and whose failovers are known before it numbers nodes and leases workers."""
+    """A database whose schema is checked, and whose slot and failovers are known before it numbers anything."""
 
     def __init__(self, database: object, timeout: float = 5.0) -> None:
         super().__init__(database, timeout)
-        self._schema_seen = False
-
-    @property
-    def was_used(self) -> bool:
-        """Whether this process has found its tables."""
-        return self._schema_seen
+        self._schema_seen = self._was_told = False
+        self.may_create = self.address.word is None  # a file of a fleet was there
 
     def check_schema(self) -> None:
         """Once: the tables have the revision that is needed, or `SchemaOutOfDate` is raised."""
@@ -108,31 +103,39 @@ class Registry(Runner):
         self.upgrade_schema()
         return True
 
-    def has_siblings(self) -> bool:
-        """Whether this is one of several shards."""
-        row = self.on_tables(shard_row.fetch)
-        return row is not None and len(row.members) > 1
+    def read_row(self) -> Shard:
+        """The shard's row, whatever server wrote it; one that says nothing where it was not made yet."""
+        return self.on_tables(shard_row.fetch) or Shard()
+
+    def check_slot(self, row: Shard | None) -> None:
+        if self.address.word:
+            check_word(self.address.shown, self.address.word, row or Shard())
+
+    def check_owner(self) -> None:
+        """Raise where this user may not write the shard's row, or the server does not say which one it is."""
+        self.on_tables(shard_row.check_owner)
 
     def upgrade_schema(self) -> None:
         self.run(upgrade.upgrade, self.address.shown, self.timeout)
         # Before the first id: else a failover could forget the row with the ids.
-        self.run(shard_row.begin_alone, self.address.shown, self.address.public_url)
+        self.run(shard_row.begin_alone, self.address.shown)
         self.current()
 
-    def current(self, name: str = "", start: Start | None = None) -> Current:
+    def current(self, name: str = "") -> Current:
         """The rows on the server run that they name. If the database has moved, the move is noted first.
 
-        start: rows that were just fetched.
+        Raises `ShardMisconfigured` where the database is not the slot that its URL says.
         """
         for _ in range(ATTEMPTS):
-            start = start or self.start(name)
+            start = self.start(name)
             if start.shard is None:
-                self.run(shard_row.begin_alone, self.address.shown, self.address.public_url)
+                self.run(shard_row.begin_alone, self.address.shown)
             elif start.shard.move.run == start.run:
+                self.check_slot(start.shard)
+                self._tell(start.shard, start.numbering)
                 return Current(start.tag, start.shard, start.at)
             else:
                 self.note(start, start.shard)
-            start = None
         raise DatabaseUnavailable(UNSTEADY)
 
     def mark_restored(self) -> None:
@@ -147,8 +150,8 @@ class Registry(Runner):
 
     def note(self, start: Start, before: Shard, *, waits: bool = False) -> bool:
         """Write a move; False if another process did."""
-        after = moved(before.move, start.run, randbits(63), start.at, time_ns() // 1_000_000)
-        if not self.run(moves.move, before, after, skipped(start.at), waits):
+        after = moved(before.move, before.residue, start.run, randbits(63), start.at, time_ns() // 1_000_000)
+        if not self.run(moves.move, before, after, skipped(start.at, before.residue), waits):
             return False
         log.warning(
             "%s moved to another server (a promoted standby, or a MariaDB in a new container without a fixed "
@@ -159,17 +162,11 @@ class Registry(Runner):
         )
         return True
 
-    def begin_above(self, value: int) -> None:
-        """Let tags that are made on first use begin above `value`, as on the other shards of the fleet."""
-        self.current()
-        self.run(moves.begin_above, value)
-
     def register_node(self) -> int:
         """A new node number, for this process."""
         now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
         for _ in range(ATTEMPTS):
             shard = self.current().shard
-            self._check_numbers(shard)
             number = self.run(node_rows.register, *this_process(), __version__, now, shard)
             if number is not None:
                 return number
@@ -179,12 +176,11 @@ class Registry(Runner):
         """Lease a free number of a space. Raises `NodeIdsExhausted`, and `InvalidSetting` by settings or clock."""
         for attempt in range(ATTEMPTS):
             shard = self.current().shard
-            self._check_numbers(shard)
             at, rows = self.run(worker_number_rows.fetch, claim.space)
             check_clock(claim, at)
             check_moved(shard.move.at, claim, at)
-            chosen = choose(rows, claim, at, 1 << min(attempt, 10), randbelow(1 << 16))
-            if self.run(worker_number_rows.take, chosen, claim, shard.move):
+            chosen = choose(rows, claim, shard.residue, at, 1 << min(attempt, 10), randbelow(1 << 16))
+            if self.run(worker_number_rows.take, chosen, claim, shard):
                 number = chosen if isinstance(chosen, int) else chosen.number
                 return NumberLease(claim.space, number, claim.holder, claim.length_ms)
         raise DatabaseUnavailable(f"every free number of space {claim.space!r} was taken by another process first")
@@ -202,13 +198,22 @@ class Registry(Runner):
     def worker_spaces(self) -> list[Space]:
         """Who holds which number."""
         at, rows = self.on_tables(worker_number_rows.fetch_all)
-        return spaces_of(rows, at)
+        return spaces_of(rows, self.read_row().residue, at)
 
-    def _check_numbers(self, row: Shard) -> None:
-        """Raise on any shard but the lead, which alone numbers nodes and workers."""
-        if not row.joining and row.numbering.offset != LEAD:
-            lead = next((member.url for member in row.members if member.offset == LEAD), "")
-            raise ShardMisconfigured(
-                f"{self.address.shown} is shard {row.numbering.offset} of a fleet, and nodes and workers are numbered "
-                f"by shard {LEAD} alone; use {lead}, or give all shards"
+    def _tell(self, shard: Shard, server: Residue) -> None:
+        """Log, once, what an operator should change, though nothing is wrong yet."""
+        if self._was_told:
+            return
+        self._was_told = True
+        if shard.fleet and not self.address.word:
+            log.warning(
+                "%s is slot %s, and its URL does not say so: add ?%s=%s, so that no copy or older state is used in its "
+                "place",
+                *(self.address.shown, shard.word, ARGUMENT, shard.word),
+            )
+        if shard.residue.step == 1 and server.step > 1:
+            log.warning(
+                "%s has auto_increment_offset = %d and auto_increment_increment = %d, as one of %d servers: each gives "
+                "the same ids, unless all are slots of one fleet; see: allocator shards make --help",
+                *(self.address.shown, *server, server.step),
             )

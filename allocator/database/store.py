@@ -1,26 +1,26 @@
-"""One database: claims segments of its tags, and changes their rows."""
+"""One database: claims segments of its tags, draws tickets, and changes their rows."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
 from typing import ParamSpec, TypeVar
 
-from allocator.database.address import host_of, place_of
 from allocator.database.columns import column_types
 from allocator.database.registry import ATTEMPTS, UNSTEADY, Current, Registry
-from allocator.database.verbs import claims, segments, shard_row, tickets
+from allocator.database.verbs import claims, segments, tickets
 from allocator.database.verbs.claims import Terms
-from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, UnknownTag
+from allocator.errors import DatabaseUnavailable, InvalidSetting, MaxValueWentBack, UnknownTag
 from allocator.rules.failover import beginning, crossing, repaired
-from allocator.rules.fleet_consistency import Shard
-from allocator.rules.hosts import Hosts, is_named
-from allocator.schemes.shared.residues import Seen, is_outgrown, mark
+from allocator.rules.slots import Shard
+from allocator.schemes.shared.argument_checks import check_tag
+from allocator.schemes.shared.residues import Residue, Seen, is_outgrown, mark
 from allocator.schemes.tag import FailoverGap, Tag, damaged, named, settle, unknown
-from allocator.schemes.ticket import REPLACE, RESERVED
+from allocator.schemes.ticket import REPLACE, RESERVED, check_ticket
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,14 +37,26 @@ CLAIM_ATTEMPTS = 20
 class Database(Registry):
     """One database, by its verbs."""
 
-    def __init__(self, database: object, timeout: float = 5.0, shard_hosts: Hosts = ()) -> None:
+    def __init__(self, database: object, timeout: float = 5.0) -> None:
         super().__init__(database, timeout)
-        self.shard_hosts = shard_hosts
         self._terms: dict[str, Terms] = {}
         """Of each tag, as if its gap were skipped: the next claim's statement checks all of it again."""
+        self._shard: Shard | None = None
+        """The row as a ticket needs it: the next one's statement checks it again."""
+        self._tickets: dict[str, dict[Residue, int]] = {}
+        """The greatest ticket of each type and residue. What is in it is replaced, and not changed."""
+        self._lock = threading.Lock()
+
+    @property
+    def shown(self) -> str:
+        return self.address.shown
+
+    def abandon(self) -> None:
+        self._lock = threading.Lock()
+        super().abandon()
 
     def ping(self) -> None:
-        self.start()
+        self.check_slot(self.start().shard)
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
         """Fetch the row of a tag. A missing one is made from `template` where `create` allows it."""
@@ -75,16 +87,13 @@ class Database(Registry):
                     f"the database moved to another server, and tag {template.name!r} was not made; it may have given "
                     "ids that are forgotten: look where they ended, and try again"
                 )
-            begun = template if has_start else beginning(template, shard.move.first_value, shard.numbering.step == 1)
-            if self.insert_tag(begun, shard):
+            begun = template if has_start else beginning(template, shard.move.first_value, shard.residue.step == 1)
+            if self.transact(segments.make, begun, shard):
                 return True, now._replace(tag=replace(begun, residue=shard.residue, move=shard.move.key))
             last, now = shard.move, None
         if last != first:
             raise DatabaseUnavailable(UNSTEADY)
         raise damaged(template.name, f"no row can be made with max_value {begun.max_value} and limit {begun.limit}")
-
-    def insert_tag(self, tag: Tag, shard: Shard) -> bool:
-        return self.run(segments.create, tag, shard)
 
     def has_opened(self, name: str) -> bool:
         return name in self._terms
@@ -93,7 +102,7 @@ class Database(Registry):
         """Claim `size` ids above those `seen`; fewer, if no more remain and they need not be `exact`."""
         began, terms = perf_counter(), self._terms.get(name)
         for _ in range(CLAIM_ATTEMPTS):
-            # Step 0 means that the fleet was growing when the row was read.
+            # Step 0: the row was closed when it was read.
             if terms and terms.residue.step and not is_outgrown(terms.residue, seen):
                 low = mark(seen, terms.residue)
                 last = self.run(claims.claim, name, size, terms, low)
@@ -115,55 +124,65 @@ class Database(Registry):
             size = settle(tag, name, size, seen, exact)
         raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
 
-    def ticket(self, kind: str, row: Shard, seen: Seen) -> int | None:
-        """Draw a ticket of a type, above those in `seen`.
+    def ticket(self, kind: str, end: float) -> int:
+        """Draw the next ticket of a type, above those that this process has seen."""
+        for _ in range(ATTEMPTS):
+            known = self._shard or self.current().shard
+            seen = self._tickets.get(kind, {})
+            drawn = self._ticket(check_tag(kind), known, seen)
+            self._shard = None if drawn is None else known
+            if drawn is not None:
+                with self._lock:  # another thread may have seen a greater one
+                    seen = self._tickets.get(kind, {})
+                    self._tickets[kind] = {**seen, known.residue: max(drawn, seen.get(known.residue, 0))}
+                return drawn
+        raise DatabaseUnavailable(UNSTEADY)
 
-        row: the shard's row, as the caller knows it. None if it is another one now; a ticket that was drawn is burnt.
-        """
-        if row.tickets == REPLACE:
-            drawn = self.run(tickets.draw, kind, row)
-            return drawn if drawn is not None and row.numbering.judge(drawn, max(seen.values(), default=0)) else None
+    def _ticket(self, kind: str, known: Shard, seen: Seen) -> int | None:
+        """Draw a ticket; None if the shard's row is not as `known`. A ticket that was drawn is burnt then."""
+        if known.tickets == REPLACE:
+            drawn = self.run(tickets.draw, kind, known)
+            return None if drawn is None else check_ticket(drawn, known.residue, max(seen.values(), default=0))
         name = RESERVED + kind
         if name not in self._terms:
-            self._terms[name] = Terms(row.residue, row.move.key, row.move.key, row.move.run)
-        for _ in range(ATTEMPTS):
-            with suppress(UnknownTag):
-                claimed = self.claim_segment(name, 1, seen)
-                return claimed[0] if claimed.step == row.numbering.step else None
-            now = self.current(name)
-            if now.shard != row:
-                return None
-            self._made(Tag(name, row.numbering.floor - 1, step=1, max_step=1), now)
-        raise DatabaseUnavailable(UNSTEADY)
+            self._terms[name] = Terms(known.residue, known.move.key, known.move.key, known.move.run)
+        try:
+            claimed = self.claim_segment(name, 1, seen)
+            return claimed[0] if claimed.step == known.residue.step else None
+        except UnknownTag:
+            pass
+        except MaxValueWentBack:
+            # A row that is forgotten is made again only by a move since, and above all that this process saw.
+            now, move = self.current(name), self._terms[name].now
+            if now.tag or move == now.shard.move.key or now.shard.move.first_value < max(seen.values()):
+                raise
+        self._made(Tag(name, step=1, max_step=1), None)
+        return None
 
     def repair_segment(self, tag: Tag, above: int | None) -> None:
         """Raise a tag, and write the key of the last move into its row."""
         for _ in range(ATTEMPTS):
             now = self.current(tag.name)
-            if now.tag and self.run(segments.repair, now.tag, repaired(now.tag, above, now.at), now.shard.move):
+            if now.tag and self.run(segments.repair, now.tag, repaired(now.tag, above, now.at), now.shard):
                 return
         raise InvalidSetting(f"tag {tag.name!r} was changed meanwhile; look at it and try again")
 
-    def cross_all(self) -> None:
-        """Let every tag skip its gap, as its next claim would. Raises `ServerReplaced`."""
-        now = self.current()
-        for tag in self.run(segments.fetch_all):
-            if tag.move != now.shard.move.key:
-                crossing(tag, now.at)
-                self.repair_segment(tag, None)
-
     def fetch_tag(self, name: str) -> Tag | None:
-        return self.run(segments.fetch, name)
+        found = self.start(name)
+        self.check_slot(found.shard)
+        return found.tag
 
-    def fetch_tags(self) -> list[Tag]:
-        return self.run(segments.fetch_all)
+    def read_shard(self) -> Shard:
+        return self.current().shard
 
     def fetch_page(self, after: str, most: int) -> list[Tag]:
-        return self.run(segments.fetch_page, after, most)
+        return self.on_tables(segments.fetch_page, after, most)
 
-    def create_tag(self, tag: Tag, *, has_start: bool) -> bool:
-        """Make a tag; without a start of its own, above ids that it may have given. False if there is one."""
-        return self._made(tag, None, has_start=has_start)[0]
+    def create_tag(self, tag: Tag, *, has_start: bool) -> Shard | None:
+        """Make a tag; without a start of its own, above ids that it may have given. Returns the row that lists the
+        slots, as at this moment; None if there is such a tag."""
+        is_new, now = self._made(tag, None, has_start=has_start)
+        return now.shard if is_new else None
 
     def last_given(self, tag: Tag) -> int:
         """The greatest id that a tag may have given, whatever a failover has forgotten. Raises `ServerReplaced`."""
@@ -176,14 +195,35 @@ class Database(Registry):
     def change_tag(self, name: str, changes: Mapping[str, FailoverGap]) -> bool:
         return self.run(segments.change, name, changes)
 
-    def remove_tag(self, tag: Tag) -> bool:
-        return self.run(segments.remove, tag)
+    def start_tag(self, fresh: Tag, changes: Mapping[str, FailoverGap]) -> Shard | None:
+        """Change a tag, or make it where it is missing. Returns the row that lists the slots, as at this moment; None
+        if the change is not valid any more."""
+        return self._of_slot(lambda shard: self.transact(segments.start, fresh, changes, shard))
+
+    def close_tag(self, tag: Tag) -> Shard | None:
+        """Close a tag, which gave nothing above its `max_value`; None if it gave more."""
+        return self._of_slot(lambda shard: self.transact(segments.close, tag, shard))
+
+    def reopen_tag(self, tag: Tag) -> Shard | None:
+        return self._of_slot(lambda shard: self.transact(segments.reopen, tag, shard))
+
+    def _of_slot(self, change: Callable[[Shard], bool]) -> Shard | None:
+        """Make a change under the shard's row; None if it is refused though that row stays as it is."""
+        shard = self.current().shard
+        for _ in range(ATTEMPTS):
+            if change(shard):
+                return shard
+            before, shard = shard, self.current().shard
+            if shard == before:
+                return None
+        raise DatabaseUnavailable(UNSTEADY)
+
+    def remove_tag(self, name: str) -> bool:
+        """Remove a tag that is closed; False if it is open again."""
+        return self.run(segments.remove, name)
 
     def read_column(self, table: str, column: str) -> tuple[object, str, int]:
         return self.run(column_types.read, table, column)
-
-    def fetch_shard(self) -> Shard | None:
-        return self.run(shard_row.fetch)
 
 
 def log_claim(name: str, ids: range, began: float) -> None:
@@ -198,22 +238,3 @@ def terms_of(tag: Tag, now: Current) -> Terms:
     move = now.shard.move
     skip = 0 if tag.move == move.key else crossing(tag, now.at)
     return Terms(tag.residue, tag.move, move.key, move.run, skip)
-
-
-def sibling(known: Sequence[Database], url: str) -> Database:
-    """Another shard of the fleet, named by a row; it gets the credentials of a known shard of the same kind.
-
-    A row is data: its writer must not choose which host gets a password. So the host must occur in a given URL or in
-    `shard_hosts`.
-    """
-    place = place_of(url)
-    near = [one for one in known if one.address.names(place)]
-    if not near and not is_named(host_of(place), known[0].shard_hosts):
-        raise InvalidDatabase(
-            f"the fleet names a shard at {place.render_as_string()}, a host that this process was not given, and gets "
-            "no password; give that URL too, or its host by shard_hosts (ALLOCATOR_SHARD_HOSTS)"
-        )
-    alike = next((one for one in [*near, *known] if one.address.is_like(place)), known[0])
-    fresh = Database(alike.address.sibling(place), alike.timeout, known[0].shard_hosts)
-    fresh.may_create = False
-    return fresh

@@ -13,6 +13,7 @@ from allocator.doctor.tag_rules import of_formats
 from allocator.errors import InvalidSetting
 from allocator.remote.client import ServiceBackend
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Severity, at, in_order, is_healthy
+from allocator.rules.slots import check_list
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 
@@ -33,7 +34,7 @@ def examine(
     timeout: float = 5.0,
     clock: Callable[[], float] = time.time,
 ) -> list[Finding]:
-    """Examine a database, or all shards of a fleet. Returns the findings, the worst first.
+    """Examine a database, or all slots of a fleet. Returns the findings, the worst first.
 
     database: a URL, an engine, several of these, or an allocator, whose meteor and snowflake formats are checked too.
         Opens new connections and closes them.
@@ -44,6 +45,8 @@ def examine(
     """
     urls, meteor, snowflake = parts_of(database)
     databases = [Database(url, timeout) for url in urls]
+    if len(databases) > 1:
+        check_list([(one.shown, one.address.word) for one in databases])
     try:
         done = [examine_database(one, clock) for one in databases]
     finally:

@@ -22,8 +22,7 @@ from allocator.database.verbs import (
 from allocator.doctor.tag_rules import of_clocks, of_nodes, of_spaces, of_tags
 from allocator.errors import AllocatorError, DatabaseRefused, SchemaDamaged, SchemaOutOfDate
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, unchecked
-from allocator.rules.fleet_consistency import Shard
-from allocator.schemes.shared.residues import ALL, Residue
+from allocator.rules.slots import Shard, Word
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import Space, spaces_of
 
@@ -37,35 +36,28 @@ T = TypeVar("T")
 class Examination:
     """The findings on one database, and its rows.
 
-    url: as the rows of other shards list it.
+    word: the slot that the URL says.
     reached: the rows could be read.
     move: the key of the last move; None after one that nobody has noted.
     now_ms: the clock of the server, in milliseconds since 1970.
-    is_member: the shard's row was used, or belongs to a fleet.
     """
 
     where: str
-    url: str = ""
+    word: Word | None = None
     findings: list[Finding] = field(default_factory=list)
     reached: bool = False
     tags: list[Tag] = field(default_factory=list)
     spaces: list[Space] = field(default_factory=list)
     newest_node: int = 0
-    shard: Shard | None = None
-    is_member: bool = False
+    shard: Shard = field(default_factory=Shard)
     move: int | None = None
     now_ms: int = 0
-
-    @property
-    def residue(self) -> Residue:
-        """The residues that the rows of tags should have; step 0 while the fleet grows."""
-        return ALL if self.shard is None or self.shard.joining else self.shard.residue
 
 
 def examine_database(database: Database, clock: Callable[[], float]) -> Examination:
     """Examine a database without changing it or creating a file."""
     database.may_create = False
-    done = Examination(database.address.shown, database.address.public_url)
+    done = Examination(database.address.shown, database.address.word)
     schema = of_schema(database)
     done.findings += schema
     names = {one.name for one in schema}
@@ -101,7 +93,7 @@ def of_schema(database: Database) -> list[Finding]:
 
 def of_rows(done: Examination, now: float) -> Iterator[Finding]:
     yield from of_clocks(now - done.now_ms / 1000)
-    yield from of_tags(done.tags, done.residue, done.move)
+    yield from of_tags(done.tags, done.shard.residue, done.move)
     yield from of_nodes(done.newest_node)
     yield from of_spaces(done.spaces, now)
 
@@ -140,11 +132,10 @@ def attempt(
 def rows(connection: Connection, dialect: Dialect, done: Examination) -> None:
     done.tags = segments.fetch_all(connection, dialect)
     at, leased = worker_number_rows.fetch_all(connection, dialect)
-    done.spaces = spaces_of(leased, at)
+    done.shard = shard_row.fetch(connection, dialect) or Shard()
+    done.spaces = spaces_of(leased, done.shard.residue, at)
     newest = node_rows.fetch_newest(connection, dialect, 1)
     done.newest_node = newest[0].number if newest else 0
-    done.shard = shard_row.fetch(connection, dialect)
-    done.is_member = shard_row.fetch_member(connection, dialect) is not None
     now = start.fetch(connection, dialect, done.where, "", with_revision=False)
     done.now_ms = now.at
     done.move = now.shard.move.key if now.shard and now.shard.move.run == now.run else None

@@ -1,49 +1,38 @@
-"""Rules on several databases: whether they form one sound fleet."""
+"""Rules on several databases: whether each is the slot that its URL says, and whether all were given."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from allocator.doctor.examination import Examination
 from allocator.errors import AllocatorError
-from allocator.rules.findings import DANGER, OUTAGE, Finding, Severity, few, unchecked
-from allocator.rules.fleet_consistency import check_fleet, check_usable, lost
+from allocator.rules.findings import DANGER, NOTE, Finding, few, unchecked
+from allocator.rules.slots import ARGUMENT, Word, check_word, unasked
 
 
-def of_fleet(shards: Sequence[Examination]) -> Iterator[Finding]:
-    # Of several databases, one with an unused row is no shard.
-    rows = [(one.where, one.shard) for one in shards if one.shard and (one.is_member or len(shards) == 1)]
-    of_shards = dict(rows)
-    for one in shards:
-        row = of_shards.get(one.where)
-        if row is None and one.reached and rows:
-            yield from refused("shard-row-lost", OUTAGE, raised, lost(one.where))
-        elif row and not row.joining:
-            yield from refused("shard-on-another-server", OUTAGE, check_usable, one.where, row)
-    yield from refused("shards-contradict", DANGER, check_fleet, rows)
-    known = {row.key for _, row in rows} | {one.url for one in shards}
-    named = {member.key: member.url for _, row in rows for member in row.members}
-    if unseen := sorted({url for key, url in named.items() if not {key, url} & known}):
-        yield unchecked("all shards", f"these were not given: {few(unseen)}", "pass --url once for each shard")
-    fenced = [where for where, row in rows if row.numbering.ceiling is not None]
-    if fenced or len({row.generation for _, row in rows if not row.joining}) > 1:
-        yield Finding(
-            "growth-interrupted",
-            OUTAGE,
-            f"the fleet is growing: no segments can be claimed on {few(fenced) or 'some shards'} until the growth ends",
-            "if no command is growing it, resume with allocator shards grow, or undo with "
-            "allocator shards grow --take-back",
+def of_fleet(databases: Sequence[Examination]) -> Iterator[Finding]:
+    for one in databases:
+        if not one.reached:
+            continue
+        if one.word:
+            yield from of_word(one, one.word)
+        elif one.shard.word:
+            yield Finding(
+                "url-names-no-slot",
+                NOTE,
+                f"{one.where} is in a fleet, and its URL does not say which slot: a copy or an older state of it would "
+                "be used in its place",
+                f"add ?{ARGUMENT}={one.shard.word} to the URL, wherever it is written",
+            )
+    if missing := unasked([one.shard for one in databases if one.shard.fleet]):
+        yield unchecked(
+            "all slots", f"not given: {few([f'slot {slot}' for slot in missing])}", "pass --url once for each slot"
         )
 
 
-def refused(name: str, severity: Severity, check: Callable[..., None], *arguments: object) -> Iterator[Finding]:
-    """The finding from a failing check; the text after the first semicolon of its message is the remedy."""
+def of_word(one: Examination, word: Word) -> Iterator[Finding]:
     try:
-        check(*arguments)
+        check_word(one.where, word, one.shard)
     except AllocatorError as error:
         found, _, mend = str(error).partition("; ")
-        yield Finding(name, severity, found, mend or "see docs/fleets.md")
-
-
-def raised(error: AllocatorError) -> None:
-    raise error
+        yield Finding("shard-is-another", DANGER, found, mend)

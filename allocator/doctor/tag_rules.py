@@ -11,7 +11,7 @@ from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Severity, fe
 from allocator.schemes.formats.bit_layout import Layout, layout_from_text, moment
 from allocator.schemes.meteor import METEOR, MORE_NODES, WARN_FROM, MeteorSettings
 from allocator.schemes.shared.argument_checks import MAX_ID
-from allocator.schemes.shared.residues import Residue
+from allocator.schemes.shared.residues import NONE, Residue
 from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeSettings
 from allocator.schemes.tag import REFUSE, Tag
 from allocator.schemes.worker_number_lease import SNOWFLAKE_SECONDS, Space
@@ -40,13 +40,21 @@ TAG_RULES = (
     TagRule(
         "tag-of-another-lane",
         DANGER,
-        lambda tag, residue, move: tag.residue != residue,
+        lambda tag, residue, move: tag.residue not in (residue, NONE),
         "{0.name!r} has offset {0.residue.offset} and step {0.residue.step}",
-        "tags have the residues of another shard, and issue its ids too: {tags}, but this database has offset "
-        "{here.offset} and step {here.step}",
+        "tags have the residue of another slot, and issue its ids too: {tags}, but this database is slot "
+        "{here.offset} of {here.step}",
         "stop all processes that use these tags; in their rows of allocator_segment, set shard_offset = {here.offset} "
-        "and shard_step = {here.step}; then raise each tag above every id in use on any shard: "
+        "and shard_step = {here.step}; then raise each tag above every id in use in any slot: "
         "allocator tags set TAG --start-after N",
+    ),
+    TagRule(
+        "tag-half-deleted",
+        OUTAGE,
+        lambda tag, residue, move: tag.residue == NONE,
+        "{0.name!r}",
+        "{tags} issue no ids: their deletion has begun, and has not ended",
+        "allocator tags delete TAG",
     ),
     TagRule(
         "tag-near-limit",

@@ -1,1 +1,1 @@
-"""Several databases as one: shards, their discovery, their growth, and the tags on all of them."""
+"""Several databases as one: their use in rotation, and the commands that make and extend a fleet."""

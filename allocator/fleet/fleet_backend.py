@@ -1,16 +1,30 @@
-"""The backend of one database, or of several that are shards of one fleet."""
+"""The backend of a database, and of several that are slots of one fleet: used in turn, without those that fail."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import monotonic
 from typing import TypeVar
 
 from allocator.database.store import Database
-from allocator.errors import AllocatorClosed, AllocatorError, FleetGrowing, InvalidTag, MaxValueWentBack
-from allocator.fleet.shard_rotation import FAULTS, TAG_FAULTS, Handle, Shards
+from allocator.errors import (
+    AllocatorClosed,
+    AllocatorError,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    InvalidTag,
+    LeaseLost,
+    MaxValueWentBack,
+    SchemaDamaged,
+    SchemaOutOfDate,
+    ServerReplaced,
+    ShardMisconfigured,
+)
 from allocator.fleet.tag_administration import Tags
+from allocator.rules.rotation import Rotation
 from allocator.runtime.thread_pool import Background
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.tag import Tag
@@ -18,139 +32,213 @@ from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 
 T = TypeVar("T")
 
+log = logging.getLogger("allocator")
+
 PART_OF_TIMEOUT = 0.9
 """A claim or draw ends before its caller's timeout, so that the caller learns the reason of a failure."""
+PAUSE, LONGEST_PAUSE = 0.05, 0.5
+"""Seconds that a call waits before it tries again, while all databases fail: until the next probe, within these."""
 
-OF_ONE_DATABASE = (
-    "open_segment",
-    "claim_segment",
-    "register_node",
-    "lease_number",
-    "renew_number",
-    "release_number",
-)
-"""The verbs of an only database: called on it directly, even if it is one shard of several."""
+FAULTS = (DatabaseUnavailable, DatabaseRefused, SchemaDamaged, SchemaOutOfDate, ServerReplaced, ShardMisconfigured)
+"""Errors of a database, after which another one is tried."""
+TICKET_FAULTS = (*FAULTS, MaxValueWentBack)
+"""The same for tickets. `MaxValueWentBack` stops a tag instead: ids in memory may be from that database."""
 
 
-class Fleet:
-    """Fulfils `Backend`. Safe to use from several threads. Nothing is opened before the first call."""
+def files_of(databases: Iterable[Database]) -> list[str]:
+    """The files of embedded databases."""
+    return [file for database in databases if (file := database.address.file)]
 
-    def __init__(
-        self,
-        databases: Sequence[Database],
-        background: Background,
-        fleet: str | None,
-        timeout: float,
-    ) -> None:
-        self._timeout = timeout
-        self._shards = Shards(databases, background, fleet)
-        self._templates: dict[str, tuple[Tag, bool]] = {}
-        self.is_alone = len(databases) == 1
-        self.open = self._shards.open
-        self.databases = self._shards.databases
-        self.troubles = self._shards.troubles
-        self.abandon = self._shards.abandon
-        self.close = self._shards.close
-        if self.is_alone:
-            for verb in OF_ONE_DATABASE:
-                setattr(self, verb, getattr(databases[0], verb))
 
-    @property
-    def shown(self) -> str:
-        return ", ".join(database.address.shown for database in self.databases())
+class Alone(Database):
+    """The only database of an allocator, which may be a slot of a fleet. Fulfils `Backend`."""
+
+    def databases(self) -> list[Database]:
+        return [self]
 
     @property
     def files(self) -> list[str]:
-        """The files of embedded databases."""
-        return [file for database in self.databases() if (file := database.address.file)]
+        return files_of([self])
+
+    def troubles(self) -> list[AllocatorError | None]:
+        return []
+
+    def tags(self, template: Tag) -> Tags:
+        return Tags(self.databases, template)
+
+    def create_tables(self) -> None:
+        self.upgrade_schema()
+
+
+class Fleet:
+    """Fulfils `Backend`. Safe to use from several threads. Nothing is opened before the first call.
+
+    A database is asked for its slot before it is used, and one that is another than its URL says is left out.
+    """
+
+    def __init__(self, databases: Sequence[Database], background: Background, timeout: float) -> None:
+        self._databases, self._background, self._timeout = databases, background, timeout
+        self._rotation = Rotation(len(databases))
+        self._lock = threading.Lock()
+        self._failing: set[int] = set()
+        """Databases whose failure was logged: later ones are not, until they are used again."""
+        self._templates: dict[str, tuple[Tag, bool]] = {}
+        self._slots = 0
+        """How many slots the fleet has; 0 until that is read."""
+
+    @property
+    def shown(self) -> str:
+        return ", ".join(database.shown for database in self._databases)
+
+    def databases(self) -> Sequence[Database]:
+        return self._databases
+
+    @property
+    def files(self) -> list[str]:
+        return files_of(self._databases)
+
+    def tags(self, template: Tag) -> Tags:
+        return Tags(self.databases, template)
 
     def ticket(self, kind: str, end: float) -> int:
-        """Draw the next ticket of a type from the next shard, before `end`."""
-        end -= (1 - PART_OF_TIMEOUT) * self._timeout
-        return self._on_a_shard(partial(Handle.draw, kind=kind, take=self._shards.take), end, FAULTS)
+        """Draw the next ticket of a type from the next database, before `end`."""
+        return self._act(lambda one: one.ticket(kind, end), end - (1 - PART_OF_TIMEOUT) * self._timeout, TICKET_FAULTS)
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
-        tag = self._on_a_shard(lambda shard: shard.database.open_segment(template, create), self._end(), TAG_FAULTS)
+        tag = self._act(lambda one: one.open_segment(template, create))
         self._templates[tag.name] = (template, create)
         return tag
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
-        def claim(shard: Handle) -> range:
-            # A shard that is new, or was away, has not read the row of the tag.
-            if not shard.database.has_opened(name):
-                shard.database.open_segment(*self._templates[name])
-            return shard.database.claim_segment(name, size, seen, exact=exact)
+        def claim(one: Database) -> range:
+            # One that was away when the tag was opened has not read its row.
+            if not one.has_opened(name):
+                one.open_segment(*self._templates[name])
+            return one.claim_segment(name, size, seen, exact=exact)
 
-        return self._on_a_shard(claim, self._end(), TAG_FAULTS)
+        return self._act(claim)
 
     def register_node(self) -> int:
-        return self.lead().register_node()
+        return self._act(Database.register_node)
 
     def lease_number(self, claim: NumberClaim) -> NumberLease:
-        return self.lead().lease_number(claim)
+        return self._act(partial(Database.lease_number, claim=claim))
 
     def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
-        self.lead().renew_number(lease, wall_ms)
+        self._owner(lease).renew_number(lease, wall_ms)
 
     def release_number(self, lease: NumberLease, used_ms: int) -> None:
-        self.lead().release_number(lease, used_ms)
+        self._owner(lease).release_number(lease, used_ms)
 
-    def _end(self) -> float:
-        return monotonic() + PART_OF_TIMEOUT * self._timeout
+    def _owner(self, lease: NumberLease) -> Database:
+        """The database that leased the number: numbers say their slot."""
+        self._slots = slots = self._slots or self._act(Database.read_shard).residue.step
+        for database in self._databases:
+            if database.address.word and database.address.word.slot == lease.number % slots + 1:
+                return database
+        raise LeaseLost(
+            f"number {lease.number} of space {lease.space!r} is of a slot that is not among these databases"
+        )
 
-    def _on_a_shard(self, act: Callable[[Handle], T], end: float, faults: tuple[type[AllocatorError], ...]) -> T:
-        """Act on the next shard. After a fault of that shard act on another one, until `end`."""
-        self._shards.open()
+    def ping(self) -> None:
+        self._act(Database.ping)
+
+    def create_tables(self) -> None:
+        for database in self._databases:
+            database.upgrade_schema()
+
+    def _act(
+        self,
+        act: Callable[[Database], T],
+        end: float | None = None,
+        faults: tuple[type[AllocatorError], ...] = FAULTS,
+    ) -> T:
+        """Act on the next database. After a fault of that one act on another, until `end`."""
+        end = monotonic() + PART_OF_TIMEOUT * self._timeout if end is None else end
         refusals: dict[int, AllocatorError] = {}
         while True:
-            shard = self._shards.next()
+            number = self._next()
             try:
-                return act(shard)
+                return act(self._databases[number])
             except (AllocatorClosed, InvalidTag):
                 raise
-            except FleetGrowing as error:
-                refusals[shard.number] = error
             except faults as error:
-                self._shards.fail(shard, error)
+                self._fail(number, error)
                 if monotonic() >= end:
                     raise
             except MaxValueWentBack:
                 raise
-            except AllocatorError as error:  # the shard is sound and refuses this request
-                refusals[shard.number] = error
-            self._raise_if_refused(refusals, end)
+            except AllocatorError as error:  # the database is sound and refuses this request
+                refusals[number] = error
+                if len(refusals) >= len(self._databases) - len(self._errors()):
+                    raise
 
-    def _raise_if_refused(self, refusals: dict[int, AllocatorError], end: float) -> None:
-        """Raise when every shard in use has refused. Wait for a fleet that grows."""
-        if len(refusals) < max(1, self._shards.in_use()):
+    def _next(self) -> int:
+        """The next database. While none can be used, raises an error that asks for a pause."""
+        while True:
+            with self._lock:
+                now = monotonic()
+                choice = self._rotation.next(now)
+                # One at a time on this thread: an exception from a hook would leave the others to nobody for ever.
+                due = self._rotation.due(now, len(self._databases) if isinstance(choice, int) else 1)
+            if isinstance(choice, int):
+                for number in due:
+                    self._background.submit(self._probe, number)
+                return choice
+            for number in due:
+                self._probe(number)  # on this thread: all threads of the pool may be waiting here
+            if not due:
+                raise self._unusable(choice.seconds)
+
+    def _unusable(self, seconds: float) -> AllocatorError:
+        if self._background.closed.done():
+            return AllocatorClosed()
+        errors = self._errors()
+        if not any(isinstance(error, DatabaseUnavailable) for error in errors):
+            return errors[0].again()
+        error = DatabaseUnavailable(f"no database of the fleet can be used: {'; '.join(map(str, errors))}")
+        error.pause = min(max(PAUSE, seconds), LONGEST_PAUSE)
+        return error
+
+    def _fail(self, number: int, error: AllocatorError) -> None:
+        with self._lock:
+            was_used = self._rotation.failed(number, error, monotonic())
+        if was_used or number not in self._failing:
+            log.warning("stopped using %s: %s", self._databases[number].shown, error)
+        self._failing.add(number)
+
+    def _probe(self, number: int) -> None:
+        """Use a database again if it is sound."""
+        database = self._databases[number]
+        try:
+            database.read_shard()
+        except AllocatorError as error:
+            self._fail(number, error)
             return
-        last = list(refusals.values())[-1]
-        if not isinstance(last, FleetGrowing) or monotonic() >= end:
-            raise last
-        self._shards.pause()
-        refusals.clear()
+        except BaseException:
+            self._fail(number, DatabaseUnavailable(f"{database.shown} was not probed: the probe was interrupted"))
+            raise
+        with self._lock:
+            self._rotation.worked(number, monotonic())
+        log.warning("using %s again", database.shown)
+        self._failing.discard(number)
 
-    def ping(self) -> None:
-        if self.is_alone:
-            self.databases()[0].ping()
-        else:
-            self._on_a_shard(lambda shard: self._shards.take(shard, shard.look()), self._end(), TAG_FAULTS)
+    def _errors(self) -> list[AllocatorError]:
+        return [error for error in self.troubles() if error]
 
-    def create_tables(self) -> None:
-        for database in self.databases():
-            database.upgrade_schema()
+    def troubles(self) -> list[AllocatorError | None]:
+        """The error of each database that is not used; None for the others."""
+        with self._lock:
+            return [state.error for state in self._rotation.states]
 
-    def tags(self, template: Tag) -> Tags:
-        return Tags(self.serving, template)
+    def abandon(self) -> None:
+        """After a fork, in the child."""
+        self._lock = threading.Lock()
+        for state in self._rotation.states:
+            state.probing = False
+        for database in self._databases:
+            database.abandon()
 
-    def lead(self) -> Database:
-        """The database that numbers nodes, leases workers and keeps tokens for the fleet."""
-        return self._shards.lead() if self._has_shards() else self.databases()[0]
-
-    def serving(self) -> list[Database]:
-        """All databases that serve these tags."""
-        return self._shards.all() if self._has_shards() else self.databases()
-
-    def _has_shards(self) -> bool:
-        """Whether there are several shards; an only database may name others."""
-        return not self.is_alone or self.databases()[0].has_siblings()
+    def close(self) -> None:
+        for database in self._databases:
+            database.close()

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from allocator.errors import AllocatorError, FleetGrowing, InvalidSetting, TagExists, UnknownTag
+from allocator.errors import (
+    AllocatorError,
+    DatabaseUnavailable,
+    InvalidArgument,
+    InvalidSetting,
+    TagExists,
+    UnknownTag,
+)
 from allocator.rules.column_limit import Column, NoColumn, max_step_for
+from allocator.rules.slots import Shard, check_all
 from allocator.schemes.shared.argument_checks import MAX_ID, check_tag, check_whole, quoted, split_column
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import FailoverGap, Tag, gap_of, unknown
@@ -19,6 +26,7 @@ from allocator.schemes.tag import FailoverGap, Tag, gap_of, unknown
 if TYPE_CHECKING:
     from allocator.database.store import Database
 
+T = TypeVar("T")
 
 FIELDS = {"start_after": "max_value"}
 COLUMNS = {"limit": "id_limit", "start_after": "max_value"}
@@ -27,7 +35,11 @@ NEAR = 200
 
 
 class Tags:
-    """The tags of a database, or of all shards. Reached as `Allocator.tags`. With shards, all of them must answer."""
+    """The tags of a database, or of a fleet. Reached as `Allocator.tags`.
+
+    Where a change must reach every slot, as a start does, one that is away refuses it, and a change that ended halfway
+    may be run again. All others reach the slots that answer.
+    """
 
     def __init__(self, databases: Callable[[], Sequence[Database]], template: Tag) -> None:
         self._databases = databases
@@ -50,8 +62,8 @@ class Tags:
         limit, may have given.
         The column is `table.column` or `schema.table.column` of the same database; its previous numbering must have
         stopped. The limit is the greatest value that the column can hold, unless a lower one is given. Other settings
-        default to those of the allocator. Raises `TagExists`, and with a start `FleetGrowing` while
-        shards are added.
+        default to those of the allocator. Raises `TagExists`; with a start in a fleet also `ShardMisconfigured` if not
+        every slot was given.
         """
         ours = self._template
         column = Column() if start_after_column is None else self._column(start_after_column)
@@ -70,23 +82,51 @@ class Tags:
 
     def _make(self, fresh: Tag, *, has_start: bool) -> Tag:
         """Overridden, as `_set` and `_column` are, where a service holds the tags."""
-        databases = self.databases()
-        # Where another shard has the tag, one that lacks it may have forgotten ids above this start.
-        has_start = has_start and not any(database.fetch_tag(fresh.name) for database in databases)
-        with complete(databases if fresh.max_value else ()):
-            # A list, since `all` of a generator would stop at the first shard that has the tag.
-            made = [database.create_tag(fresh, has_start=has_start) for database in databases]
-        if not all(made):
-            raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")
+        found, away = self._ask(lambda database: database.fetch_tag(fresh.name))
+        known = [row for _, row in found if row]
+        if known:
+            mend = f"tags set {fresh.name}" + " --start-after N" * (len(known) < len(found))
+            raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator {mend}")
         if has_start:
+            self._at_every_slot("a tag with a start", lambda database: database.create_tag(fresh, has_start=True))
             return fresh
-        rows = [database.fetch_tag(fresh.name) for database in databases]
-        return replace(fresh, max_value=min(row.max_value for row in rows if row))
+        made, away = self._ask(lambda database: database.create_tag(fresh, has_start=False))
+        if not any(row for _, row in made):
+            raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")
+        tell(f"tag {fresh.name!r} was created", made, away)
+        return self.get(fresh.name)
+
+    def _ask(self, act: Callable[[Database], T]) -> tuple[list[tuple[Database, T]], dict[Database, AllocatorError]]:
+        """Ask every database: the answers, and the errors of those that are away. Raises the first if none answers."""
+        found: list[tuple[Database, T]] = []
+        away: dict[Database, AllocatorError] = {}
+        for database in self.databases():
+            try:
+                found.append((database, act(database)))
+            except InvalidArgument:
+                raise
+            except AllocatorError as error:
+                away[database] = error
+        if not found:
+            raise next(iter(away.values()))
+        return found, away
+
+    def _at_every_slot(self, what: str, act: Callable[[Database], Shard | None]) -> None:
+        """Make a change that must reach every slot of the fleet; one that is refused at first writes nothing.
+
+        act: returns the row that lists the slots, as it was when the change was written.
+        """
+        databases = self.databases()
+        check_all([database.read_shard() for database in databases], what)
+        rows = [act(database) for database in databases]
+        if not all(rows):
+            raise InvalidSetting(f"{what} was refused, since the tag was changed meanwhile; look at it and try again")
+        check_all([row for row in rows if row], what)  # one that was added meanwhile may have missed it
 
     def _page(self, after: str, most: int) -> list[Tag]:
-        """The first `most` tags after this name: each shard can contribute no more."""
-        rows = (database.fetch_page(after, most) for database in self.databases())
-        return together(rows)[:most]
+        """The first `most` tags after this name: each database can contribute no more."""
+        found, _ = self._ask(lambda database: database.fetch_page(after, most))
+        return together(rows for _, rows in found)[:most]
 
     def list(self) -> list[Tag]:
         """All tags, by name."""
@@ -95,11 +135,11 @@ class Tags:
     def get(self, tag: str) -> Tag:
         """One tag as the database has it. Raises `UnknownTag`."""
         name = check_tag(tag)
-        rows = [database.fetch_tag(name) for database in self.databases()]
-        found = [row for row in rows if row is not None]
-        if not found:
+        found, _ = self._ask(lambda database: database.fetch_tag(name))
+        rows = [row for _, row in found if row]
+        if not rows:
             raise self._unknown(name)
-        return merged(found)
+        return merged(rows)
 
     def _unknown(self, name: str) -> UnknownTag:
         known: list[Tag] = []
@@ -139,12 +179,13 @@ class Tags:
         `MaxValueWentBack` stopped continues after a restart. Raises `UnknownTag` and `InvalidSetting`.
         """
         name = check_tag(tag)
-        found = [(database, database.fetch_tag(name)) for database in self.databases()]
+        found, away = self._ask(lambda database: database.fetch_tag(name))
         if not any(row for _, row in found):
             raise self._unknown(name)
         for database, row in found:
             if row is not None:
                 database.repair_segment(row, above)
+        tell(f"tag {name!r} was repaired", found, away)
         return self.get(tag)
 
     def _set(self, tag: str, given: dict[str, Any]) -> Tag:
@@ -154,16 +195,53 @@ class Tags:
                 raise InvalidSetting(f"{name} must be at least {now.max_value}, which is claimed, got {given[name]}")
         fresh = changed(now, **given).checked()
         changes = {COLUMNS.get(name, name): value for name, value in given.items()}
-        databases = self._databases()
-        with complete(databases if given.get("start_after") else ()):
-            for database in databases if changes else ():
-                if not write(database, fresh, changes):
-                    raise InvalidSetting(f"tag {tag!r} was changed meanwhile; look at it and try again")
+        if "start_after" in given:
+            self._at_every_slot("a start", lambda database: database.start_tag(fresh, changes))
+        elif changes:
+            found, away = self._ask(lambda database: write(database, fresh, changes))
+            if not all(is_changed for _, is_changed in found):
+                raise InvalidSetting(f"tag {tag!r} was changed meanwhile; look at it and try again")
+            tell(f"tag {tag!r} was changed", found, away)
         return self.get(tag)
+
+    def last_claimed(self, tag: str) -> int:
+        """The greatest id that a tag may have given, also in a database that forgot it; 0 if none was.
+
+        Raises `UnknownTag`, and `ServerReplaced`.
+        """
+        rows = [(database, database.fetch_tag(check_tag(tag))) for database in self.databases()]
+        if not any(row for _, row in rows):
+            raise self._unknown(tag)
+        given = [database.last_given(row) for database, row in rows if row]
+        return max(*given, *(one.read_shard().move.first_value for one, row in rows if not row), 0)
+
+    def delete(self, tag: str, last: int) -> None:
+        """Delete a tag that gave no id above `last`, the result of `last_claimed`. Made again, it may repeat its ids.
+
+        It is closed at every slot before its first row goes: else that slot would begin it again while others give ids.
+        """
+        closed: list[Database] = []
+        for database in self.databases():
+            database.remove_tag("")  # where this user may not delete, nothing is closed
+
+        def close(database: Database) -> Shard | None:
+            row = database.close_tag(Tag(tag, last))
+            closed.extend([database] if row else [])
+            return row
+
+        try:
+            self._at_every_slot("to delete a tag", close)
+        except InvalidSetting:
+            for database in closed:
+                database.reopen_tag(Tag(tag, last))
+            raise InvalidSetting(f"tag {tag!r} is in use: ids were claimed meanwhile, and it was not deleted") from None
+        gone = [database.remove_tag(tag) for database in self.databases()]
+        if not all(gone):
+            raise InvalidSetting(f"tag {tag!r} was opened again meanwhile; look at it and try again")
 
     def _column(self, name: str) -> Column:
         table, column = split_column(name)
-        found = []
+        found, missing = [], NoColumn()
         for database in self.databases():
             try:
                 greatest, kind, limit = database.read_column(table, column)
@@ -181,30 +259,19 @@ def changed(tag: Tag, **given: Any) -> Tag:
     return replace(tag, **{FIELDS.get(name, name): value for name, value in given.items() if value is not None})
 
 
-@contextmanager
-def complete(databases: Iterable[Database]) -> Iterator[None]:
-    """Wrap a change that must reach every shard: raises `FleetGrowing` if a shard that is being added may miss it."""
-    before = generations(databases)
-    yield
-    if generations(databases) != before:
-        raise FleetGrowing("the fleet has grown meanwhile, and its new shards may not know of this: do the same again")
-
-
-def generations(databases: Iterable[Database]) -> list[int]:
-    rows = [database.fetch_shard() for database in databases]
-    if any(row and row.target for row in rows):
-        raise FleetGrowing(
-            "the fleet is growing, and a shard that is being added may miss the start of the tag: wait, or end it "
-            "with: allocator shards grow"
+def tell(what: str, done: Iterable[tuple[Database, object]], away: Mapping[Database, AllocatorError]) -> None:
+    """Raise where a change did not reach a slot that is away."""
+    if away:
+        there = ", ".join(database.shown for database, _ in done)
+        raise DatabaseUnavailable(
+            f"{what} at {there}, and not at {'; '.join(map(str, away.values()))}; run it again when that answers"
         )
-    return [row.generation if row else 1 for row in rows]
 
 
 def write(database: Database, tag: Tag, changes: Mapping[str, FailoverGap]) -> bool:
-    """Write changes to a shard, and first make the row if the shard has none, above ids that it may have forgotten."""
-    if database.change_tag(tag.name, changes):
-        return True
-    database.open_segment(tag, create=True)
+    """Write changes to a database, and first make the tag where it is missing, above ids that it may have forgotten."""
+    if database.fetch_tag(tag.name) is None:
+        database.create_tag(tag, has_start=False)
     return database.change_tag(tag.name, changes)
 
 
@@ -214,19 +281,6 @@ def whole(name: str, value: object) -> int:
     if type(value) is not int and not (isinstance(value, Decimal) and value.is_finite() and value == int(value)):
         raise InvalidSetting(f"the greatest value of {name} is no whole number: {quoted(value)}")
     return max(0, int(value))
-
-
-def tags_of(databases: Iterable[Database], first_value: int) -> list[Tag]:
-    """All tags by name, each with the greatest claim of any shard.
-
-    One that a shard lacks may be forgotten there: it is raised to `first_value`, above which new tags begin.
-    """
-    rows = [database.fetch_tags() for database in databases]
-    known = Counter(tag.name for tag in chain.from_iterable(rows))
-    return [
-        tag if known[tag.name] == len(rows) else replace(tag, max_value=max(tag.max_value, min(tag.limit, first_value)))
-        for tag in together(rows)
-    ]
 
 
 def together(rows: Iterable[list[Tag]]) -> list[Tag]:
@@ -244,58 +298,3 @@ def merged(rows: Sequence[Tag]) -> Tag:
     claimed_at = max(row.claimed_at for row in rows)
     residue = Residue() if rows[1:] else rows[0].residue
     return replace(rows[0], max_value=highest, limit=limit, claimed_at=claimed_at, residue=residue)
-
-
-def last_claimed(databases: Sequence[Database], name: str) -> int:
-    """The greatest id that a tag may have given, also on a shard that forgot it; 0 if none was.
-
-    Raises `UnknownTag`, and `ServerReplaced`.
-    """
-    rows = rows_of(databases, name)
-    if not rows:
-        raise unknown(name)
-    given = [database.last_given(row) for database, row in rows]
-    known = [database for database, _ in rows]
-    return max(*given, *(one.current().shard.move.first_value for one in databases if one not in known), 0)
-
-
-def delete(databases: Sequence[Database], name: str, last: int) -> None:
-    """Delete a tag that gave no id above `last`, the result of `last_claimed`. Made again, it may repeat its ids."""
-    in_use = InvalidSetting(f"tag {name!r} is in use: ids were claimed meanwhile, and it was not deleted")
-    with complete(databases):
-        rows = rows_of(databases, name)
-        if any(row.max_value > last for _, row in rows):
-            raise in_use
-        with stopped(rows if rows[1:] else [], in_use):
-            for database, row in rows:
-                if not database.remove_tag(row):
-                    raise in_use
-
-
-@contextmanager
-def stopped(rows: Sequence[tuple[Database, Tag]], in_use: AllocatorError) -> Iterator[None]:
-    """Stop a tag on all shards before its first row goes, else that shard would begin it again while others give ids.
-
-    After an error it continues on all, above its ids: a row that went is made again.
-    """
-    done: list[tuple[Database, Tag]] = []
-    try:
-        for database, row in rows:
-            if row.limit > row.max_value:
-                # Does not apply once a claim has raised the row.
-                if not database.change_tag(row.name, {"id_limit": row.max_value}):
-                    raise in_use
-                done.append((database, row))
-        yield
-    except BaseException:
-        for database, row in done:
-            with suppress(AllocatorError):
-                as_before = {"id_limit": row.limit, "max_value": row.max_value}
-                if not database.change_tag(row.name, as_before):
-                    database.create_tag(row, has_start=True)
-        raise
-
-
-def rows_of(databases: Iterable[Database], name: str) -> list[tuple[Database, Tag]]:
-    found = [(database, database.fetch_tag(check_tag(name))) for database in databases]
-    return [(database, row) for database, row in found if row is not None]

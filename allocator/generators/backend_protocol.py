@@ -1,4 +1,4 @@
-"""The protocol of a backend: a fleet of databases, a service, or memory in a test."""
+"""The protocol of a backend: a database, a fleet of several, a service, or memory in a test."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Backend(Protocol):
         """Bring the schema up to date."""
 
     def troubles(self) -> Sequence[AllocatorError | None]:
-        """The error of each shard that is skipped, None for the others; empty without shards."""
+        """The error of each database of a fleet that is skipped, None for the others; empty without a fleet."""
 
     def close(self) -> None: ...
 

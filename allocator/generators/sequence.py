@@ -72,7 +72,7 @@ class Sequence(Supply):
         return ids if len(ids) == count else wait_for(self._completed(ids, count))
 
     def reserve(self, count: int) -> range:
-        """One block of 1 to 10**13 ids, claimed by this call. With shards, its step is their number."""
+        """One block of 1 to 10**13 ids, claimed by this call. In a fleet, its step is the number of slots."""
         return wait_for(self._claimed(count, {}, True))
 
     def __iter__(self) -> Iterator[int]:

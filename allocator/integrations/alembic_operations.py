@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from shlex import quote
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -15,12 +15,12 @@ from allocator.database.connection import guards_restarts
 from allocator.database.dialect import NOWHERE, Dialect, run_of
 from allocator.database.driver_errors import translate
 from allocator.database.store import Database
-from allocator.database.verbs import segments, servers
+from allocator.database.verbs import servers
 from allocator.database.verbs.start import Start
 from allocator.errors import AllocatorError, InvalidSetting, SchemaOutOfDate, ServerReplaced
 from allocator.fleet.tag_administration import Tags, whole
 from allocator.integrations import make_tag
-from allocator.rules.fleet_consistency import Shard
+from allocator.rules.slots import Shard
 from allocator.schemes.shared.argument_checks import split_column
 from allocator.schemes.tag import FailoverGap, Tag
 
@@ -88,14 +88,22 @@ class MigrationDatabase(Database):
         except SQLAlchemyError as error:
             raise translate(error, self.dialect, self.address.shown, self.timeout) from error
 
-    def create_tag(self, tag: Tag, *, has_start: bool) -> bool:
+    def create_tag(self, tag: Tag, *, has_start: bool) -> Shard | None:
         """As of any database, but after a failover that nobody has noted it is refused: to note one takes connections
         of our own."""
         with self._identified():
             return super().create_tag(tag, has_start=has_start)
 
-    def insert_tag(self, tag: Tag, shard: Shard) -> bool:
-        return self.run(segments.make, tag, shard)  # in the transaction of the migration
+    def read_shard(self) -> Shard:
+        with self._identified():
+            return super().read_shard()
+
+    def start_tag(self, fresh: Tag, changes: Mapping[str, FailoverGap]) -> Shard | None:
+        with self._identified():
+            return super().start_tag(fresh, changes)
+
+    def transact(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.run(verb, *args, **kwargs)  # in the transaction of the migration
 
     def note(self, start: Start, before: Shard, *, waits: bool = False) -> bool:
         raise ServerReplaced(
@@ -126,12 +134,11 @@ class MigrationDatabase(Database):
 
 
 def alone(connection: Any, what: str) -> MigrationDatabase:
-    """The database of a connection. Raises `SchemaOutOfDate` without our tables, `InvalidSetting` for one of several
-    shards."""
+    """The database of a connection. Raises `SchemaOutOfDate` without our tables, `InvalidSetting` in a fleet."""
     database = MigrationDatabase(connection)
-    if database.has_siblings():
+    if database.read_row().fleet:
         raise InvalidSetting(
-            f"{database.address.shown} is one of several shards, and a migration of one cannot change {what!r} on all; "
-            "use the command line with the URLs of all shards"
+            f"{database.address.shown} is in a fleet, and a migration of one database cannot change {what!r} in all; "
+            "use the command line with the URLs of all slots"
         )
     return database

@@ -3,7 +3,7 @@
     a segment      {"tag": "order", "start": "1", "stop": "1001", "step": "1"}
     a tag          {"tag": "order", "max_value": "1000", "step": 10, "max_step": 1000000, "limit": "9223…",
                     "failover_gap": "auto"}, or "refuse", or a number
-    seen           1.1.1000,2.3.4001       offset, step and greatest id of each shard
+    seen           1.1.1000,2.3.4001       offset, step and greatest id of each slot
     a number       {"space": "billing", "number": 7, "holder": "…", "until": 1700000060000}
 
 The functions check their input, since it is untrusted.
@@ -17,9 +17,8 @@ from typing import Any
 
 from allocator.errors import InvalidSetting
 from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag, check_whole
-from allocator.schemes.shared.residues import Residue, Seen
+from allocator.schemes.shared.residues import MAX_SLOTS, Residue, Seen
 from allocator.schemes.tag import FailoverGap, Tag, gap_of
-from allocator.schemes.ticket import MAX_SHARDS
 from allocator.schemes.worker_number_lease import NumberLease
 
 MAX_RESIDUES = 100
@@ -45,7 +44,7 @@ def segment_from_json(value: Mapping[str, Any], tag: str) -> range:
         raise InvalidSetting(f"the answer is for tag {value.get('tag')!a:.80}, not for {tag!r}")
     start = whole("start", value.get("start"), 1)
     stop = whole("stop", value.get("stop"), start + 1, MAX_ID + MAX_STEP)
-    segment = range(start, stop, whole("step", value.get("step"), 1, MAX_SHARDS))
+    segment = range(start, stop, whole("step", value.get("step"), 1, MAX_SLOTS))
     check_whole("the last id", segment[-1], 1, MAX_ID)
     return segment
 
@@ -91,12 +90,12 @@ def seen_to_text(seen: Seen) -> str:
 def seen_from_text(text: str) -> dict[Residue, int]:
     parts = text.split(",") if text else []
     if len(parts) > MAX_RESIDUES:
-        raise InvalidSetting(f"seen must name at most {MAX_RESIDUES} shards, got {len(parts)}")
+        raise InvalidSetting(f"seen must name at most {MAX_RESIDUES} slots, got {len(parts)}")
     seen = {}
     for part in parts:
         numbers = part.split(".")
         if len(numbers) != 3:
-            raise InvalidSetting(f"seen must be offset.step.id for each shard, such as 1.1.1000, got {part!a:.80}")
+            raise InvalidSetting(f"seen must be offset.step.id for each slot, such as 1.1.1000, got {part!a:.80}")
         offset, step, greatest = (whole("a number of seen", number) for number in numbers)
         seen[Residue(offset, step)] = greatest
     return seen

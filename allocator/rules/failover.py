@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 from allocator.errors import InvalidSetting, ServerReplaced
 from allocator.schemes.shared.argument_checks import check_whole
+from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import AUTO, REFUSE, Tag
 
 FLOOR = 1 << 22
@@ -75,7 +76,12 @@ def is_run(run: str, known: Move, since: int) -> bool:
     known_name, _, known_start = known.run.partition("-")
     if name != known_name or not (start.isdecimal() and known_start.isdecimal()):
         return run == known.run
-    return since <= int(known_start) <= int(start) or (name.endswith(CLUSTER) and 1000 * since < known.at)
+    return since <= int(known_start) <= int(start) or (is_of_cluster(run) and 1000 * since < known.at)
+
+
+def is_of_cluster(run: str) -> bool:
+    """Whether several servers of this run write."""
+    return run.partition("-")[0].endswith(CLUSTER)
 
 
 def crossing(tag: Tag, at: int) -> int:
@@ -149,39 +155,41 @@ AHEAD_MS = 20_000
 
 
 class Skipped(NamedTuple):
-    """The numbers that a database skips after a move."""
+    """What a database skips after a move: its own nodes, and numbers of tickets."""
 
     nodes: int
     tickets: int
 
 
-def skipped(at: int) -> Skipped:
-    """The numbers to skip at the time `at`, in milliseconds since 1970.
+def skipped(at: int, residue: Residue) -> Skipped:
+    """What to skip at the time `at`, in milliseconds since 1970. A ticket of one slot of S is S numbers.
 
     Two servers that continue from one row skip to different numbers, unless both move in the same second modulo 17
     minutes, or register more than one node a second in between.
     """
     second = at // 1000 % SECONDS
-    return Skipped(NODES_SKIPPED + second, TICKETS_SKIPPED + TICKETS_SKIPPED * second // SECONDS)
+    tickets = TICKETS_SKIPPED + TICKETS_SKIPPED * second // SECONDS
+    return Skipped(NODES_SKIPPED + second, tickets * residue.step)
 
 
 def beginning(template: Tag, first_value: int, is_alone: bool) -> Tag:
     """The start of a tag created on first use: above the ids of a tag of its name that may be lost.
 
-    A tag with a low limit starts lower, as its gaps are smaller, and keeps at least half of its range. With several
-    shards, `first_value` applies in full: it may stem from the ids of another shard.
+    A tag with a low limit starts lower, as its gaps are smaller, and keeps at least half of its range. In a fleet
+    `first_value` applies in full: it may stem from the ids of another slot.
     """
     if is_alone:
         first_value = min(first_value * floor_of(template) // FLOOR, template.limit // 2)
     return replace(template, max_value=min(template.limit, max(template.max_value, first_value)))
 
 
-def moved(before: Move, run: str, key: int, at: int, wall_ms: int) -> Move:
+def moved(before: Move, residue: Residue, run: str, key: int, at: int, wall_ms: int) -> Move:
     """The move to `run` with a new `key`.
 
+    residue: of the database: one of S slots skips S numbers for each id that may be lost.
     at: the clock of the server, in milliseconds since 1970; wall_ms: that of this process.
     """
     # A server whose clock is behind must shorten no wait; one process whose clock is years ahead must not prolong all.
     now_ms = max(at, min(wall_ms, at + AHEAD_MS))
-    new = Tag("new", before.first_value, skipped=before.first_value)
+    new = Tag("new", before.first_value, residue=residue, skipped=before.first_value)
     return Move(run, key, before.first_value + gap(new, reach_of(new), now_ms), now_ms)

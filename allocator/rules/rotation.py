@@ -1,6 +1,6 @@
-"""Choose the next shard, and skip shards that fail.
+"""Choose the next database, and skip databases that fail.
 
-Shards are used in turn. A shard that fails is skipped at once. After a pause, doubled at each failure, it is probed,
+They are used in turn. A database that fails is skipped at once. After a pause, doubled at each failure, it is probed,
 and used again when the probe succeeds. `now` is the caller's monotonic clock, in seconds; callers hold a lock.
 """
 
@@ -12,15 +12,15 @@ from allocator.errors import AllocatorError
 from allocator.schemes.shared.retry_pace import Wait
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
-"""Seconds before a failed shard is probed: doubled at each failure, from the first to the longest."""
+"""Seconds before a failed database is probed: doubled at each failure, from the first to the longest."""
 
 STEADY = 30.0
-"""Seconds after which a recovered shard counts as healthy. If it fails sooner, its pause keeps doubling."""
+"""Seconds after which a recovered database counts as healthy. If it fails sooner, its pause keeps doubling."""
 
 
 @dataclass(slots=True)
 class State:
-    """`error` is the reason why the shard is skipped, None while it is in use."""
+    """`error` is the reason why the database is skipped, None while it is in use."""
 
     error: AllocatorError | None = None
     pause: float = 0.0
@@ -30,32 +30,24 @@ class State:
 
 
 class Rotation:
-    """The shards, by number from 0."""
+    """The databases, by number from 0."""
 
     def __init__(self, count: int) -> None:
         self.states = [State() for _ in range(count)]
         self._next = 0
 
-    def add(self, error: AllocatorError, now: float) -> int:
-        """Add a shard, which is probed before its first use."""
-        self.states.append(State(error, FIRST_PAUSE, now))
-        return len(self.states) - 1
-
     def next(self, now: float) -> int | Wait:
-        """The shard to use; if all fail, how long to wait and the error."""
+        """The database to use; if all fail, how long to wait and the error."""
         for step in range(len(self.states)):
             number = (self._next + step) % len(self.states)
             if self.states[number].error is None:
                 self._next = number + 1
                 return number
         soonest = min((state.probe_at for state in self.states if not state.probing), default=now + FIRST_PAUSE)
-        return Wait(max(0.0, soonest - now), self.errors()[0])
-
-    def errors(self) -> list[AllocatorError]:
-        return [state.error for state in self.states if state.error is not None]
+        return Wait(max(0.0, soonest - now), self.states[0].error)
 
     def failed(self, number: int, error: AllocatorError, now: float) -> bool:
-        """Skip the shard from now on; True if it was in use until now."""
+        """Skip the database from now on; True if it was in use until now."""
         state = self.states[number]
         was_used = state.error is None
         if was_used or state.probing:
@@ -66,12 +58,12 @@ class Rotation:
         return was_used
 
     def due(self, now: float, most: int) -> list[int]:
-        """Up to `most` shards to probe now; each counts as being probed from now on."""
+        """Up to `most` databases to probe now; each counts as being probed from now on."""
         numbers = [n for n, s in enumerate(self.states) if s.error is not None and not s.probing and now >= s.probe_at]
         for number in numbers[:most]:
             self.states[number].probing = True
         return numbers[:most]
 
     def worked(self, number: int, now: float) -> None:
-        """Use the shard again after a successful probe. Its pause is reset only after `STEADY` seconds."""
+        """Use the database again after a successful probe. Its pause is reset only after `STEADY` seconds."""
         self.states[number] = State(pause=self.states[number].pause, back_at=now)

@@ -9,7 +9,6 @@ from typing import Final, Literal
 
 from allocator.errors import (
     Exhausted,
-    FleetGrowing,
     InvalidCount,
     InvalidSetting,
     MaxValueWentBack,
@@ -36,7 +35,7 @@ class Tag:
     max_value: the greatest id that any process has claimed; 0 before the first claim.
     step, max_step: a claim takes at least `step` ids and, at a high rate, up to `max_step`.
     limit: the greatest id that the tag may issue.
-    residue: the residues of this database, where several serve the tag.
+    residue: of the ids of this database, where several serve the tag; of step 0 while it is being deleted.
     failover_gap: how many ids are skipped after a failover or a restore, see `allocator.rules.failover`; or "auto", or
         "refuse".
     skipped: how many numbers up to `max_value` were never claimed: failover gaps, and numbers below its start.
@@ -101,10 +100,7 @@ def settle(tag: Tag | None, name: str, size: int, seen: Seen, exact: bool = Fals
     if tag is None:
         raise unknown(name)
     if not tag.residue.step:
-        raise FleetGrowing(
-            f"{named(name)} issues no ids while its fleet grows; retry, or resume an interrupted growth with: "
-            "allocator shards grow"
-        )
+        raise UnknownTag(f"{named(name)} is being deleted; to end that: allocator tags delete {name}")
     if type(tag.max_value) is not int or type(tag.limit) is not int:
         raise damaged(name, f"max_value is {tag.max_value!r} and limit {tag.limit!r}")
     if tag.limit == tag.skipped:
@@ -129,7 +125,7 @@ def check_not_back(tag: Tag | None, name: str, seen: Seen) -> None:
             raise went_back(name, "the row is gone", highest, f"allocator tags set {name} --start-after N")
         raise went_back(name, "the row is gone", highest, f"allocator tags create {name} --start-after N")
     if tag and is_outgrown(tag.residue, seen):
-        raise went_back(name, f"the fleet has {tag.residue.step} shards again", highest)
+        raise went_back(name, "its fleet is forgotten", highest)
     if tag and type(tag.max_value) is int and tag.residue.step and tag.max_value < mark(seen, tag.residue):
         raise went_back(name, f"max_value is {tag.max_value}", mark(seen, tag.residue))
 
@@ -144,7 +140,7 @@ def unknown(name: str, known: Iterable[str] = ()) -> UnknownTag:
 def went_back(name: str, state: str, seen: int, mend: str = "") -> MaxValueWentBack:
     mend = f"({mend or f'allocator tags repair {name} --above N'}), then restart"
     if is_of_tickets(name):
-        mend = "with: allocator shards trust URL --above N"
+        mend = "with: allocator db mark-restored"
     return MaxValueWentBack(
         f"{named(name)} is stopped: {state} in the database, but this process claimed ids up to {seen}. After a "
         f"restore or a change by hand, raise it above every id in use {mend}"

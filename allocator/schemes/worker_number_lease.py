@@ -25,6 +25,9 @@ the usual length: one until a forgotten holder has stopped, half of one by which
 of the database's, and the rest for two servers whose clocks differ, or an old server that still answers.
 
 The first lease of a space fixes its length and format for ever, so that the rows say how long to wait.
+
+In a fleet each slot leases its own part of the numbers. One that was leased before the fleet was made, and is of
+another slot now, is never renewed; a new slot leases none for three lengths, as after a failover.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from typing import NamedTuple
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting, LeaseLost, NodeIdsExhausted
 from allocator.schemes.shared.argument_checks import check_seconds, check_tag, check_whole
+from allocator.schemes.shared.residues import Residue
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE, Wait
 
 BITS = 10
@@ -150,17 +154,20 @@ def free_after(row: NumberRow) -> int:
     return row.used_until_ms + (row.length_ms if row.holder else 0)
 
 
-def free_numbers(rows: Mapping[int, NumberRow], claim: NumberClaim, at_ms: int) -> Iterator[int]:
-    """The numbers that this claimant may take, the smallest first."""
-    for number in range(1 << claim.bits):
+def free_numbers(rows: Mapping[int, NumberRow], claim: NumberClaim, residue: Residue, at_ms: int) -> Iterator[int]:
+    """The numbers of a database that this claimant may take, the smallest first."""
+    for number in residue.workers(claim.bits):
         row = rows.get(number)
         if row is None or is_free(row, claim.wall_ms, at_ms):
             yield number
 
 
-def choose(rows: Collection[NumberRow], claim: NumberClaim, at_ms: int, spread: int, pick: int) -> NumberRow | int:
+def choose(
+    rows: Collection[NumberRow], claim: NumberClaim, residue: Residue, at_ms: int, spread: int, pick: int
+) -> NumberRow | int:
     """The number to take: its row, or the number itself if it has none.
 
+    residue: of the database, to which a part of the numbers belongs.
     spread: how many of the smallest free numbers to choose from; `pick` is a random number. The first attempt takes the
         smallest, later ones spread, so that many processes which start together do not meet again and again. A space
         begins with its smallest number, so that two processes with different settings cannot both begin it.
@@ -168,10 +175,15 @@ def choose(rows: Collection[NumberRow], claim: NumberClaim, at_ms: int, spread: 
     Raises `InvalidSetting` where the space is held with other settings, and `NodeIdsExhausted`.
     """
     check_alike(rows, claim, at_ms)
-    by_number = {row.number: row for row in rows}
-    free = list(islice(free_numbers(by_number, claim, at_ms), spread if rows else 1))
+    if not (ours := residue.workers(claim.bits)):
+        raise InvalidSetting(
+            f"space {claim.space!r} has {1 << claim.bits} numbers, and slot {residue.offset} of {residue.step} none of "
+            f"them; lease at least {(residue.step - 1).bit_length()} bits"
+        )
+    by_number = {row.number: row for row in rows if row.number in ours}
+    free = list(islice(free_numbers(by_number, claim, residue, at_ms), spread if by_number else 1))
     if not free:
-        raise exhausted(rows, claim, at_ms)
+        raise exhausted(by_number.values(), claim, at_ms)
     number = free[pick % len(free)]
     return by_number.get(number, number)
 
@@ -349,16 +361,25 @@ class Space(NamedTuple):
     length_ms: int
     held: list[NumberRow]
     format: str = ""
-
-    @property
-    def free(self) -> int:
-        return (1 << self.bits) - sum(row.number < 1 << self.bits for row in self.held)
+    free: int = 0
 
 
-def spaces_of(rows: Mapping[str, Sequence[NumberRow]], at_ms: int) -> list[Space]:
-    """`at_ms` is the database's clock; each space has at least one row."""
-    newest = {name: max(found, key=lambda row: row.until_ms) for name, found in rows.items()}
-    return [
-        Space(name, one.bits, one.length_ms, [row for row in rows[name] if not is_over(row, at_ms)], one.format)
-        for name, one in newest.items()
-    ]
+def spaces_of(rows: Mapping[str, Sequence[NumberRow]], residue: Residue, at_ms: int) -> list[Space]:
+    """The spaces of a database; `at_ms` is its clock. Each space has at least one row."""
+    spaces = []
+    for name, of_space in rows.items():
+        newest = max(of_space, key=lambda row: row.until_ms)
+        held = [row for row in of_space if not is_over(row, at_ms)]
+        ours = residue.workers(newest.bits)
+        free = len(ours) - sum(row.number in ours for row in held)
+        spaces.append(Space(name, newest.bits, newest.length_ms, held, newest.format, free))
+    return spaces
+
+
+def together(spaces: Iterable[Space]) -> list[Space]:
+    """The spaces of several databases, each of which has a part of the numbers."""
+    found: dict[str, Space] = {}
+    for one in spaces:
+        known = found.get(one.name)
+        found[one.name] = one._replace(held=known.held + one.held, free=known.free + one.free) if known else one
+    return [found[name] for name in sorted(found)]

@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 
 import allocator
-from allocator.backend import fleet_of
-from allocator.runtime.thread_pool import THREADS, Background
+from allocator.database.store import Database
+from allocator.runtime.thread_pool import THREADS
 from allocator.service import monitoring, routes
 from allocator.service.auth import REFRESH, SHARE, TokenCache
 from allocator.service.compat import of_leaf, of_tinyid
@@ -30,10 +30,9 @@ from allocator.service_allocator import ServiceAllocator
 def application(settings: ServeSettings) -> HotPath:
     """The ASGI application."""
     metrics = Metrics()
-    ids = ServiceAllocator(settings.urls, settings.shard_hosts, settings.timeout, metrics.timed)
-    apart = Background()
-    tokens_at = fleet_of(list(settings.urls), apart, timeout=settings.timeout, shard_hosts=settings.shard_hosts)
-    tokens = Tokens(tokens_at.lead)
+    ids = ServiceAllocator(settings.urls, settings.timeout, metrics.timed)
+    tokens_at = Database(settings.tokens_at, settings.timeout)
+    tokens = Tokens(tokens_at)
     share = min(SHARE * len(settings.urls), THREADS - 2)
     token_cache = TokenCache(tokens.state, settings.is_open, share, settings.timeout)
     sources = Sources(ids)
@@ -62,7 +61,6 @@ def application(settings: ServeSettings) -> HotPath:
         with suppress(Exception):
             await updater.update()  # counts the ids issued since the last second
         await ids.close()
-        apart.close(0.0)
         tokens_at.close()
 
     framework = FastAPI(

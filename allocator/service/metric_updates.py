@@ -12,7 +12,6 @@ from time import monotonic, time
 
 from prometheus_client import Gauge
 
-from allocator.database.verbs import node_rows
 from allocator.errors import (
     AllocatorError,
     DatabaseRefused,
@@ -21,6 +20,7 @@ from allocator.errors import (
     SchemaOutOfDate,
     ShardMisconfigured,
 )
+from allocator.fleet.commands import holders_in
 from allocator.rules.days_left import DAY, Horizon
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
@@ -99,9 +99,10 @@ class MetricsUpdater:
         metrics.count_all("block", handlers.tags.blocks)
         metrics.count_all("ticket", handlers.tickets)
         self._update_memory()
-        for number, error in enumerate(self._ids.databases.troubles(), 1):
-            alone = self._token_cache.failure is not None and self._ids.databases.is_alone
-            metrics.shards.labels(str(number)).set(int(error is None and not alone))
+        errors = self._ids.source.troubles() or [self._token_cache.failure]
+        for database, error in zip(self._ids.databases, errors, strict=True):
+            word = database.address.word
+            metrics.shards.labels(str(word.slot if word else 1)).set(int(error is None))
         self._update_lease()
         metrics.ready.set(int(self.unready_reason() is None))
 
@@ -143,16 +144,12 @@ class MetricsUpdater:
         counters = [(tag.name, tag.max_value, tag.limit) for tag in tags]
         # On a thread: ten thousand tags would delay requests for ids.
         self._metrics.hidden.set(await asyncio.to_thread(self.tags_left.update, counters))
-        nodes = await self._ids.run(self._last_node)
-        self._nodes_left.update([("node", nodes, meteor.layout.limit("node"))])
-        spaces = await self._ids.run(lambda: self._ids.databases.lead().worker_spaces())
+        nodes, spaces, _ = await self._ids.run(holders_in, self._ids.databases, 1)
+        newest = max((node.number for node in nodes), default=0)
+        self._nodes_left.update([("node", newest, meteor.layout.limit("node"))])
         for space in spaces[:MAX_TAGS]:
             self._metrics.workers.labels(space.name, "held").set(len(space.held))
             self._metrics.workers.labels(space.name, "free").set(space.free)
-
-    def _last_node(self) -> int:
-        found = self._ids.databases.lead().run(node_rows.fetch_newest, 1)
-        return found[0].number if found else 0
 
     def _days(self, what: str, end: float) -> None:
         self._metrics.days.labels(what).set((end - time()) / DAY)

@@ -97,7 +97,7 @@ class Metrics:
         self.refill = gauge("allocator_refill_seconds", "Duration of the last claim of a tag", "tag")
         self.days = gauge("allocator_days_left", "Days until a tag or field runs out, at the current rate", "what")
         self.hidden = gauge("allocator_days_left_hidden", "Tags without a series of days left: the others have fewer")
-        self.shards = gauge("allocator_shard_up", "1 if the shard is in use", "shard")
+        self.shards = gauge("allocator_shard_up", "1 if the database is in use", "slot")
         self.lease = gauge("allocator_lease_seconds", "Seconds until a lease ends that cannot be renewed", "worker")
         self.workers = gauge("allocator_worker_numbers", "Worker numbers of a space, held or free", "space", "state")
         self.ready = gauge("allocator_ready", "1 if the service can serve ids for the next seconds")

@@ -85,7 +85,7 @@ class Wanted(Form):
     exact: bool = Field(False, description="true: exactly `size` ids, or an error.")
     seen: Annotated[Seen, PlainValidator(seen_from_text), SEEN] = Field(
         default_factory=dict,
-        description="The greatest id received from each shard, as offset.step.id; the segment is above it.",
+        description="The greatest id received from each slot, as offset.step.id; the segment is above it.",
     )
 
 

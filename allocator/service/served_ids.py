@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from allocator.errors import DatabaseUnavailable, InvalidCount, TagExists
+from allocator.errors import InvalidCount, TagExists
 from allocator.generators.objectid import ObjectId
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen
@@ -158,11 +158,7 @@ class ServedTags:
         return tags
 
     async def get(self, tag: str) -> Tag:
-        """Read a tag from all shards, or from one while another is away, so that clients can start."""
-        try:
-            return await self._ids.tags.get(tag)
-        except DatabaseUnavailable:
-            return await self._ids.open_tag(tag)
+        return await self._ids.tags.get(tag)
 
     async def put(self, tag: str, form: dict[str, Any], caller: Caller, *, new: bool, old: bool) -> tuple[Tag, bool]:
         """Create or change a tag; with `new` only create it, with `old` only change it. Logs the caller.

@@ -7,13 +7,14 @@ import logging
 import os
 import re
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, distribution, requires
 from logging.config import dictConfig
 from typing import TYPE_CHECKING
 
-from allocator.backend import databases_at
+from allocator.database.address import address_of
+from allocator.database.store import Database
 from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting
 from allocator.remote.service_address import addresses, is_loopback
 from allocator.service.log_config import config_of
@@ -86,9 +87,11 @@ def check_access(settings: ServeSettings) -> None:
             f"--open serves this machine only, and cannot listen on {place}; leave it out, and create a "
             "token with: allocator tokens create NAME"
         )
-    with databases_at(settings.urls, settings.timeout, settings.shard_hosts) as databases:
-        log.info("ids come from %s", databases.shown)
-        tokens = Tokens(databases.lead)
+    with closing(Database(settings.tokens_at, settings.timeout)) as database:
+        log.info("ids come from %s", ", ".join(address_of(url).shown for url in settings.urls))
+        if settings.tokens_url or len(settings.urls) > 1:
+            log.info("tokens are in %s", database.shown)
+        tokens = Tokens(database)
         try:
             _, made = tokens.state()
         except DatabaseUnavailable as error:
@@ -97,7 +100,7 @@ def check_access(settings: ServeSettings) -> None:
         if not made and not settings.is_open:
             alone = "; or serve only this machine, without tokens, with: allocator serve --open" if is_local else ""
             raise InvalidSetting(
-                f"no token exists in {databases.shown}, so nobody could use the service on {place}; create "
+                f"no token exists in {database.shown}, so nobody could use the service on {place}; create "
                 f"one with: allocator tokens create NAME{alone}"
             )
     if not made:

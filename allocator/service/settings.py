@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from allocator.rules.hosts import Hosts
+from allocator.service.token_administration import home_of
 
 LEAF, TINYID = COMPATIBLE = ("leaf", "tinyid")
 
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """The options of `allocator serve`. `urls` hold passwords, so `repr` omits them.
+    """The options of `allocator serve`. URLs hold passwords, so `repr` omits them.
 
     uds: the path of a Unix socket, in place of the host and port; empty for these.
     is_open: requests from this machine may do everything until a token exists.
     """
 
     urls: tuple[str, ...] = field(repr=False)
-    shard_hosts: Hosts = ()
+    tokens_url: str | None = field(default=None, repr=False)
     host: str = "127.0.0.1"
     uds: str = ""
     port: int = 8000
@@ -29,3 +29,8 @@ class ServeSettings:
     certificate: str | None = None
     key: str | None = None
     console: bool = True
+
+    @property
+    def tokens_at(self) -> str:
+        """The URL of the database that keeps the tokens."""
+        return self.tokens_url or home_of(self.urls)

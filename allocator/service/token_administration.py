@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from allocator.database.address import address_of
 from allocator.database.verbs import token_rows
 from allocator.errors import InvalidSetting
 from allocator.rules.token import PREFIX, Token, digest_of
@@ -25,9 +26,9 @@ MAX_DAYS = 36_500
 
 
 class Tokens:
-    """The tokens of a database. A fleet keeps them in its first shard."""
+    """The tokens of a database; of a fleet, see `home_of`."""
 
-    def __init__(self, database: Callable[[], Database]) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
 
     def create(
@@ -64,12 +65,12 @@ class Tokens:
         return self._run(token_rows.fetch_all)
 
     def _run(self, verb: Callable[..., T], *arguments: Any) -> T:
-        return self._database().on_tables(verb, *arguments)
+        return self._database.on_tables(verb, *arguments)
 
     @property
     def shown(self) -> str:
         """The URL of the database, without its password."""
-        return self._database().address.shown
+        return self._database.shown
 
     def were_made(self) -> bool:
         """Tell whether a token was ever created, even one revoked since."""
@@ -79,6 +80,11 @@ class Tokens:
         """Raises `InvalidSetting` if there is no such token."""
         if not self._run(token_rows.revoke, number, datetime.now(UTC).replace(microsecond=0)):
             raise InvalidSetting(f"there is no token {quoted(number)}; see: allocator tokens list")
+
+
+def home_of(urls: Sequence[str]) -> str:
+    """The URL of the database that keeps the tokens: that of the least slot."""
+    return min(urls, key=lambda url: word.slot if (word := address_of(url).word) else 0)
 
 
 def expiry(now: datetime, days: float | None) -> datetime | None:

@@ -39,7 +39,7 @@ START = 1_767_225_600
 STILL = Clocks(0.0, START * 1000)
 """The clocks of worker numbers: no lease ends before its block."""
 SEED = 1
-DATABASE_SETTINGS = ("token", "headers", "shards", "shard_hosts", "fleet")
+DATABASE_SETTINGS = ("token", "headers", "shards")
 
 
 def since(epoch: int, start: int, limit: int) -> int:
@@ -122,7 +122,7 @@ class MemoryAllocator(Allocator):
         with MemoryAllocator() as ids:
             ids.next_id("order")        1
 
-    It takes the settings of `Allocator` except `token`, `headers`, `shards`, `shard_hosts` and `fleet`; `runway` has
+    It takes the settings of `Allocator` except `token`, `headers` and `shards`; `runway` has
     no effect, since the speed of a test varies. The first id of a tag and the first ticket are 1. Meteors and
     snowflakes begin on 2026-01-01 as node 1 and worker 0. It never waits and starts no thread.
 

@@ -14,6 +14,7 @@ from allocator.errors import AllocatorError, DatabaseUnavailable, NodeIdsExhaust
 from allocator.fleet.tag_administration import COLUMNS, Tags
 from allocator.rules.column_limit import NoColumn
 from allocator.rules.failover import repaired
+from allocator.rules.slots import Shard
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.tag import Tag, settle, unknown
@@ -129,10 +130,13 @@ class MemoryBackend:
         with self._table() as rows:
             return [rows[name] for name in sorted(rows) if name > after][:most]
 
-    def create_tag(self, tag: Tag, *, has_start: bool) -> bool:
+    def create_tag(self, tag: Tag, *, has_start: bool) -> Shard | None:
         row = replace(tag, skipped=tag.max_value)
         with self._table() as rows:
-            return rows.setdefault(tag.name, row) is row
+            return self.read_shard() if rows.setdefault(tag.name, row) is row else None
+
+    def start_tag(self, fresh: Tag, changes: Mapping[str, int]) -> Shard | None:
+        return self.read_shard() if self.change_tag(fresh.name, changes) else self.create_tag(fresh, has_start=True)
 
     def change_tag(self, name: str, changes: Mapping[str, int]) -> bool:
         """Change a row that `Tags` has validated; False if it is missing."""
@@ -147,8 +151,9 @@ class MemoryBackend:
         with self._table() as rows:
             rows[tag.name] = raised(tag, repaired(tag, above, 0))
 
-    def fetch_shard(self) -> None:
-        """None: memory is no shard of a fleet."""
+    def read_shard(self) -> Shard:
+        """Memory is in no fleet."""
+        return Shard()
 
     def read_column(self, table: str, column: str) -> tuple[object, str, int]:
         raise NoColumn(f"a MemoryAllocator has no tables, so it cannot read the column {table}.{column}")

@@ -31,7 +31,7 @@ TABLES = (
 
 PROTECTING = {
     "allocator_segment": " WHERE max_value > 0",
-    "allocator_shard": " WHERE shard_step <> 1 OR new_tags_above > 0",
+    "allocator_shard": " WHERE slots <> 1 OR new_tags_above > 0",
 }
 """Conditions under which a row protects ids; every row of the other tables does."""
 
@@ -59,6 +59,8 @@ def upgrade() -> None:
         *process(),
         text("version", 32),
         sa.Column("started_at", sa.DateTime(), nullable=False),
+        sa.Column("slot", sa.BigInteger(), server_default="1", nullable=False),
+        sa.Column("slots", sa.BigInteger(), server_default="1", nullable=False),
         sqlite_autoincrement=True,
     )
     create(
@@ -84,15 +86,11 @@ def upgrade() -> None:
     create(
         "allocator_shard",
         sa.Column("id", sa.SmallInteger(), primary_key=True, autoincrement=False),
-        sa.Column("fleet", name_type(64), nullable=False),
-        text("shard_key", 32),
+        text("fleet", 8),
         text("tickets", 16),
-        *counts("generation", "shard_offset", "shard_step", "floor"),
-        sa.Column("ceiling", sa.BigInteger(), nullable=True),
-        *counts("revision"),
-        sa.Column("members", sa.Text(), nullable=False),
-        sa.Column("target", sa.Text(), nullable=True),
-        *counts("trusted"),
+        *counts("slot", "slots"),
+        text("taken", 255),
+        *counts("taken_under"),
         sa.Column("server_run", ascii_text(255), nullable=False),
         *counts("move", "new_tags_above", "moved_at", "made"),
         sa.CheckConstraint("id = 1", name="allocator_shard_one_row"),

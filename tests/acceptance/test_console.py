@@ -12,6 +12,7 @@ from support.faults.wire import Wire
 from support.processes.patience import until
 from support.servers.administrator import execute
 from support.servers.databases import with_schema
+from support.servers.fleets import made, named
 from support.service.served import Guarded, Seat, Served, basic
 
 from allocator.database.schema.tables import segment
@@ -241,24 +242,28 @@ def test_while_the_database_is_away_what_is_in_memory_is_shown(shared_database, 
         assert tags_in(seat.text("/")) == [tag]
         assert "Memory lasts" in seat.text(f"/console/tags/{tag}")
         assert seat.get("/console/tags/made-up").status == 503
-        assert re.search("not reached|did not answer", seat.text("/console/fleet"))
+        assert re.search("is not available|did not answer|Reading the databases", seat.text("/console/fleet"))
         assert seat.get("/console/doctor").status == 200
 
 
 def test_a_shard_that_is_away_is_shown_as_that_and_its_tags_go_on(new_database):
-    urls = [with_schema(new_database("postgres")) for _ in range(2)]
-    with Wire(urls[1]) as wire, Served(urls[0], wire.url, options=("--timeout", "1")) as service:
+    plain = [with_schema(new_database("postgres")) for _ in range(2)]
+    urls = made(plain)
+    with (
+        Wire(plain[1]) as wire,
+        Served(urls[0], named(wire.url, urls[1].rpartition("=")[2]), options=("--timeout", "1")) as service,
+    ):
         seat = Seat(service)
         service.put("/v1/tags/order", json={"step": 1000})
         for _ in range(4):
             service.post("/v1/tags/order/ids")
-        assert until(lambda: "<dt>Shards</dt><dd>2 of 2" in seat.text("/"))
+        assert until(lambda: "<dt>Databases</dt><dd>2 of 2" in seat.text("/"))
         wire.refuse()
-        assert until(lambda: "Shard 2 of 2 does not answer." in seat.text("/"))
+        assert until(lambda: "Database 2 of 2 does not answer." in seat.text("/"))
         page = seat.text("/")
 
-        assert "Ids come from the other shards." in page
-        assert 'class="tile warn"><dt>Shards</dt><dd>1 of 2' in page
+        assert "Ids come from the others." in page
+        assert 'class="tile warn"><dt>Databases</dt><dd>1 of 2' in page
         assert 'banner bad" role' not in page
         assert tags_in(page) == ["order"]
         assert service.post("/v1/tags/order/ids?count=900").status == 200

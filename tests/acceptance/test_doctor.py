@@ -3,6 +3,8 @@
 import pytest
 from support.kit import Said, run
 from support.servers.administrator import execute
+from support.servers.databases import with_schema
+from support.servers.fleets import made
 
 DANGEROUS = "UPDATE allocator_segment SET shard_step = 3"
 
@@ -55,9 +57,11 @@ def test_an_outage_is_1():
 
 
 def test_shards_are_given_together(tmp_path):
-    first, second = (f"sqlite:///{tmp_path}/{name}.db" for name in ("first", "second"))
-    run(f"{first} {second}", "next", "order")
-    execute(second, DANGEROUS)
+    plain = [with_schema(f"sqlite:///{tmp_path}/{name}.db") for name in ("first", "second")]
+    first, second = made(plain)
+    for _ in range(2):
+        run(f"{first} {second}", "next", "order")
+    execute(plain[1], "UPDATE allocator_segment SET shard_offset = 1")
     listed = doctor(f"{first} {second}", "--json").json["findings"]
 
     assert [(one["name"], one["database"].rpartition("/")[2]) for one in listed if one["severity"] == "danger"] == [

@@ -83,9 +83,9 @@ def test_the_command_line_has_the_database_of_the_settings(kind, new_database, t
 
 def test_a_command_that_it_runs_learns_nothing_of_the_settings(tmp_path):
     """Neither the database with its password nor the token; and what the environment says instead is not read."""
-    chosen = {"database": "sqlite:///chosen.db", "shard_hosts": ["one"]}
+    chosen = {"database": "sqlite:///chosen.db", "timeout": 5}
     (tmp_path / "chosen.py").write_text(f"from project.settings import *\nALLOCATOR = {chosen}")
-    here = environment(tmp_path, settings="chosen") | {"ALLOCATOR_SHARD_HOSTS": "no host"}
+    here = environment(tmp_path, settings="chosen")
     words = [sys.executable, str(EXAMPLE / "manage.py"), "allocator", "worker", "run", "--space", "pods", "--", "env"]
     done = subprocess.run(words, env=here, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
 
@@ -106,9 +106,8 @@ def test_the_command_line_ends_as_it_does_without_django(tmp_path):
 
 SET = {
     "'postgresql://u:p%40s@one/a'": {"ALLOCATOR_DATABASE_URL": "postgresql+psycopg://u:p%40s@one/a"},
-    "{'shards': ['sqlite:////a.db', 'sqlite:////b.db'], 'shard_hosts': ['one', 'two']}": {
-        "ALLOCATOR_DATABASE_URL": "sqlite+pysqlite:////a.db sqlite+pysqlite:////b.db",
-        "ALLOCATOR_SHARD_HOSTS": "one,two",
+    "{'shards': ['sqlite:////a.db?shard=7f3a91c2.1', 'sqlite:////b.db?shard=7f3a91c2.2']}": {
+        "ALLOCATOR_DATABASE_URL": "sqlite+pysqlite:////a.db?shard=7f3a91c2.1 sqlite+pysqlite:////b.db?shard=7f3a91c2.2",
     },
     "{'database': ['https://one.example'], 'token': 'secret'}": {
         "ALLOCATOR_DATABASE_URL": "https://one.example",

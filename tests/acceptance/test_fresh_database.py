@@ -8,16 +8,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from support.processes.patience import until
-from support.servers.administrator import execute
-from support.servers.databases import with_schema
+from support.servers.fleets import opened
 from support.service.served import Seat, Served
 
 from allocator.cli import main
-from allocator.fleet.discovery import state_of
 from allocator.service.console.latest import read_fleet
-from allocator.service.settings import ServeSettings
-
-REPLACED = "its server was replaced: run allocator shards trust "
 
 
 def run(url: str, *words: str) -> str:
@@ -31,7 +26,8 @@ def states(url: str) -> list[Any]:
     listed = [one["state"] for one in json.loads(run(url, "shards", "list", "--json"))]
     lines = run(url, "shards", "list").splitlines()[1:]
     assert all(line.endswith(state) for line, state in zip(lines, listed, strict=True)), lines
-    read = [state_of(one) for one in read_fleet(ServeSettings((url,))).shards]
+    with opened([url]) as databases:
+        read = [str(one.error or "serving") for one in read_fleet(databases).shards]
     assert read == listed
     return listed
 
@@ -44,34 +40,24 @@ def warnings(url: str) -> set[str]:
 
 
 @pytest.mark.statements
-def test_no_server_was_replaced_before_one_was(fresh, kind, new_database):
+def test_a_database_serves_and_becomes_a_fleet(fresh):
     for draws in ([], ["next", "order"], ["next", "--scheme", "ticket", "job"]):
         assert not draws or run(fresh, *draws) == "1\n"
         assert (states(fresh), warnings(fresh)) == (["serving"], set()), draws
-    other = with_schema(new_database(kind))
-    run(fresh, "shards", "add", other)
-    run(fresh, "shards", "grow")
-    assert states(fresh) == ["serving", "serving"]
-    execute(other, "UPDATE allocator_shard SET trusted = 0")
-    assert states(fresh)[1].startswith(REPLACED)
-    assert "shard-on-another-server" in warnings(other)
-    run(fresh, "shards", "trust", other)
+    run(fresh, "shards", "make", "--slots", "2")
+    (named,) = [one["database"] for one in json.loads(run(fresh, "shards", "list", "--json"))]
 
-    assert states(fresh) == ["serving", "serving"]
+    assert (states(fresh), warnings(fresh)) == (["serving"], {"url-names-no-slot"})
+    assert "shard=" in named
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-def test_the_console_says_so_on_its_pages(fresh, kind, new_database):
+def test_the_console_says_so_on_its_pages(fresh):
     """One service, before one database: the test above reads the same states of each kind."""
     run(fresh, "next", "order")
     with Served(fresh) as service:
         seat = Seat(service)
         assert until(lambda: "serving" in seat.text("/console/fleet"))
-        page = seat.text("/console/fleet")
-        assert REPLACED not in page
         assert "<dt>Failover gap</dt><dd>auto</dd>" in seat.text("/console/tags/order")
-        other = with_schema(new_database(kind))
-        run(fresh, "shards", "add", other)
-        run(fresh, "shards", "grow")
-        execute(other, "UPDATE allocator_shard SET trusted = 0")
-        assert until(lambda: REPLACED in seat.text("/console/fleet"), 60)
+        run(fresh, "shards", "make", "--slots", "2")
+        assert until(lambda: "Slot 1 of 2 in the fleet" in seat.text("/console/fleet"), 60)

@@ -230,7 +230,7 @@ def test_a_token_made_while_the_database_hangs_is_503_within_the_timeout_and_the
     """Its client tries again after a 503, and never after a 401."""
     database = Database(new_database("postgres"))
     database.upgrade_schema()
-    tokens = Tokens(lambda: database)
+    tokens = Tokens(database)
     tokens.create("old", verbs=("draw",), tags=("*",))
     with (
         closing(database),
@@ -348,7 +348,7 @@ def test_other_servers_serve_the_application(tmp_path):
     url = f"sqlite:///{tmp_path}/ids.db"
     with closing(Database(url)) as database:
         database.upgrade_schema()
-        secret, _ = Tokens(lambda: database).create("me", verbs=("draw",), tags=("order",))
+        secret, _ = Tokens(database).create("me", verbs=("draw",), tags=("order",))
     made = f"application(ServeSettings(({url!r},), console=False))"
     (tmp_path / "ids.py").write_text(f"from allocator.service import ServeSettings, application\napp = {made}\n")
     for server, options in OTHER_SERVERS.items():
@@ -469,8 +469,8 @@ def test_the_command_line_draws_from_a_service(tmp_path):
 
 
 @pytest.mark.parametrize("fleet_kind", ["sqlite", "mixed"], indirect=True)
-def test_a_fleet_is_served(shards):
-    urls = shards(2)
+def test_a_fleet_is_served(fleet):
+    urls = fleet(2)
     with Served(*urls) as service:
         drawn = [number for _ in range(20) for number in service.post("/v1/tags/order/ids?count=300").ids]
         tickets = [service.post("/v1/tickets/a").json["id"] for _ in range(10)]
@@ -481,15 +481,15 @@ def test_a_fleet_is_served(shards):
 
     assert distinct(drawn)
     assert distinct(tickets) == 10
-    assert 'allocator_shard_up{shard="2"} 1.0' in figures
+    assert 'allocator_shard_up{slot="2"} 1.0' in figures
 
 
 @pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
-def test_a_client_can_start_while_a_shard_is_away(shards):
-    urls = shards(2)
+def test_a_client_can_start_while_a_slot_is_away(fleet):
+    urls = fleet(2)
     with Served(*urls) as service:
         drawn = [service.post("/v1/tags/order/ids?count=10").ids for _ in range(4)]
-        file = Path(urls[1].removeprefix("sqlite:///"))
+        file = Path(urls[1].removeprefix("sqlite:///").partition("?shard=")[0])
         file.rename(file.with_suffix(".away"))
         with Allocator(service.address) as ids:
             drawn.append([str(ids.next_id("order")) for _ in range(5)])

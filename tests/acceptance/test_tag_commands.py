@@ -8,7 +8,6 @@ from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
-from support.distinct import distinct
 from support.kit import SQLITE
 from support.servers.administrator import execute
 
@@ -16,7 +15,7 @@ from allocator import Allocator
 from allocator.cli import main
 from allocator.database.store import Database
 from allocator.errors import DatabaseRefused, InvalidSetting, MaxValueWentBack, UnknownTag
-from allocator.fleet.tag_administration import delete, last_claimed
+from allocator.schemes.tag import Tag
 
 
 def run(*words: str, url: str) -> Result:
@@ -111,49 +110,24 @@ def test_with_json_it_has_to_be_confirmed_too(fresh):
 def test_a_tag_that_is_used_meanwhile_stays(fresh):
     with closing(Allocator(fresh)) as ids:
         ids.tags.create("order")
-        databases = ids.tags.databases()
-        last = last_claimed(databases, "order")
+        last = ids.tags.last_claimed("order")
         ids.reserve("order", 5)
         with pytest.raises(InvalidSetting, match="'order' is in use: ids were claimed meanwhile"):
-            delete(databases, "order", last)
+            ids.tags.delete("order", last)
 
-        assert ids.tags.get("order").max_value == 5
-
-
-def test_a_tag_that_is_used_on_one_shard_meanwhile_stays_on_all(tmp_path):
-    urls = [f"sqlite:///{tmp_path}/{name}.db" for name in "ab"]
-    with closing(Allocator(shards=urls, step=10, max_step=10)) as ids:
-        drawn = [*ids.reserve("order", 1000), *ids.reserve("order", 1000)]
-        databases = ids.tags.databases()
-        last, stop = last_claimed(databases, "order"), databases[1].change_tag
-
-        def too_late(name, changes):
-            execute(urls[1], "UPDATE allocator_segment SET max_value = max_value + 20")  # as by a claim
-            return stop(name, changes)
-
-        databases[1].change_tag = too_late
-        with pytest.raises(InvalidSetting, match="'order' is in use: ids were claimed meanwhile"):
-            delete(databases, "order", last)
-        after = [one for _ in range(4) for one in ids.reserve("order", 10)]
-
-    assert distinct([*drawn, *after]) == 2040
-    assert {one % 2 for one in after} == {0, 1}  # both continue
+        assert ids.reserve("order", 5)[-1] == 10
 
 
-def test_a_deletion_that_fails_on_one_shard_is_undone_on_the_others(tmp_path):
-    """Else a shard whose row went before would begin the tag again, while another one still gives its ids."""
-    urls = [f"sqlite:///{tmp_path}/{name}.db" for name in "ab"]
-    with closing(Allocator(shards=urls)) as ids:
-        drawn = [*ids.reserve("order", 1000), *ids.reserve("order", 1000)]
-        databases = ids.tags.databases()
-        databases[1].remove_tag = Mock(side_effect=DatabaseRefused("no right to delete"))
+@SQLITE
+def test_a_user_that_may_not_delete_closes_no_tag(fresh):
+    with closing(Allocator(fresh)) as ids:
+        ids.reserve("order", 5)
+        (database,) = ids.tags.databases()
+        database.remove_tag = Mock(side_effect=DatabaseRefused("no right to delete"))
         with pytest.raises(DatabaseRefused, match="no right"):
-            delete(databases, "order", last_claimed(databases, "order"))
-    with closing(Allocator(shards=urls)) as ids:
-        after = [one for _ in range(4) for one in ids.reserve("order", 10)]
+            ids.tags.delete("order", 5)
 
-    assert distinct([*drawn, *after]) == 2040
-    assert {one % 2 for one in after} == {0, 1}
+        assert ids.reserve("order", 5)[-1] == 10
 
 
 @SQLITE
@@ -166,13 +140,13 @@ def test_the_start_of_a_deleted_tag_is_above_ids_that_a_failover_forgot(fresh):
 
 
 @pytest.mark.statements
-def test_a_row_that_was_claimed_from_since_it_was_read_is_not_deleted(fresh):
+def test_a_row_that_is_open_is_not_deleted(fresh):
     with closing(Allocator(fresh)) as ids, closing(Database(fresh)) as database:
-        read = ids.tags.create("order")
         ids.reserve("order", 5)
 
-        assert not database.remove_tag(read)
-        assert database.remove_tag(ids.tags.get("order"))
+        assert not database.remove_tag("order")
+        assert database.close_tag(Tag("order", 5))
+        assert database.remove_tag("order")
 
 
 @SQLITE
@@ -186,8 +160,8 @@ def test_a_process_that_still_draws_from_a_deleted_tag_stops(fresh):
 
 
 @pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
-def test_a_fleet_deletes_a_tag_on_all_shards(shards):
-    urls = shards(2)
+def test_a_fleet_deletes_a_tag_in_all_slots(fleet):
+    urls = fleet(2)
     with closing(Allocator(shards=urls, step=1, max_step=1)) as ids:
         drawn = max(ids.reserve("order", 1)[-1] for _ in range(4))
     more = [word for url in urls for word in ("--url", url)]

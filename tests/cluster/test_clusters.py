@@ -21,7 +21,7 @@ NOTICED = {"galera": 9, "single_primary": 6}
 """Seconds after which an isolated member knows that it is, or brings no commit to its end."""
 ISOLATED = 20
 WITHOUT_TICKETS = {scheme: count for scheme, count in COUNTS.items() if scheme != "ticket"}
-"""Those of REPLACE belong to the server that began with them: on another one they wait for `allocator shards trust`."""
+"""REPLACE on a member that was promoted is tried by hand alone."""
 SEVERAL_WRITE = pytest.mark.parametrize("kind", ["galera", "multi_primary"])
 
 

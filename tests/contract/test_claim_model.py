@@ -17,6 +17,7 @@ from allocator.database.schema.tables import segment
 from allocator.database.store import Database
 from allocator.database.verbs import claims, segments
 from allocator.database.verbs.claims import Terms
+from allocator.rules.slots import Shard
 from allocator.schemes.shared.residues import ALL, NONE, Residue
 
 GUARDS = st.sampled_from(["", "limit", "seen", "residue", "was", "now", "run"])
@@ -47,7 +48,7 @@ def test_a_claim_does_what_the_simulator_says(database: Database, no, at, size, 
         connection.execute(delete(segment).where(segment.c.tag == "model"))
         more = {"skipped": row.skipped, "move": row.move, "claimed_at": 1}
         more |= {"shard_offset": row.residue.offset, "shard_step": row.residue.step}
-        connection.execute(insert(segment).values(segments.row_of(row.tag("model")) | more))
+        connection.execute(insert(segment).values(segments.row_of(row.tag("model"), Shard()) | more))
 
     def read(connection: Connection, dialect: Dialect) -> tuple[int, int, int]:
         columns = segment.c.max_value, segment.c.skipped, segment.c.move

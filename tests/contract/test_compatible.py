@@ -162,8 +162,8 @@ def test_tinyid_refuses_a_batch_that_is_no_number(tinyid, known):
 
 
 @on_one_of_each
-def test_the_segments_of_a_fleet_go_to_the_clients_of_tinyid_too(shards):
-    urls = shards(2)
+def test_the_segments_of_a_fleet_go_to_the_clients_of_tinyid_too(fleet):
+    urls = fleet(2)
     with Served(*urls, options=("--compat", "tinyid")) as service:
         service.put("/v1/tags/order", json={"step": 10, "max_step": 10})
         ask = "/tinyid/id/nextSegmentIdSimple?bizType=order&token=x"

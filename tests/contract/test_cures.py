@@ -55,7 +55,7 @@ def test_a_user_without_rights_gets_them_by_what_the_doctor_prints(kind, fresh):
 
 
 def test_urls_with_commas_between_them_are_a_list(tmp_path):
-    urls = [f"sqlite:///{tmp_path}/{name}.db" for name in "ab"]
+    urls = [f"sqlite:///{tmp_path}/{slot}.db?shard=7f3a91c2.{slot}" for slot in (1, 2)]
     with pytest.raises(InvalidDatabase, match="several URLs have commas between them") as refused:
         Allocator(",".join(urls))
     assert "Allocator(shards=[…, …])" in str(refused.value)

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +13,8 @@ from support.faults.ill_databases import Patient, as_nobody, changed, named
 from support.kit import ON_SERVERS, SQLITE
 from support.servers.administrator import administrator, execute
 from support.servers.available import server
-from support.servers.databases import one_of_each
+from support.servers.databases import one_of_each, with_schema
+from support.servers.fleets import made
 from support.servers.throwaway import free_port
 
 from allocator import Allocator, AsyncAllocator, MeteorSettings
@@ -77,14 +77,14 @@ ROWS = (
     "UPDATE allocator_segment SET shard_offset = 2, shard_step = 3 WHERE tag = 'astray'",
     f"{TAG} ('bare', 5, 1, 10, 9000000000000000000, 0, {OURS}), ('waiting', 5, 1, 10, 100000, -1, 7)",
 )
-NODE = {"postgres": "INSERT INTO allocator_node OVERRIDING SYSTEM VALUE VALUES (900000, 'host', 1, '1', now())"}
-PLAIN_NODE = "INSERT INTO allocator_node VALUES (900000, 'host', 1, '1', '2026-11-01')"
+NODE = {"postgres": "INSERT INTO allocator_node OVERRIDING SYSTEM VALUE VALUES (900000, 'host', 1, '1', now(), 1, 1)"}
+PLAIN_NODE = "INSERT INTO allocator_node VALUES (900000, 'host', 1, '1', '2026-11-01', 1, 1)"
 EMPTY = tuple(f"DELETE FROM allocator_{name}" for name in ("segment", "node"))
 
 
 OF_ROWS = {
     "tag-near-limit": (OUTAGE, "'ends' has 5 of 100 ids left"),
-    "tag-of-another-lane": (DANGER, "'astray' has offset 2 and step 3, but this database has offset 1 and step 1"),
+    "tag-of-another-lane": (DANGER, "'astray' has offset 2 and step 3, but this database is slot 1 of 1"),
     "failover-gap-zero": (NOTE, "'bare' skip no ids after a failover"),
     "failover-gap-near-limit": (OUTAGE, "'ends' has 5 ids left"),
     "server-replaced": (OUTAGE, "'waiting' issue no ids: the database server changed"),
@@ -264,51 +264,48 @@ def test_a_file_that_is_not_there_is_not_made(file):
 # -- a fleet
 
 
-@pytest.fixture
-def fleet(tmp_path: Path) -> list[str]:
-    return new_fleet(tmp_path)
-
-
 def new_fleet(folder: Path) -> list[str]:
     folder.mkdir(exist_ok=True)
-    urls = [f"sqlite:///{folder}/{name}.db" for name in ("one", "two", "three")]
+    urls = made([with_schema(f"sqlite:///{folder}/{name}.db") for name in ("one", "two", "three")])
     with Allocator(shards=urls) as ids:
-        ids.ticket("job")
-        ids.next_ids("order", 5)
+        for _ in range(3):
+            ids.ticket("job")
+            ids.reserve("order", 5)
+            ids.ping()
     return urls
 
 
 CHANGES = {
-    "shard-row-lost": (
+    "shard-is-another": (DANGER, "and the database is slot", "UPDATE allocator_shard SET slot = 1"),
+    "tag-of-another-lane": (DANGER, "has offset 3 and step 3", "UPDATE allocator_segment SET shard_offset = 3"),
+    "tag-half-deleted": (
         OUTAGE,
-        "two.db has no row of allocator_shard, unlike the other shards",
-        "DELETE FROM allocator_shard",
+        "their deletion has begun",
+        "UPDATE allocator_segment SET shard_step = 0, shard_offset = 1",
     ),
-    "shard-on-another-server": (OUTAGE, "is now on another server", "UPDATE allocator_shard SET move = 5"),
-    "shards-contradict": (DANGER, "says shard 2 of 5", "UPDATE allocator_shard SET shard_step = 5"),
-    "growth-interrupted": (OUTAGE, "no segments can be claimed on", "UPDATE allocator_shard SET ceiling = 1000"),
-    "tag-of-another-lane": (DANGER, "has offset 2 and step 3", "UPDATE allocator_segment SET shard_offset = 1"),
 }
 
 
-def test_a_shard_that_was_changed_by_hand(tmp_path):
+def test_a_slot_that_was_changed_by_hand(tmp_path):
     for name, (severity, words, change) in CHANGES.items():
         fleet = new_fleet(tmp_path / name)
         assert examine(fleet) == []
-        execute(fleet[1], change)
+        execute(fleet[1].partition("?shard=")[0], change)
         found = named(examine(fleet))[name]
         assert (found.severity, words in found.found) == (severity, True), found
         assert found.mend, name
 
 
-def test_a_shard_twice_and_one_that_was_not_given(fleet, tmp_path):
-    shutil.copy(tmp_path / "one.db", tmp_path / "copy.db")
-    twice = named(examine([*fleet, f"sqlite:///{tmp_path}/copy.db"]))["shards-contradict"]
-    fewer = named(examine(fleet[:2]))["not-looked-at"]
+def test_a_url_that_names_no_slot_and_one_that_was_not_given(tmp_path):
+    one, two, three = new_fleet(tmp_path)
+    silent = named(examine(one.partition("?shard=")[0]))
+    fewer = named(examine([one, two]))["not-looked-at"]
 
-    assert (twice.severity, fewer.severity) == (DANGER, NOTE)
-    assert "are the same database under two URLs, or one is a copy" in twice.found
-    assert "three.db" in fewer.found
+    assert (silent["url-names-no-slot"].severity, fewer.severity) == (NOTE, NOTE)
+    assert silent["url-names-no-slot"].mend.startswith(f"add ?shard={one.rpartition('shard=')[2]} to the URL")
+    assert "slot 3" in fewer.found
+    with pytest.raises(InvalidDatabase, match="both say slot"):
+        examine([one, two, three, one])
 
 
 # -- what may be given

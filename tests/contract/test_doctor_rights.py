@@ -22,7 +22,6 @@ from support.servers.databases import databases, with_schema
 from allocator import Allocator
 from allocator.cli import main
 from allocator.database.store import Database
-from allocator.database.verbs import shard_row
 from allocator.doctor import DANGER, OUTAGE, Finding, examine, is_healthy
 from allocator.errors import AllocatorError, DatabaseRefused
 from allocator.rules.failover import FLOOR, TICKETS_SKIPPED
@@ -134,7 +133,7 @@ def test_the_rights_of_the_page_delete_nothing_and_change_no_table(kind, service
     tables = TABLES if kind != "postgres" else (*TABLES, "ticket")
     forbidden = [f"DELETE FROM allocator_{name}" for name in tables]
     forbidden += [f"{verb} TABLE allocator_segment" for verb in ("TRUNCATE", "DROP")]
-    forbidden += ["UPDATE allocator_shard SET trusted = move", "INSERT INTO allocator_shard (id) VALUES (1)"]
+    forbidden += ["UPDATE allocator_shard SET taken_under = move", "INSERT INTO allocator_shard (id) VALUES (1)"]
     forbidden += ["UPDATE allocator_node SET process = 1", "UPDATE allocator_token SET revoked_at = NULL"]
     for statement in forbidden:
         with pytest.raises(DBAPIError, match=r"(?i)denied|must be owner"):
@@ -260,15 +259,14 @@ def test_a_single_database_without_a_row_says_who_writes_it(service):
     with Allocator(service.admin) as ids:
         ids.ticket("case")
     database = Database(service.admin)
-    row = database.run(shard_row.fetch)
-    tickets = "DELETE FROM allocator_ticket", "DELETE FROM allocator_segment"
+    used = [f"DELETE FROM allocator_{name}" for name in ("ticket", "segment", "node", "lease")]
     with (
-        changed(service.admin, (lost, *tickets), lost),
+        changed(service.admin, (lost, *used), lost),
         Allocator(service.url) as ids,
         pytest.raises(AllocatorError, match="may not write allocator_shard.*upgrade"),
     ):
         ids.ticket("case")
-    database.run(shard_row.add, row, database.address.shown)
+    database.upgrade_schema()
     database.close()
 
 

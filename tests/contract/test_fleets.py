@@ -1,80 +1,58 @@
-"""Several databases as one fleet: how it is made, what does not fit together, and a shard that is lost."""
+"""Several databases as one fleet: how it is made and extended, what is refused, and one that is away."""
 
 from __future__ import annotations
 
-import random
+import shutil
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
+from itertools import pairwise
 
 import pytest
+from sqlalchemy import create_engine
 from support.distinct import distinct
 from support.faults.wire import Wire
 from support.servers.administrator import execute
-from support.servers.databases import with_schema
-from support.servers.fleets import MYSQLS, copy_row, draw_until, grow, growing, on_one_of_each, on_servers, once
+from support.servers.fleets import MYSQLS, add, claim_tickets, draw_until, make, named, on_one_of_each, on_servers, once
 
 from allocator import Allocator
 from allocator.database.store import Database
-from allocator.database.verbs import shard_row
 from allocator.errors import (
+    AllocatorError,
     DatabaseUnavailable,
     Exhausted,
     InvalidDatabase,
     InvalidSetting,
+    LeaseLost,
+    MaxValueWentBack,
+    ServerReplaced,
     ShardMisconfigured,
+    TagExists,
     UnknownTag,
 )
-from allocator.rules.fleet_consistency import Member, Shard
-from allocator.schemes.ticket import ShardNumbering
-from allocator.service.console.latest import read_fleet
-from allocator.service.settings import ServeSettings
+from allocator.fleet import commands
+from allocator.rules.slots import word_of
+from allocator.schemes.worker_number_lease import NumberClaim
+
+on_files = pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
 
 
-@pytest.mark.statements
-def test_several_that_make_the_fleet_at_once_agree(shards):
-    """Lists in any order: whoever is first says who has which offset."""
-    urls = shards(3)
-    rnd = random.Random(1)
-    allocators = [Allocator(shards=rnd.sample(urls, 3), timeout=20) for _ in range(6)]
-    try:
-        with ThreadPoolExecutor(6) as pool:
-            drawn = [
-                t for found in pool.map(lambda ids: [ids.ticket("x") for _ in range(6)], allocators) for t in found
-            ]
-    finally:
-        for ids in allocators:
-            ids.close()
-
-    assert distinct(drawn) == 36
-    with growing(urls) as growth:
-        assert [1, 2, 3] == [found.row.numbering.offset for found in growth.shards() if found.row]
+def moved(url: str, *more: str) -> None:
+    """As on a server that nobody has noticed yet."""
+    execute(url, "UPDATE allocator_shard SET server_run = 'elsewhere'", *more)
 
 
-@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
-def test_a_database_that_becomes_a_shard_while_it_is_looked_at_is_one(fresh, monkeypatch):
-    """Its row said that it was alone, and then another process drew: not from it alone."""
-    with closing(Database(fresh)) as database:
-        members = tuple(Member(f"key{offset}", offset, f"url{offset}") for offset in (1, 2))
-        fleet = Shard("main", "key1", True, 1, ShardNumbering(1, 2), 2, members)
-        is_used = shard_row.has_ids
-
-        def late(connection, dialect):
-            monkeypatch.setattr(shard_row, "has_ids", is_used)
-            shard_row.add(connection, dialect, fleet, database.address.shown)
-            return True
-
-        monkeypatch.setattr(shard_row, "has_ids", late)
-        row = database.run(shard_row.fetch_member)
-
-    assert row is not None
-    assert not row.is_alone
+def bare(url: str) -> str:
+    return url.partition("?shard=")[0].partition("&shard=")[0]
 
 
-@pytest.mark.statements
+# -- what each slot gives
+
+
 @once
-def test_each_shard_serves_its_remainder(face, shards):
-    ids = face(shards=shards(3), step=5, max_step=5)
+def test_each_slot_serves_its_remainder(face, fleet):
+    ids = face(shards=fleet(3), step=5, max_step=5)
     drawn = [ids.next_id("order") for _ in range(45)]
     block = ids.reserve("order", 4)
 
@@ -87,36 +65,8 @@ def test_each_shard_serves_its_remainder(face, shards):
 
 @once
 @on_one_of_each
-def test_nodes_and_workers_are_numbered_by_the_first_shard_alone(face, shards):
-    urls = shards(2)
-    together, alone = face(shards=urls[::-1]), face(urls[1])
-    together.ticket("job")
-    for ids in (together, face(shards=urls), face(urls[1])):
-        assert ids.meteor() > 0
-        assert ids.snowflake() > 0
-    together.close()
-    first = face(urls[0])
-    for call in (first.meteor, first.snowflake):
-        with pytest.raises(ShardMisconfigured, match="is shard 2 of a fleet, and nodes and workers are numbered by"):
-            call()
-    assert alone.meteor() > 0
-
-
-@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
-def test_the_console_reads_nodes_and_workers_from_the_first_shard_whichever_url_comes_first(shards):
-    first, second, stranger = shards(3)
-    with Allocator(shards=[first, second]) as ids, ids.worker("billing"):
-        ids.ticket("job")
-        ids.meteor()
-        ids.snowflake()
-        for urls in ([first, second], [second, first], [second], [stranger, second, first]):
-            fleet = read_fleet(ServeSettings(tuple(urls)))
-            assert (len(fleet.nodes), len(fleet.spaces)) == (1, 2), urls
-
-
-@once
-def test_a_limit_is_kept_and_reached_by_every_shard(face, shards):
-    ids = face(shards=shards(2), step=4, max_step=4, limit=21)
+def test_a_limit_is_kept_and_reached_by_every_slot(face, fleet):
+    ids = face(shards=fleet(2), step=4, max_step=4, limit=21)
     drawn = []
     with pytest.raises(Exhausted):
         while True:
@@ -127,8 +77,122 @@ def test_a_limit_is_kept_and_reached_by_every_shard(face, shards):
 
 @once
 @on_one_of_each
-def test_tags_are_kept_on_all_shards(face, shards):
-    urls = shards(2)
+def test_a_database_that_is_used_becomes_a_fleet_while_everything_is_drawn(face, shards):
+    """By processes that knew it alone, and by those that use the new ones."""
+    one, two, three = shards(3)
+    drawn: dict[str, list[int]] = {"tag": [], "ticket": [], "node": []}
+    stop, urls = threading.Event(), [one]
+
+    def draw(ids: Allocator) -> None:
+        drawn["tag"] += ids.reserve("order", 3)
+        drawn["ticket"].append(ids.ticket("job"))
+        drawn["node"].append(ids._backend.register_node())
+
+    def drawing(ids: Allocator) -> None:
+        while not stop.is_set():
+            draw(ids)
+
+    with ThreadPoolExecutor(3) as pool:
+        try:
+            work = [pool.submit(drawing, face(one, timeout=20)) for _ in range(2)]
+            while len(drawn["node"]) < 4:
+                time.sleep(0.01)
+            urls = [make(one, 4)]
+            for slot, new in ((2, two), (3, three)):
+                urls.append(add(urls, new, slot))
+                draw(face(urls[-1], timeout=20))
+        finally:
+            stop.set()
+        for one_of in work:
+            one_of.result()
+    together = face(shards=urls)
+    draw(together)
+    drawn["ticket"] += (tickets := [together.ticket("job") for _ in range(3)])
+
+    for kind, numbers in drawn.items():
+        assert distinct(numbers), kind
+    assert {ticket % 4 for ticket in tickets} == {1, 2, 3}
+
+
+@once
+@on_one_of_each
+def test_a_node_of_a_session_that_draws_tickets_is_the_next_of_its_slot(face, fleet):
+    """Where tickets are numbered by the session, its offset and step must not number the nodes."""
+    ids = face(shards=fleet(2))
+    for _ in range(4):
+        ids.ticket("job")
+        ids._backend.register_node()
+    numbers = [ids._backend.register_node() for _ in range(6)]
+
+    for of_slot in (numbers[::2], numbers[1::2]):
+        assert [b - a for a, b in pairwise(of_slot)] == [2, 2]
+
+
+@on_one_of_each
+def test_worker_numbers_are_those_of_the_slot_and_a_new_slot_leases_none_for_a_while(shards):
+    one, two = shards(2)
+    claim = NumberClaim("billing", 3, 1000, time.time_ns() // 1_000_000, "holder")
+    with closing(Database(one)) as database:
+        before = [database.lease_number(claim) for _ in range(2)]
+        urls = [make(one, 2)]
+        urls.append(add(urls, two, 2))
+        database.renew_number(before[0], claim.wall_ms)
+        with pytest.raises(LeaseLost):
+            database.renew_number(before[1], claim.wall_ms)
+        assert [database.lease_number(claim).number for _ in range(3)] == [2, 4, 6]
+        assert database.worker_spaces()[0].free == 0
+    with closing(Database(two)) as database, pytest.raises(DatabaseUnavailable, match="numbers are leased again in"):
+        database.lease_number(claim)
+
+
+@once
+@on_files
+def test_a_lease_of_a_fleet_is_renewed_and_given_back_where_it_was_taken(face, fleet):
+    *urls, other = fleet(3)
+    execute(bare(urls[1]), "UPDATE allocator_shard SET moved_at = 0")
+    ids = face(shards=urls)
+    with ids.worker("billing", bits=2) as one, ids.worker("billing", bits=2) as two:
+        assert {one.number % 3, two.number % 3} == {0, 1}
+        for held in (one, two):
+            ids._backend.renew_number(held._lease, time.time_ns() // 1_000_000)
+    with pytest.raises(LeaseLost, match="is of a slot that is not"):
+        face(shards=[other, urls[two.number % 3 - 1]])._backend.renew_number(two._lease, time.time_ns() // 1_000_000)
+
+
+@on_files
+def test_a_space_with_fewer_numbers_than_slots_is_refused_where_none_is_left(fleet):
+    url = fleet(3)[2]
+    execute(bare(url), "UPDATE allocator_shard SET moved_at = 0")
+    claim = NumberClaim("billing", 1, 1000, time.time_ns() // 1_000_000, "holder")
+    with closing(Database(url)) as database, pytest.raises(InvalidSetting, match="has 2 numbers, and slot 3 of 3 none"):
+        database.lease_number(claim)
+
+
+@once
+@pytest.mark.parametrize("fleet_kind", MYSQLS, indirect=True)
+def test_a_slot_that_claims_tickets_begins_above_those_that_another_replaced(face, shards):
+    """And the other way round."""
+    one, two, three = shards(3)
+    drawn = [face(one).ticket("job") for _ in range(5)]
+    claim_tickets(two)
+    urls = [make(one, 4)]
+    urls.append(add(urls, two, 2))
+    drawn += [face(urls[1]).ticket("job") for _ in range(5)]
+    urls.append(add(urls, three, 3))
+    drawn += [face(urls[2]).ticket("job") for _ in range(3)]
+
+    assert drawn == sorted(drawn)
+    assert {ticket % 4 for ticket in drawn[5:10]} == {2}
+    assert {ticket % 4 for ticket in drawn[10:]} == {3}
+
+
+# -- tags of all slots
+
+
+@once
+@on_one_of_each
+def test_a_start_reaches_every_slot(face, fleet):
+    urls = fleet(2)
     ids = face(shards=urls, create_missing=False)
     with pytest.raises(UnknownTag):
         ids.next_id("order")
@@ -140,16 +204,351 @@ def test_tags_are_kept_on_all_shards(face, shards):
     ids.tags.set("order", start_after=5000, limit=9000)
 
     assert ids.tags.get("order").limit == 9000
-    assert ids.tags.list()[0].max_value == 5000
-    assert face(shards=urls).next_id("order") > 5000
+    assert [face(url).tags.get("order").max_value for url in urls] == [5000, 5000]
+
+
+@once
+@on_one_of_each
+def test_a_start_that_would_miss_a_slot_is_refused_and_writes_nothing(face, fleet):
+    urls = fleet(3)
+    alone, together = face(urls[0]), face(shards=urls)
+    face(urls[2]).next_id("used")
+    for refused in (
+        lambda: alone.tags.create("order", start_after=1000),
+        lambda: face(shards=urls[:2]).tags.set("used", start_after=10**6),
+        lambda: alone.tags.delete("order", 0),
+    ):
+        with pytest.raises((ShardMisconfigured, UnknownTag), match="needs the database of every slot|does not exist"):
+            refused()
+    with pytest.raises(TagExists, match="tags set used --start-after N"):
+        together.tags.create("used", start_after=1000)
+
+    assert [[tag.name for tag in face(url).tags.list()] for url in urls] == [[], [], ["used"]]
+    assert together.tags.get("used").max_value < 1000
+
+
+@once
+@on_files
+def test_a_start_that_ended_halfway_is_completed_by_another(face, fleet, monkeypatch):
+    urls = fleet(2)
+    ids, create = face(shards=urls), Database.create_tag
+
+    def dying(self, tag, *, has_start):
+        if self.address.word.slot == 2:
+            raise KeyboardInterrupt
+        return create(self, tag, has_start=has_start)
+
+    monkeypatch.setattr(Database, "create_tag", dying)
+    with pytest.raises(KeyboardInterrupt):
+        ids.tags.create("order", start_after=1000)
+    monkeypatch.undo()
+    with pytest.raises(TagExists, match="tags set order --start-after N"):
+        ids.tags.create("order", start_after=1000)
+    ids.tags.set("order", start_after=1000)
+
+    assert min(ids.reserve("order", 1)[0] for _ in range(2)) > 1000
+
+
+@once
+@on_one_of_each
+def test_a_start_that_a_new_slot_may_have_missed_is_said(face, shards, monkeypatch):
+    """The slot is added between the look at the rows and the change."""
+    one, two = shards(2)
+    urls = [make(one, 3)]
+    ids, start = face(urls[0]), Database.start_tag
+    ids.next_id("order")
+
+    def late(self, fresh, changes):
+        monkeypatch.undo()
+        urls.append(add(urls, two, 2))
+        return start(self, fresh, changes)
+
+    monkeypatch.setattr(Database, "start_tag", late)
+    with pytest.raises(ShardMisconfigured, match="slot 2 was not given or asked"):
+        ids.tags.set("order", start_after=5000)
+    ids = face(shards=urls)
+    ids.tags.set("order", start_after=6000)
+    assert min(ids.reserve("order", 1)[0] for _ in range(2)) > 6000
+
+
+@once
+@on_one_of_each
+def test_a_tag_is_deleted_at_every_slot(face, fleet, monkeypatch):
+    urls = fleet(2)
+    ids, remove = face(shards=urls), Database.remove_tag
+    drawn = [ids.reserve("order", 1)[0] for _ in range(4)]
+    other = face(urls[1])
+
+    def dying(self, name):
+        if name and self.address.word.slot == 2:
+            raise KeyboardInterrupt
+        return remove(self, name)
+
+    monkeypatch.setattr(Database, "remove_tag", dying)
+    with pytest.raises(KeyboardInterrupt):
+        ids.tags.delete("order", ids.tags.last_claimed("order"))
+    monkeypatch.undo()
+    with pytest.raises(UnknownTag, match="is being deleted; to end that: allocator tags delete order"):
+        other.next_id("order")
+    ids.tags.delete("order", ids.tags.last_claimed("order"))
+
+    assert ids.tags.list() == []
+    assert {face(url).next_id("order") for url in urls} <= {*drawn, 1, 2}
+
+
+@once
+@on_one_of_each
+def test_a_tag_that_gives_ids_meanwhile_is_not_deleted_and_open_again(face, fleet):
+    urls = fleet(2)
+    ids = face(shards=urls)
+    drawn = [ids.reserve("order", 1)[0] for _ in range(4)]
+    last = ids.tags.last_claimed("order")
+    drawn += face(urls[1]).reserve("order", 20)
+    with pytest.raises(InvalidSetting, match="is in use: ids were claimed meanwhile"):
+        ids.tags.delete("order", last)
+
+    after = [ids.reserve("order", 1)[0] for _ in range(4)]
+    assert distinct([*drawn, *after]) == 28
+    assert {number % 2 for number in after} == {0, 1}
+
+
+@once
+@on_files
+def test_while_a_slot_is_away_nothing_else_stops(face, fleet, tmp_path):
+    urls = fleet(2)
+    ids = face(shards=urls, timeout=2)
+    ids.next_id("order")
+    shutil.move(tmp_path / "shard2.db", tmp_path / "away")
+    ids = face(shards=urls, timeout=2)
+
+    assert [tag.name for tag in ids.tags.list()] == ["order"]
+    assert ids.tags.get("order").name == "order"
+    assert ids.next_id("fresh") > 0
+    assert ids.ticket("job") > 0
+    ids.ping()
+    with pytest.raises(DatabaseUnavailable, match="was changed at .*shard1.db, and not at .*there is no file"):
+        ids.tags.set("order", limit=1_000_000)
+    assert ids.tags.get("order").limit == 1_000_000
+    for refused in (lambda: ids.tags.create("started", start_after=9), lambda: ids.tags.delete("order", 10**6)):
+        with pytest.raises(DatabaseUnavailable, match="there is no file"):
+            refused()
+    assert [tag.name for tag in face(urls[0]).tags.list()] == ["fresh", "order"]
+    assert not (tmp_path / "shard2.db").exists()
+
+
+# -- what a URL says
+
+
+@once
+@on_one_of_each
+def test_a_database_that_is_not_what_its_url_says_is_named_and_not_used(face, fleet, caplog):
+    one, two, three = fleet(3)
+    word = word_of(one.rpartition("shard=")[2])
+    other = named(bare(two), word._replace(slot=3))
+    for wrong in (other, named(bare(two), word._replace(fleet="00000000", slot=2))):
+        for call in ("ticket", "next_id", "reserve", "meteor", "snowflake", "ping", "get", "create"):
+            ids = face(wrong)
+            act = getattr(ids, call, None) or getattr(ids.tags, call)
+            with pytest.raises(ShardMisconfigured, match="and the database is slot .* never use a copy"):
+                act(*() if call in {"meteor", "snowflake", "ping"} else ("job", 1) if call == "reserve" else ("job",))
+    ids = face(shards=[one, other])
+    assert {ids.ticket("job") % 3 for _ in range(4)} == {1}
+    assert "stopped using" in caplog.text
+    assert f"the database is slot {word._replace(slot=2)}" in caplog.text
+    execute(bare(three), "UPDATE allocator_shard SET fleet = '', slot = 1, slots = 1, taken = ''")
+    with pytest.raises(ShardMisconfigured, match="is in no fleet; if it is new: allocator shards add URL"):
+        face(three).ticket("job")
+
+
+@once
+def test_lists_that_can_be_no_fleet_are_refused_before_anything_is_read(face):
+    none = "postgresql+psycopg://nobody@localhost:1/none"
+    for urls, sentence in (
+        ([f"{none}?shard=00000001.1", none], "its URL does not say its slot"),
+        ([f"{none}?shard=00000001.1", f"{none}2?shard=00000001.1"], "both say slot 00000001.1"),
+        ([f"{none}?shard=00000001.1", f"{none}2?shard=00000002.2"], "is of fleet 00000001, .* of 00000002"),
+        ([f"{none}?shard=1.1", f"{none}2?shard=00000002.2"], "is no fleet and slot, such as 7f3a91c2.2"),
+    ):
+        with pytest.raises(InvalidDatabase, match=sentence):
+            face(shards=urls)
+    with pytest.raises(InvalidDatabase, match="is named as slot 00000001.1, and its URL says 00000001.2"):
+        face(shards={"00000001.1": f"{none}?shard=00000001.2"})
+    with pytest.raises(InvalidSetting, match="1 to 64 databases, got 0"):
+        face(shards=[])
+    with pytest.raises(InvalidSetting, match="pass either database or shards, not both"):
+        face(none, shards=[none])
+
+
+@on_one_of_each
+def test_engines_are_named_by_a_dict(fleet):
+    urls = fleet(2)
+    engines = {url.rpartition("shard=")[2]: create_engine(bare(url)) for url in urls}
+    with Allocator(shards=engines) as ids:
+        assert [ids.ticket("job"), ids.ticket("job")] == [1, 2]
+    swapped = dict(zip(engines, reversed(engines.values()), strict=True))
+    with Allocator(shards=swapped) as ids, pytest.raises(ShardMisconfigured, match="never use a copy"):
+        ids.ticket("job")
+    for engine in engines.values():
+        engine.dispose()
+
+
+@once
+@on_files
+def test_a_url_that_says_no_slot_is_told_what_to_say_once(face, fleet, caplog):
+    (url, _) = fleet(2)
+    ids = face(bare(url))
+    ids.next_id("order"), ids.ticket("job")
+
+    assert caplog.text.count(f"add ?shard={url.rpartition('shard=')[2]}") == 1
+
+
+@once
+@on_files
+def test_a_file_of_a_fleet_that_is_gone_is_not_made_anew(face, fleet, tmp_path):
+    (url, _) = fleet(2)
+    (tmp_path / "shard1.db").unlink()
+    with pytest.raises(DatabaseUnavailable, match="there is no file"):
+        face(url, timeout=1).ticket("job")
+    assert not (tmp_path / "shard1.db").exists()
+
+
+# -- making and adding
+
+
+@once
+@on_one_of_each
+def test_what_may_not_be_added_is_refused(face, shards):
+    one, two, three = shards(3)
+    face(three).next_id("order")
+    with pytest.raises(ShardMisconfigured, match="are no fleet; make one first"):
+        add([one], two, 2)
+    urls = [make(one, 3)]
+    with pytest.raises(ShardMisconfigured, match="is slot .*.1; to add a database"):
+        make(one, 4)
+    for new, slot, sentence in (
+        (two, 1, "slot 1 is taken, and no slot is used again"),
+        (two, 4, "the fleet has the slots 1 to 3, got 4"),
+        (three, 2, "has given ids or is in a fleet; a database that is added must be new"),
+        (one, 2, "has given ids or is in a fleet; a database that is added must be new"),
+    ):
+        with pytest.raises(ShardMisconfigured, match=sentence):
+            add(urls, new, slot)
+    urls.append(add(urls, two, 2))
+    for use in ("meteor", "snowflake", "ticket"):
+        (fresh,) = shards(1)
+        getattr(face(fresh), use)(*["job"] if use == "ticket" else [])
+        with pytest.raises(ShardMisconfigured, match="a database that is added must be new"):
+            add(urls, fresh, 3)
+    (fresh,) = shards(1)
+    with pytest.raises(ShardMisconfigured, match="slot 2 must answer too"):
+        add(urls[:1], fresh, 3)
+    with pytest.raises(ShardMisconfigured, match="slot 1 must answer too"):
+        add(urls[1:], fresh, 3)
+
+    urls = [urls[0], add(urls[:1], fresh, 3, 2)]
+    ids = face(shards=urls)  # slot 2 is lost, and needed no more
+    ids.tags.create("started", start_after=10**6)
+    assert min(ids.reserve("started", 1)[0] for _ in range(2)) > 10**6
+
+
+@once
+@on_one_of_each
+def test_an_addition_after_a_failover_that_may_have_forgotten_another_is_refused(face, shards):
+    one, two = shards(2)
+    urls = [make(one, 3)]
+    moved(one)
+    with pytest.raises(ShardMisconfigured, match="may have forgotten that one; if slot 2 was never added: --unused"):
+        add(urls, two, 2)
+
+    assert add(urls, two, 2, is_unused=True).endswith(".2")
+    assert distinct([face(shards=[*urls, named(two, f"{urls[0].rpartition('=')[2][:-2]}.2")]).ticket("job")])
+
+
+@on_one_of_each
+def test_two_additions_at_once_are_not_both_done(shards, monkeypatch):
+    """The second has read the rows before the first has marked them."""
+    one, two, three = shards(3)
+    urls = [make(one, 4)]
+    waits, check = [True], commands.check_new
+
+    def late(new: Database) -> None:
+        if waits.pop() if waits else False:
+            add(urls, three, 3)
+        check(new)
+
+    monkeypatch.setattr(commands, "check_new", late)
+    with pytest.raises(ShardMisconfigured, match="another command has changed"):
+        add(urls, two, 2)
+    with pytest.raises(ShardMisconfigured, match="slot 3 must answer too"):
+        add(urls, two, 2)
+
+
+@on_one_of_each
+def test_an_addition_that_ended_before_its_last_step_spends_the_slot(shards, monkeypatch):
+    one, two = shards(2)
+    urls = [make(one, 4)]
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "join", dies)
+    with pytest.raises(KeyboardInterrupt):
+        add(urls, two, 2)
+    monkeypatch.undo()
+    with pytest.raises(ShardMisconfigured, match="slot 2 must answer too"):
+        add(urls, two, 3)
+    with pytest.raises(ShardMisconfigured, match=r"slot 2 is taken, .* --unused"):
+        add(urls, two, 2, 2)
+
+    assert add(urls, two, 2, is_unused=True).endswith(".2")
+
+
+@once
+@on_one_of_each
+def test_make_skips_the_gap_of_a_failover_or_refuses(face, shards):
+    (url,) = shards(1)
+    ids = face(url)
+    ids.tags.create("kept", failover_gap="refuse")
+    drawn = [*ids.reserve("order", 10), *ids.reserve("kept", 10)]
+    moved(url)
+    with pytest.raises(ServerReplaced, match="tag 'kept'"):
+        make(url, 2)
+    with closing(Database(url)) as database:
+        assert database.read_row().fleet == ""
+    ids.tags.repair("kept", above=20)
+    make(url, 2)
+
+    assert ids.tags.get("order").max_value > 1_000_000
+    assert ids.reserve("order", 1)[0] > max(drawn)
+
+
+@once
+@on_one_of_each
+def test_an_allocator_that_met_a_fleet_refuses_the_database_that_forgot_it(face, shards):
+    (url,) = shards(1)
+    make(url, 2)
+    ids = face(url)
+    ids.reserve("order", 5)
+    execute(
+        url,
+        "UPDATE allocator_shard SET fleet = '', slots = 1, taken = ''",
+        "UPDATE allocator_segment SET shard_step = 1",
+    )
+    with pytest.raises(MaxValueWentBack, match="its fleet is forgotten"):
+        ids.reserve("order", 5)
+
+
+# -- databases that are away
 
 
 @on_servers
 @once
-def test_a_shard_that_is_lost_is_skipped_and_comes_back(face, shards):
-    urls = shards(3)
-    with Wire(urls[1]) as wire:
-        ids = face(shards=[urls[0], wire.url, urls[2]], timeout=6, step=2, max_step=2)
+def test_a_database_that_is_lost_is_skipped_and_comes_back(face, fleet):
+    urls = fleet(3)
+    with Wire(bare(urls[1])) as wire:
+        ids = face(
+            shards=[urls[0], named(wire.url, urls[1].rpartition("=")[2]), urls[2]], timeout=6, step=2, max_step=2
+        )
         ids.ticket("job"), ids.next_id("order")
         wire.refuse()
         drawn = [ids.ticket("job") for _ in range(30)]
@@ -165,30 +564,10 @@ def test_a_shard_that_is_lost_is_skipped_and_comes_back(face, shards):
 
 @on_servers
 @once
-def test_a_lead_that_was_away_at_the_start_is_looked_for_again(face, shards):
-    """Also by a process that draws nothing of the other shards."""
-    urls = shards(2)
-    with Wire(urls[0]) as wire:
-        face(shards=[wire.url, urls[1]]).ticket("job")
-        wire.refuse()
-        ids = face(shards=[wire.url, urls[1]], timeout=3)
-        with pytest.raises(DatabaseUnavailable, match="offset 1 was not reached|meteor: the database did not answer"):
-            ids.meteor()
-        wire.accept()
-        end = time.monotonic() + 30
-        while time.monotonic() < end:
-            with suppress(DatabaseUnavailable):
-                assert ids.meteor() > 0
-                break
-        assert ids.snowflake() > 0
-
-
-@on_servers
-@once
-def test_a_shard_that_does_not_answer_costs_a_part_of_the_deadline(face, shards):
-    urls = shards(2)
-    with Wire(urls[0]) as wire:
-        ids = face(shards=[wire.url, urls[1]], timeout=10)
+def test_a_database_that_does_not_answer_costs_a_part_of_the_deadline(face, fleet):
+    one, two = fleet(2)
+    with Wire(bare(one)) as wire:
+        ids = face(shards=[named(wire.url, one.rpartition("=")[2]), two], timeout=10)
         ids.ticket("job"), ids.ticket("job")
         wire.deaf = True
         drawn = [ids.ticket("job") for _ in range(10)]
@@ -197,17 +576,17 @@ def test_a_shard_that_does_not_answer_costs_a_part_of_the_deadline(face, shards)
 
 
 @on_servers
-def test_when_all_are_down_it_says_so_within_the_deadline(face, shards):
-    urls = shards(2)
-    with Wire(urls[0]) as one, Wire(urls[1]) as two:
-        ids = face(shards=[one.url, two.url], timeout=1)
-        while (first := draw_once_up(ids)) % 2 == 0:  # of the other shard, where this one was late
-            pass
+def test_when_all_are_down_it_says_so_within_the_deadline(face, fleet):
+    urls = fleet(2)
+    with Wire(bare(urls[0])) as one, Wire(bare(urls[1])) as two:
+        there = [named(wire.url, url.rpartition("=")[2]) for wire, url in zip((one, two), urls, strict=True)]
+        ids = face(shards=there, timeout=1)
+        first = draw_once_up(ids)
         one.refuse(), two.refuse()
-        with pytest.raises(DatabaseUnavailable, match="no shard can be used|no shard answered within 1 seconds"):
+        with pytest.raises(DatabaseUnavailable, match="none of the fleet|no database of the fleet"):
             ids.ticket("job")
         one.accept()
-        assert draw_once_up(ids) > first
+        assert draw_once_up(ids) != first
 
 
 def draw_once_up(ids, seconds: float = 20.0) -> int:
@@ -221,257 +600,28 @@ def draw_once_up(ids, seconds: float = 20.0) -> int:
 
 @once
 @on_one_of_each
-def test_shards_that_contradict_each_other_are_refused(face, shards):
-    urls = shards(2)
-    for mistake, sentence in (
-        ("UPDATE allocator_shard SET shard_offset = 1", "says shard 1 of 2, but lists the shards"),
-        ("UPDATE allocator_shard SET shard_step = 0", "step must be 1 to 1000, got 0"),
-        ("UPDATE allocator_shard SET shard_offset = 3", "offset must be 1 to 2, got 3"),
-        ("UPDATE allocator_shard SET shard_step = 5", "says shard 2 of 5, but lists"),
-        ("UPDATE allocator_shard SET fleet = 'other'", "is a shard of the fleet 'other', not of 'main'"),
-        ("UPDATE allocator_shard SET generation = 7", "one is of another fleet or was restored"),
-        ("DELETE FROM allocator_shard", "has no row of allocator_shard, unlike the other shards"),
-    ):
-        assert face(shards=urls).ticket("job") > 0, f"sound before {mistake}"
-        execute(urls[1], mistake)
-        for _ in range(2):
-            with pytest.raises(ShardMisconfigured, match=sentence):
-                face(shards=urls).ticket("job")
-        execute(urls[1], "UPDATE allocator_shard SET shard_offset = 2, shard_step = 2, fleet = 'main', generation = 1")
-
-
-@once
-@pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres"], indirect=True)
-def test_a_shard_alone_administers_the_tags_of_all(face, shards):
-    urls = shards(2)
-    together = face(shards=urls)
-    together.ticket("job")
-    alone = face(urls[0])
-    alone.tags.create("order", start_after=1_000_000)
-
-    assert together.next_id("order") > 1_000_000
-    assert together.next_id("order") > 1_000_000
-    alone.tags.set("order", start_after=5_000_000)
-    assert face(urls[1]).next_id("order") > 5_000_000
-
-
-@once
-@on_one_of_each
-def test_a_fleet_that_was_begun_is_completed_by_the_same_shards(face, shards, monkeypatch):
-    from allocator.fleet.bootstrap import Opening
-
-    urls = shards(2)
-    write, written = Opening._write, []
-
-    def dying(self, one, members, revision):
-        if written:
-            raise KeyboardInterrupt
-        written.append(self._all.index(one))
-        write(self, one, members, revision)
-
-    monkeypatch.setattr(Opening, "_write", dying)
-    with suppress(KeyboardInterrupt), closing(Database(urls[0])) as one, closing(Database(urls[1])) as two:
-        Opening([one, two], None).open()
-    monkeypatch.undo()
-    with pytest.raises((DatabaseUnavailable, ShardMisconfigured), match="open it once with exactly these shards|lost"):
-        face([urls[0], urls[1]][written[0]]).ticket("job")
-
-    assert {face(shards=urls).ticket("job")} == {1}
-
-
-@once
-@on_one_of_each
-@pytest.mark.parametrize("use", ["tag", "ticket"])
-def test_a_database_that_is_used_alone_while_a_fleet_is_made_is_none_of_it(face, shards, monkeypatch, use):
-    """Between the look at it and its row: what it gave has no remainder, and the fleet must not begin."""
-    from allocator.fleet.bootstrap import Opening
-
-    urls = shards(2)
-    alone, write, drawn, disturbs = face(urls[1]), Opening._write, [], [True]
-
-    def disturbed(self, one, members, revision):
-        if len(members) > 1 and self._all.index(one) == 1 and disturbs:
-            disturbs.pop()  # before it draws: a write that was too late is tried again beside it
-            drawn.append(alone.next_id("order") if use == "tag" else alone.ticket("order"))
-        write(self, one, members, revision)
-
-    monkeypatch.setattr(Opening, "_write", disturbed)
-    together = face(shards=urls, timeout=2)
-    for _ in range(2):
-        with pytest.raises((ShardMisconfigured, DatabaseUnavailable)):
-            drawn += [together.ticket("order"), together.next_id("order")]
-    drawn += [alone.next_id("order") if use == "tag" else alone.ticket("order") for _ in range(5)]
-
-    assert distinct(drawn) == 6
-
-
-@once
-@on_one_of_each
-def test_a_process_that_knew_a_database_alone_follows_the_fleet_that_is_made_of_it(face, shards):
-    """An upgrade of the schema writes a row for a database of its own; a fleet may be made of such ones."""
-    urls = shards(2)
-    alone = [Allocator(with_schema(url)) for url in urls]
-    for ids in alone:
-        ids._backend.open()
-    together = face(shards=urls)
-    tickets = [together.ticket("job") for _ in range(4)]
-    for ids in alone:
-        tickets += [ids.ticket("job") for _ in range(4)]
-        ids.close()
-
-    assert distinct(tickets) == 12
-
-
-@once
-@on_one_of_each
-def test_a_shard_that_lost_its_row_is_not_begun_anew(face, shards):
-    urls = shards(2)
-    face(shards=urls).ticket("job")
-    execute(urls[0], "DELETE FROM allocator_shard")
-    with growing(urls[:1]) as growth, pytest.raises(ShardMisconfigured, match="its row of allocator_shard is lost"):
-        growth.begin()
-    with pytest.raises(ShardMisconfigured, match="its row of allocator_shard is lost"):
-        face(urls[0]).ticket("job")
-    with pytest.raises(ShardMisconfigured, match="If it was a shard, its row is lost: do not use it"):
-        face(shards=urls).ticket("job")
-
-
-@once
-@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
-def test_shards_may_have_other_names_here_than_where_they_were_made(face, shards, tmp_path):
-    """As through a tunnel, or by an alias of the host."""
-    urls = shards(2)
-    face(shards=urls).ticket("job")
-    aliases = []
-    for number, url in enumerate(urls):
-        (tmp_path / f"alias{number}.db").symlink_to(url.removeprefix("sqlite:///"))
-        aliases.append(f"sqlite:///{tmp_path}/alias{number}.db")
-    with growing(aliases) as growth:
-        found = growth.shards()
-
-    assert [one.row.numbering.offset for one in found] == [1, 2]
-    assert [one.where.partition("alias")[1] for one in found] == ["alias", "alias"]
-
-
-@once
-def test_one_database_under_two_urls_is_refused(face, shards, fleet_kind):
-    (url,) = shards(1)
-    other = url.replace("sqlite:////", "sqlite:////./") if "sqlite" in url else url.replace("localhost", "127.0.0.1")
-    if "sqlite" not in url and other == url:
-        other = url.replace("127.0.0.1", "localhost")
-    for twice in ([url, url], [url, other]):
-        with pytest.raises(ShardMisconfigured, match="the same database under two URLs"):
-            face(shards=twice).ticket("job")
-    face(url).ticket("job")
-    with pytest.raises(ShardMisconfigured, match="the same database under two URLs, or one is a copy"):
-        face(shards=[url, other]).ticket("job")
-
-
-@once
-@on_one_of_each
-def test_a_copied_database_is_refused(face, shards):
-    urls = shards(2)
-    face(urls[0]).ticket("job")
-    copy_row(urls[0], urls[1])
-    execute(urls[1], "INSERT INTO allocator_ticket (type) VALUES ('job')")
-    with pytest.raises(ShardMisconfigured, match="the same database under two URLs, or one is a copy"):
-        face(shards=urls).ticket("job")
-
-
-@once
-@on_one_of_each
-def test_a_database_that_was_used_cannot_be_part_of_a_new_fleet(face, shards):
-    urls = shards(2)
-    face(urls[1]).next_id("order")
-    with pytest.raises(ShardMisconfigured, match="has given ids before, and the others have not"):
-        face(shards=urls).ticket("job")
-    face(urls[0]).ticket("job")
-    with pytest.raises(ShardMisconfigured, match="has given ids of its own; a shard that is added must be empty"):
-        grow(urls[:1], urls[1])
-
-
-@once
-@on_one_of_each
-def test_nodes_and_leases_of_a_database_are_not_given_again_by_the_lead_of_a_fleet(face, shards):
-    """Control: without the refusal both are the first node, and lease any worker beside the other."""
-    for use in ("meteor", "snowflake"):
-        urls = shards(2)
-        getattr(face(urls[1]), use)()
-        with pytest.raises(ShardMisconfigured, match="has given ids before, and the others have not"):
-            getattr(face(shards=urls), use)()
-        face(urls[0]).ticket("job")
-        with pytest.raises(ShardMisconfigured, match="has given ids of its own; a shard that is added must be empty"):
-            grow(urls[:1], urls[1])
-
-
-@once
-def test_odd_settings_are_refused(face, tmp_path):
-    url = f"sqlite:///{tmp_path}/ids.db"
-    for wrong, sentence in (
-        (dict(shards=[]), "1 to 1000 databases, got 0"),
-        (dict(database=url, shards=[url]), "pass either database or shards, not both"),
-        (dict(database=url, fleet="a b"), "the name of a fleet must be spelled like a tag"),
-    ):
-        with pytest.raises(InvalidSetting, match=sentence):
-            face(wrong.pop("database", None), **wrong)
-
-
-@once
-def test_another_fleet_than_asked_for_is_refused(face, shards):
-    (url,) = shards(1)
-    face(url, fleet="ids").ticket("job")
-
-    with pytest.raises(ShardMisconfigured, match="is a shard of the fleet 'ids', not of 'other'"):
-        face(url, fleet="other").ticket("job")
-    assert face(url).ticket("job") == 2
-
-
-@once
-@pytest.mark.parametrize("fleet_kind", MYSQLS, indirect=True)
-def test_a_server_that_is_another_one_is_left_alone_until_it_is_trusted(face, shards, caplog):
-    urls = shards(2)
-    ids = face(shards=urls)
-    drawn = [ids.ticket("job") for _ in range(4)]
-    execute(urls[0], "UPDATE allocator_shard SET server_run = 'elsewhere'")
-    drawn += [ids.ticket("job") for _ in range(4)]
-    assert {ticket % 2 for ticket in drawn[4:]} == {0}
-    assert "is now on another server, or was restored: it may lack ids" in caplog.text
-    assert "allocator shards trust" in caplog.text
-    with growing(urls) as growth, closing(Database(urls[0])) as database:
-        growth.trust(database, 50)
-    draw_until(ids, drawn, lambda: drawn[-1] % 2 == 1)
-
-    assert distinct(drawn)
-    assert drawn[-1] > 50
-
-
-@once
-@on_one_of_each
-def test_a_shard_that_cannot_be_reached_at_the_start_is_said_and_used_when_it_is_back(face, shards, caplog):
-    urls = shards(3)
-    face(shards=urls).ticket("job")
-    execute(urls[1], "ALTER TABLE allocator_shard RENAME TO away")
+def test_a_database_that_cannot_be_reached_at_the_start_is_said_and_used_when_it_is_back(face, fleet, caplog):
+    urls = fleet(3)
+    execute(bare(urls[1]), "ALTER TABLE allocator_shard RENAME TO away")
     ids = face(shards=urls)
     drawn = [ids.ticket("job") for _ in range(4)]
     assert {ticket % 3 for ticket in drawn} == {0, 1}
-    assert "stopped using shard" in caplog.text
-    execute(urls[1], "ALTER TABLE away RENAME TO allocator_shard")
+    assert "stopped using" in caplog.text
+    execute(bare(urls[1]), "ALTER TABLE away RENAME TO allocator_shard")
     draw_until(ids, drawn, lambda: drawn[-1] % 3 == 2)
 
 
-def test_tags_are_not_changed_on_a_part_of_the_shards(face, shards, monkeypatch):
-    """As where the driver of one is not installed: ids go on, and administration is refused."""
-    one, two = shards(2)
-    face(shards=[one, two]).ticket("a")
+@once
+@on_one_of_each
+def test_a_failover_of_one_database_goes_by_the_gap_and_the_others_serve(face, fleet):
+    urls = fleet(2)
+    ids = face(shards=urls)
+    drawn = [ids.ticket("job") for _ in range(4)]
+    moved(bare(urls[0]))
+    drawn += [ids.ticket("job") for _ in range(6)]
+    with pytest.raises(AllocatorError), closing(Database(urls[0])) as database:
+        database.lease_number(NumberClaim("billing", 3, 1000, time.time_ns() // 1_000_000, "holder"))
 
-    def unusable(known, url):
-        raise InvalidDatabase(f"{url} needs a driver, which is not installed")
-
-    monkeypatch.setattr("allocator.fleet.shard_rotation.sibling", unusable)
-    ids = face(shards=[one])
-    alone = face(one)
-    assert ids.ticket("a") > 0
-    for found in (ids, alone):
-        for call in (found.tags.list, lambda found=found: found.tags.create("order", start_after=5000)):
-            with pytest.raises(InvalidDatabase, match="needs a driver"):
-                call()
+    assert distinct(drawn) == 10
+    assert {ticket % 2 for ticket in drawn[4:]} == {0, 1}
+    assert max(ticket for ticket in drawn if ticket % 2) > 100_000

@@ -12,7 +12,6 @@ from support.servers.administrator import execute
 
 from allocator.database.store import Database
 from allocator.database.verbs import segments, token_rows
-from allocator.fleet.tag_administration import delete
 from allocator.schemes.tag import Tag
 from allocator.service.token_administration import Tokens
 
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.statements
 def test_a_token_is_one_row_and_its_revocation_holds(fresh, monkeypatch):
     """With two rows the secret stayed valid by the one that was not revoked."""
     with closing(Database(fresh)) as database:
-        tokens = Tokens(lambda: database)
+        tokens = Tokens(database)
         tokens.create("before", verbs=("draw",), tags=("*",))
         made = lose_answer(monkeypatch, token_rows, "add")
         _, token = tokens.create("billing", verbs=("draw",), tags=("*",))
@@ -36,7 +35,7 @@ def test_a_token_is_one_row_and_its_revocation_holds(fresh, monkeypatch):
 def test_a_secret_cannot_be_two_rows(fresh):
     """Not even by a statement that the server ran after its client had given up."""
     with closing(Database(fresh)) as database:
-        Tokens(lambda: database).create("billing", verbs=("draw",), tags=("*",))
+        Tokens(database).create("billing", verbs=("draw",), tags=("*",))
     columns = "name, digest, verbs, tags, created_at"
 
     with pytest.raises(IntegrityError):
@@ -46,19 +45,21 @@ def test_a_secret_cannot_be_two_rows(fresh):
 def test_a_tag_that_was_deleted_is_not_told_to_be_in_use(fresh, monkeypatch):
     with closing(Database(fresh)) as database:
         database.create_tag(Tag("order"), has_start=True)
+        database.close_tag(Tag("order"))
         removed = lose_answer(monkeypatch, segments, "remove")
-        delete([database], "order", 0)
 
+        assert database.remove_tag("order")
         assert removed == [True, True]
         assert database.fetch_tag("order") is None
 
 
 def test_control_a_row_that_a_claim_has_raised_is_not_deleted(fresh):
     with closing(Database(fresh)) as database:
-        read = database.open_segment(Tag("order"), create=True)
+        database.open_segment(Tag("order"), create=True)
         database.claim_segment("order", 10, {})
 
-        assert not database.remove_tag(read)
+        assert database.close_tag(Tag("order")) is None
+        assert not database.remove_tag("order")
 
 
 # -- a verb whose first run commits, while its answer is lost with the connection

@@ -22,7 +22,7 @@ from support.servers.databases import with_schema
 
 from allocator import Allocator
 from allocator.database.store import Database
-from allocator.database.verbs import servers, shard_row
+from allocator.database.verbs import servers
 from allocator.doctor import examine
 from allocator.errors import DatabaseRefused
 
@@ -352,7 +352,7 @@ def test_a_fleet_is_refused_where_a_server_does_not_say_which_one_it_is(new_data
         database.run(servers.fetch_blind)
 
         with pytest.raises(DatabaseRefused, match="a fleet needs servers"):
-            database.run(shard_row.check_owner)
+            database.check_owner()
 
 
 @pytest.mark.filterwarnings("ignore:Unknown schema content")

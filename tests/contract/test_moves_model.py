@@ -21,13 +21,15 @@ from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import segment, shard
 from allocator.database.store import Database
 from allocator.database.verbs import moves, node_rows, segments, shard_row, tickets
-from allocator.rules.failover import Move, Skipped
-from allocator.rules.fleet_consistency import ALONE, Shard
-from allocator.schemes.shared.residues import Residue
+from allocator.errors import ShardMisconfigured
+from allocator.rules.failover import Move, Skipped, crossing
+from allocator.rules.slots import Shard
+from allocator.schemes.shared.residues import ALL, NONE, Residue
 from allocator.schemes.tag import Tag
 
 NAME, FIRST = "model", 5
 """A tag, and the first value of new ones."""
+FLEET, SLOTS = "7f3a91c2", 3
 FENCE = ("", "", "own run", "run", "move")
 """What is not as it was read, if anything: each word is tried where the others hold."""
 RUNS: dict[Database, str] = {}
@@ -42,21 +44,30 @@ def database(shared_database, request) -> Iterator[Database]:
         move = found.current().shard.move
         RUNS[found] = move.run
         yield found
-        write(found, move)
+        write(found, move, slot=ALONE)
         found.run(lambda connection, _: connection.execute(delete(segment).where(segment.c.tag == NAME)))
 
 
-def write(database: Database, move: Move, tag: model.Tag | None = None) -> None:
+def write(database: Database, move: Move, tag: model.Tag | None = None, slot: Shard | None = None) -> None:
     """The shard's row, and that of the tag."""
 
     def both(connection: Connection, _: Dialect) -> None:
-        connection.execute(update(shard).values(moves.columns_of(move)))
+        connection.execute(update(shard).values(moves.columns_of(move) | slot_of(slot or ALONE)))
         connection.execute(delete(segment).where(segment.c.tag == NAME))
         if tag:
-            values = segments.row_of(Tag(NAME, tag.value)) | {"move": tag.move}
-            connection.execute(insert(segment).values(values))
+            row = segments.row_of(Tag(NAME, tag.value), Shard(residue=tag.residue)) | {"move": tag.move}
+            connection.execute(insert(segment).values(row))
 
     database.run(both)
+
+
+ALONE = Shard()
+SLOT_1 = Shard(FLEET, Residue(1, SLOTS), (1,))
+
+
+def slot_of(row: Shard) -> dict[str, object]:
+    numbering = {"slot": row.residue.offset, "slots": row.residue.step}
+    return {"fleet": row.fleet, "taken": moves.text_of(row.taken), "taken_under": row.taken_under, **numbering}
 
 
 def read(database: Database) -> model.Rows:
@@ -69,24 +80,25 @@ def read(database: Database) -> model.Rows:
 
 
 def as_model(row: Shard) -> model.Shard:
-    """A row of another revision has another residue."""
-    residue = row.residue if row.revision == ALONE else Residue(1, 3)
-    return model.Shard(row.move.run, row.move.key, row.move.first_value, residue=residue, tickets=row.tickets)
+    place = {"fleet": row.fleet, "residue": row.residue, "taken": frozenset(row.taken), "marked": row.taken_under}
+    return model.Shard(row.move.run, row.move.key, row.move.first_value, tickets=row.tickets, **place)
 
 
 class Scene:
     """The row that is there, and the one that a process read before; `no` is the word that does not hold."""
 
-    def __init__(self, database: Database, no: str, tag: model.Tag | None = None) -> None:
+    def __init__(self, database: Database, no: str, tag: model.Tag | None = None, slot: Shard = ALONE) -> None:
         self.database, self.here = database, RUNS[database]
         move = Move("another" if no == "own run" else self.here, 7, FIRST)
-        write(database, move, tag)
+        write(database, move, tag, slot)
         self.rows = read(database)
         row = database.run(shard_row.fetch)
         known = {"run": {"run": "another"}, "move": {"key": 8}, "first value": {"first_value": FIRST + 1}}
         self.known = replace(row, move=move._replace(**known.get(no, {})))
         if no == "residue":
-            self.known = replace(self.known, revision=row.revision + 1)
+            self.known = replace(self.known, residue=Residue(1, 2))
+        if no == "taken":
+            self.known = replace(self.known, taken=(1, 2))
 
     @property
     def known_model(self) -> model.Shard:
@@ -106,7 +118,7 @@ def test_a_new_tag(database: Database, no: str, is_there: bool):
     scene = Scene(database, no, model.Tag(3, 7) if is_there else None)
     written = model.new_tag(scene.rows, scene.here, NAME, scene.known_model)
 
-    made = database.run(segments.create, Tag(NAME, scene.known.move.first_value), scene.known)
+    made = database.transact(segments.make, Tag(NAME, scene.known.move.first_value), scene.known)
 
     assert made == bool(written)
     scene.check(written)
@@ -128,7 +140,8 @@ def test_a_node(database: Database, no: str):
     scene = Scene(database, no)
     written = model.node({**scene.rows, NODES: before}, scene.here, scene.known_model)
 
-    assert register(database, scene.known) == (written and written[NODES])
+    number = written and model.node_number(written[NODES], scene.known.residue)
+    assert register(database, scene.known) == number
     scene.check(None)
 
 
@@ -157,7 +170,7 @@ def test_a_repair(database: Database, no: str, skip: int, is_as_read: bool):
     scene = Scene(database, no, model.Tag(3, 6 if is_as_read else 5))
     written = model.claimed(scene.rows, scene.here, NAME, scene.known_model, 6, skip, size=0)
 
-    repaired = database.run(segments.repair, Tag(NAME, 3, move=6), 3 + skip, scene.known.move)
+    repaired = database.run(segments.repair, Tag(NAME, 3, move=6), 3 + skip, scene.known)
 
     assert repaired == bool(written)
     scene.check(written)
@@ -181,3 +194,83 @@ def test_a_move(database: Database, no: str, first: int, nodes: int):
     after_all = {**rows, **(written or {})}
     assert read(database)[SHARD] == after_all[SHARD]
     assert register(database, Scene(database, "").known) - after_all[NODES] in (1, 2)  # MySQL and SQLite burn one
+
+
+# -- what makes and extends a fleet
+
+
+REFUSED = [(no, True, ALL) for no in ("own run", "run", "move", "residue", "taken")]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+def test_make(fresh: str):
+    """A tag that has not the present move skips its gap first; one that is closed stays so."""
+    with closing(Database(fresh)) as database:
+        RUNS[database] = database.current().shard.move.run
+        for no, is_behind, residue in (*REFUSED, ("", True, ALL), ("", False, NONE)):
+            scene = Scene(database, no, model.Tag(3, 6 if is_behind else 7, residue))
+            raised = 3 + crossing(database.run(segments.fetch, NAME), 0) if is_behind else 3
+            made = database.transact(shard_row.make, scene.known, FLEET, SLOTS, 0)
+
+            assert made == (no == ""), no
+            scene.check(model.made(scene.rows, SLOTS, FLEET, lambda _, raised=raised: raised) if made else None)
+
+
+@ON_ALL
+@given(st.sampled_from((*FENCE, "taken")), st.sampled_from([(1, 2), (1, 3)]))
+def test_a_slot_is_taken(database: Database, no: str, taken: tuple[int, ...]):
+    """Compare and set: what another command has written meanwhile stays."""
+    scene = Scene(database, no, slot=replace(SLOT_1, taken_under=6))
+    written = model.marked(scene.rows, scene.here, scene.known_model, frozenset(taken))
+    fits = written if no != "run" else None
+
+    assert database.run(shard_row.take_slot, scene.known, taken) == bool(fits)
+    scene.check(fits)
+
+
+@ON_ALL
+@given(st.sampled_from((*FENCE, "residue", "taken")), st.sampled_from([None, 3, 20]))
+def test_a_start(database: Database, no: str, value: int | None):
+    """The row is written, whether the tag is there or not."""
+    scene = Scene(database, no, None if value is None else model.Tag(value, 7, SLOT_1.residue), SLOT_1)
+    after = model.Tag(max(10, value or 0), 7, SLOT_1.residue)
+
+    begun = database.transact(segments.start, Tag(NAME, 10), {"max_value": 10}, scene.known)
+
+    assert begun == (no == "")
+    scene.check({NAME: after} if begun else None)
+    assert read(database)[SHARD].made - scene.rows[SHARD].made == begun
+
+
+@ON_ALL
+@given(st.sampled_from((*FENCE, "residue", "taken")), st.sampled_from([None, 3, 20]))
+def test_a_tag_is_closed_unless_it_gave_more(database: Database, no: str, value: int | None):
+    before = None if value is None else model.Tag(value, 7, SLOT_1.residue)
+    scene = Scene(database, no, before, SLOT_1)
+    closed = database.transact(segments.close, Tag(NAME, 10), scene.known)
+
+    assert closed == (no == "" and value != 20)
+    scene.check({NAME: before._replace(residue=NONE)} if closed and before else None)
+    assert not database.run(segments.remove, NAME) if before and not closed else database.run(segments.remove, NAME)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+def test_a_new_database_joins(fresh: str):
+    """Its row and its tags at once, as the members have them; once it has something, it is refused."""
+    with closing(Database(fresh)) as database:
+        RUNS[database] = database.current().shard.move.run
+        for no in ("own run", "run", "move", "residue", "taken", ""):
+            scene = Scene(database, no)
+            new = Shard(FLEET, Residue(2, SLOTS), (1, 2), 9, move=Move(scene.here, 9, 40, 5))
+            member = model.Shard("", first=40, fleet=FLEET, residue=SLOT_1.residue, tickets=scene.rows[SHARD].tickets)
+            like = {SHARD: member, NAME: model.Tag(12, 1, NONE), TICKETS: 0, NODES: 7}
+            written = model.joined(scene.rows, scene.here, 9, like, frozenset({1, 2}), 2)
+
+            joined = database.transact(shard_row.join, scene.known, new, [Tag(NAME, 12)], Skipped(7, 0))
+
+            assert joined == (no == ""), no
+            scene.check(written if joined else None)
+        assert register(database, database.read_row()) > model.node_number(7, new.residue)
+        scene = Scene(database, "")
+        with pytest.raises(ShardMisconfigured, match="must be new and empty"):
+            database.transact(shard_row.join, scene.known, new, [], Skipped(0, 0))

@@ -47,13 +47,13 @@ def test_a_ping_says_that_a_table_is_lost(face, fresh):
 
 
 @pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)  # whose shards are of this test alone
-def test_a_ping_of_several_shards_is_answered_by_one(shards):
-    urls = shards(2)
+def test_a_ping_of_a_fleet_is_answered_by_one(fleet):
+    urls = fleet(2)
     with Allocator(shards=urls) as ids:
         ids.ping()
-        execute(urls[0], "DROP TABLE allocator_shard")
+        execute(urls[0].partition("?shard=")[0], "DROP TABLE allocator_shard")
         ids.ping()
-        execute(urls[1], "DROP TABLE allocator_shard")
+        execute(urls[1].partition("?shard=")[0], "DROP TABLE allocator_shard")
         with pytest.raises(SchemaOutOfDate):
             ids.ping()
 

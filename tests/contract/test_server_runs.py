@@ -28,7 +28,7 @@ from support.distinct import distinct
 from support.kit import SQLITE, database_of
 from support.servers.administrator import administrator, execute, values
 from support.servers.databases import with_schema
-from support.servers.fleets import MYSQLS
+from support.servers.fleets import MYSQLS, add, make
 
 from allocator import Allocator
 from allocator.database.connection import GUARD_RESTARTS
@@ -41,17 +41,12 @@ from allocator.database.verbs import claims, node_rows, segments
 from allocator.database.verbs.claims import Terms
 from allocator.errors import (
     DatabaseUnavailable,
-    FleetGrowing,
     InvalidSetting,
     MaxValueWentBack,
     SchemaDamaged,
     ServerReplaced,
-    ShardMisconfigured,
-    TagExists,
     UnknownTag,
 )
-from allocator.fleet.grow import Growth
-from allocator.fleet.tag_administration import last_claimed
 from allocator.generators.worker_numbers import read_clocks
 from allocator.rules.failover import NODES_SKIPPED, TICKETS_SKIPPED
 from allocator.schemes.meteor import METEOR
@@ -384,16 +379,16 @@ def test_nothing_is_given_by_what_was_read_before_a_move(fresh, database, monkey
     for words in (MOVED, "UPDATE allocator_shard SET move = 5"):
         execute(fresh, words)
         assert database.run(node_rows.register, "h", 1, "v", datetime.now(UTC), read.shard) is None
-        assert not database.run(segments.create, Tag("bill"), read.shard)
-        assert not database.run(segments.repair, read.tag, 50, read.shard.move)
+        assert not database.transact(segments.make, Tag("bill"), read.shard)
+        assert not database.run(segments.repair, read.tag, 50, read.shard)
         database.current()
     noted = database.current("order")
 
-    assert not database.run(
-        segments.create, Tag("bill"), replace(noted.shard, move=noted.shard.move._replace(first_value=0))
+    assert not database.transact(
+        segments.make, Tag("bill"), replace(noted.shard, move=noted.shard.move._replace(first_value=0))
     )
-    assert database.run(segments.create, Tag("bill"), noted.shard)
-    assert not database.run(segments.create, Tag("bill"), noted.shard)
+    assert database.transact(segments.make, Tag("bill"), noted.shard)
+    assert not database.transact(segments.make, Tag("bill"), noted.shard)
     meanwhile(monkeypatch, node_rows, "register", moving)
     assert database.register_node() > 2 * NODES_SKIPPED
 
@@ -403,9 +398,9 @@ def test_a_tag_whose_making_meets_a_failover_begins_above_it_and_a_start_that_wa
     fresh, database, monkeypatch
 ):
     database.start()
-    meanwhile(monkeypatch, segments, "create", moving)
+    meanwhile(monkeypatch, segments, "make", moving)
     assert database.open_segment(Tag("order"), create=True).max_value > LEAST
-    meanwhile(monkeypatch, segments, "create", moving)
+    meanwhile(monkeypatch, segments, "make", moving)
     with pytest.raises(DatabaseUnavailable, match="tag 'bill' was not made; it may have given ids"):
         database.create_tag(Tag("bill"), has_start=True)
     assert database.create_tag(Tag("bill"), has_start=True)
@@ -598,76 +593,22 @@ def fed(blue: str, green: str, lost: int = 0) -> None:
 # -- fleets
 
 
-def test_a_shard_skips_ids_of_its_own(shards):
-    urls = shards(2)
+def bare(url: str) -> str:
+    return url.partition("?shard=")[0]
+
+
+def test_a_slot_skips_ids_of_its_own(fleet):
+    urls = fleet(2)
     with Allocator(shards=urls, step=10, max_step=10) as ids:
         before = ids.next_ids("order", 40)
     for url in urls:
-        execute(url, f"{FORGET.format(20)}, move = 7")
+        execute(bare(url), f"{FORGET.format(20)}, move = 7")
     with Allocator(shards=urls, step=10, max_step=10) as ids:
         after = ids.next_ids("order", 40)
 
     assert distinct([*before, *after]) == 80
     assert min(after) > 2 * LEAST
     assert {one % 2 for one in after} == {0, 1}
-
-
-def test_a_fleet_that_grows_after_a_restore_skips_what_was_forgotten(shards):
-    old, new = shards(2)
-    with Allocator(old) as ids:
-        drawn = ids.reserve("order", 15)
-    execute(old, FORGET.format(10), MOVED)
-    with Allocator(old) as ids:
-        ids.ticket("job")  # so that the first one is a shard
-    with closing(Database(old)) as first, closing(Database(new)) as second:
-        growth = Growth([first])
-        growth.add(second)
-        growth.grow()
-    with Allocator(shards=[old, new], step=10, max_step=10) as ids:
-        assert distinct([*drawn, *ids.next_ids("order", 100)]) == 115
-
-
-@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("act", ["create", "create after 5", "set", "grow"])
-def test_a_shard_that_forgot_a_young_tag_begins_it_above_all_ids_of_it(shards, act):
-    """Whatever makes its row again, though another shard knows a lower id of the tag."""
-    *urls, new = shards(3)
-    with Allocator(shards=urls) as ids:
-        drawn = [*ids.reserve("order", 10_000), *ids.reserve("order", 10)]
-        assert drawn[0] % 2 == 0  # of the second one
-    execute(urls[1], "DELETE FROM allocator_segment", MOVED)
-    with closing(Database(urls[0])) as first, closing(Database(urls[1])) as second, Allocator(shards=urls) as ids:
-        growth = Growth([first, second])
-        growth.trust(second)
-        if act == "set":
-            ids.tags.set("order", step=500)
-        elif act == "grow":
-            growth.add(Database(new))
-            growth.grow(headroom=10)
-            urls.append(new)
-        else:
-            with pytest.raises(TagExists):
-                ids.tags.create("order", start_after=5 if act.endswith("5") else None)
-    with Allocator(shards=urls) as ids:
-        for _ in range(4):
-            drawn += ids.reserve("order", 1000)
-
-    assert distinct(drawn) == 14_010
-
-
-@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
-def test_a_limit_that_leaves_a_shard_no_ids_after_a_failover_is_set_on_all(shards):
-    urls = shards(2)
-    with Allocator(shards=urls) as ids:
-        ids.reserve("order", 10)
-        ids.reserve("order", 10)
-        execute(urls[1], "DELETE FROM allocator_segment", MOVED)
-
-        assert last_claimed(ids.tags.databases(), "order") > LEAST
-        assert ids.tags.create("new").max_value == 0  # its first id is of the first shard
-        assert ids.tags.set("order", limit=1_000_000).limit == 1_000_000
-    for url in urls:
-        assert values(url, "SELECT id_limit FROM allocator_segment WHERE tag = 'order'") == [1_000_000]
 
 
 def restored(url: str, last: int) -> None:
@@ -679,85 +620,66 @@ def restored(url: str, last: int) -> None:
         execute(url, f"UPDATE allocator_ticket SET id = {last}", counter)
 
 
-@pytest.mark.parametrize("is_noted", [True, False], ids=["noted", "trusted at once"])
-def test_a_shard_whose_server_run_alone_tells_a_failover_waits_to_be_trusted(shards, is_noted):
-    urls = shards(2)
-    with Allocator(shards=urls) as ids:
-        drawn = [ids.ticket("job") for _ in range(40)]
-    restored(urls[1], 2)
-    if is_noted:
-        for _ in range(2):
-            with Allocator(shards=urls) as ids:
-                drawn += [ids.ticket("job") for _ in range(20)]
-        assert {one % 2 for one in drawn[-20:]} == {1}
-    with closing(Database(urls[0])) as first, closing(Database(urls[1])) as second:
-        Growth([first, second]).trust(second)
-    for _ in range(2):
-        with Allocator(shards=urls) as ids:
-            drawn += [ids.ticket("job") for _ in range(4)]
-
-    assert distinct(drawn)
-    assert {one % 2 for one in drawn[-4:]} == {0, 1}
-
-
-@pytest.mark.parametrize("fleet_kind", MYSQLS, indirect=True)
-def test_a_process_that_knows_a_shard_stops_its_tickets_too(shards):
-    urls = shards(2)
-    with Allocator(shards=urls) as ids:
-        drawn = [ids.ticket("job") for _ in range(40)]
-        ids.reserve("order", 4)
-        restored(urls[1], 2)
-        with Allocator(shards=urls) as another:
-            drawn += [another.ticket("job") for _ in range(20)]
-        drawn += [ids.ticket("job") for _ in range(20)]
-        assert ids.reserve("order", 4)
-
-    assert distinct(drawn)
-    assert {one % 2 for one in drawn[-40:]} == {1}
-
-
-def test_the_floor_of_a_fleet_that_grows_is_above_tickets_that_were_forgotten(shards):
+def test_a_fleet_that_is_made_after_a_restore_begins_above_what_was_forgotten(shards):
     old, new = shards(2)
     with Allocator(old) as ids:
-        drawn = [ids.ticket("job") for _ in range(300)]
+        drawn, tickets = list(ids.reserve("order", 15)), [ids.ticket("job") for _ in range(300)]
+    execute(old, FORGET.format(10))
     restored(old, 6)
-    with closing(Database(old)) as first, closing(Database(new)) as second:
-        growth = Growth([first])
-        growth.add(second)
-        growth.grow(headroom=10)
-    with Allocator(shards=[old, new]) as ids:
-        drawn += [ids.ticket("job") for _ in range(300)]
-
-    assert distinct(drawn)
-
-
-def test_a_fleet_does_not_grow_before_a_shard_that_failed_over_is_trusted(shards):
-    *old, new = shards(3)
-    with Allocator(shards=old) as ids:
-        drawn = [ids.ticket("job") for _ in range(300)]
-    restored(old[1], 6)
-    with closing(Database(old[0])) as first, closing(Database(old[1])) as second, closing(Database(new)) as third:
-        growth = Growth([first, second])
-        growth.add(third)
-        with pytest.raises(ShardMisconfigured, match="allocator shards trust"):
-            growth.grow(headroom=10)
-        growth.trust(second, headroom=200)
-        growth.grow(headroom=10)
-    with Allocator(shards=[*old, new]) as ids:
-        drawn += [ids.ticket("job") for _ in range(300)]
-
-    assert distinct(drawn)
+    urls = [make(old, 2)]
+    urls.append(add(urls, new, 2))
+    with Allocator(shards=urls, step=10, max_step=10) as ids:
+        assert distinct([*drawn, *ids.next_ids("order", 100)]) == 115
+        assert distinct([*tickets, *(ids.ticket("job") for _ in range(300))]) == 600
 
 
 @pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
-def test_a_ticket_that_is_not_drawn_blames_no_growth_where_there_is_none(shards, monkeypatch):
-    with Allocator(shards=shards(2), timeout=1) as ids:
-        assert ids.ticket("job") == 1
-        monkeypatch.setattr(Database, "ticket", lambda *given: None)
-        with pytest.raises(DatabaseUnavailable, match="drew nothing.*allocator db check") as refused:
-            ids.ticket("job")
+@pytest.mark.parametrize("act", ["use", "set", "set a start"])
+def test_a_slot_that_forgot_a_young_tag_begins_it_above_all_ids_of_it(fleet, act):
+    """Whatever makes its row again, though another slot knows a lower id of the tag."""
+    urls = fleet(2)
+    with Allocator(shards=urls) as ids:
+        drawn = [*ids.reserve("order", 10_000), *ids.reserve("order", 10)]
+        assert drawn[0] % 2 == 0  # of the second one
+    execute(bare(urls[1]), "DELETE FROM allocator_segment", MOVED)
+    with Allocator(shards=urls) as ids:
+        if act == "set":
+            ids.tags.set("order", step=500)
+        elif act == "set a start":
+            with pytest.raises(InvalidSetting, match="start_after must be at least"):
+                ids.tags.set("order", start_after=5)
+    with Allocator(shards=urls) as ids:
+        for _ in range(4):
+            drawn += ids.reserve("order", 1000)
 
-    assert not isinstance(refused.value, FleetGrowing)
+    assert distinct(drawn) == 14_010
+
+
+@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
+def test_a_limit_that_leaves_a_slot_no_ids_after_a_failover_is_set_on_all(fleet):
+    urls = fleet(2)
+    with Allocator(shards=urls) as ids:
+        ids.reserve("order", 10)
+        ids.reserve("order", 10)
+        execute(bare(urls[1]), "DELETE FROM allocator_segment", MOVED)
+
+        assert ids.tags.last_claimed("order") > LEAST
+        assert ids.tags.set("order", limit=1_000_000).limit == 1_000_000
+    for url in urls:
+        assert values(bare(url), "SELECT id_limit FROM allocator_segment WHERE tag = 'order'") == [1_000_000]
+
+
+def test_a_slot_that_is_restored_skips_tickets_and_goes_on(fleet):
+    urls = fleet(2)
+    with Allocator(shards=urls) as ids:
+        drawn = [ids.ticket("job") for _ in range(40)]
+        restored(bare(urls[1]), 2)
+        with Allocator(shards=urls) as another:
+            drawn += [another.ticket("job") for _ in range(20)]
+        drawn += [ids.ticket("job") for _ in range(20)]
+
+    assert distinct(drawn)
+    assert {one % 2 for one in drawn[-20:]} == {0, 1}
 
 
 # -- each database's own ways
@@ -866,29 +788,6 @@ def test_the_birth_of_a_file_is_what_the_system_tells(tmp_path):
     nanoseconds = sqlite_file.run_of_file(str(file)).partition("+")[2]
 
     assert int(nanoseconds or "0", 16) // 10**9 == int(told)
-
-
-@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
-def test_an_older_copy_of_a_shard_that_was_noted_gives_no_tickets_until_it_is_trusted(shards):
-    urls = shards(2)
-    path = make_url(urls[0]).database
-    with Allocator(shards=urls) as ids:
-        drawn = [ids.ticket("job") for _ in range(4)]
-    shutil.copyfile(path, f"{path}.old")
-    with Allocator(shards=urls) as ids:
-        drawn += [ids.ticket("job") for _ in range(4)]
-    Path(f"{path}.old").replace(path)
-    for _ in range(2):  # whoever notes it skips a gap
-        with Allocator(shards=urls) as ids:
-            drawn += [ids.ticket("job") for _ in range(4)]
-    assert {one % 2 for one in drawn[-4:]} == {0}
-    with closing(Database(urls[0])) as first, closing(Database(urls[1])) as second:
-        Growth([first, second]).trust(first)
-    with Allocator(shards=urls) as ids:
-        drawn += [ids.ticket("job") for _ in range(4)]
-
-    assert distinct(drawn)
-    assert {one % 2 for one in drawn[-4:]} == {0, 1}
 
 
 @SQLITE

@@ -394,7 +394,7 @@ def test_figures_tell_what_was_given_claimed_and_refused(embedded, tag):
     assert figures[f'allocator_request_seconds_count{{{labels}"4xx"}}'] >= 1
     assert figures[f'allocator_build_info{{version="{allocator.__version__}"}}'] == 1
     assert figures["process_start_time_seconds"] > 0
-    assert figures['allocator_shard_up{shard="1"}'] == 1
+    assert figures['allocator_shard_up{slot="1"}'] == 1
     assert 3000 < figures['allocator_days_left{what="meteor second"}'] < 4500
 
 

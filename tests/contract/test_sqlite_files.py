@@ -14,7 +14,6 @@ import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine, select
 from support.distinct import Duplicate, distinct
 from support.faults.ill_databases import as_nobody
-from support.servers.databases import with_schema
 
 from allocator import Allocator
 from allocator.database import connection as runner
@@ -22,7 +21,6 @@ from allocator.database.sqlite import dialect as sqlite
 from allocator.database.sqlite import file as files
 from allocator.database.store import Database
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, InvalidDatabase
-from allocator.fleet import bootstrap
 from allocator.integrations.sqlalchemy import KeyDefault
 
 HOLDER = """
@@ -272,26 +270,6 @@ def test_a_file_that_is_made_is_told_once(tmp_path, monkeypatch, caplog):
         f"made a new SQLite database at {tmp_path}/ids.db: its ids begin at 1; if there was one before, stop and put "
         "it back"
     )
-
-
-def test_a_missing_file_is_made_only_where_all_are_missing(tmp_path, monkeypatch):
-    """Another one was upgraded and not added yet; the file that is in use is away for a moment."""
-    away, unused = (f"sqlite:///{tmp_path}/{name}.db" for name in ("away", "unused"))
-    with_schema(unused)
-    monkeypatch.setattr(bootstrap, "sleep", lambda _: None)
-    for urls in ([away, unused], [unused, away]):
-        with pytest.raises(DatabaseUnavailable, match="no file .*away.* put it back"), Allocator(shards=urls) as ids:
-            ids.ticket("job")
-
-        assert not (tmp_path / "away.db").exists(), urls
-
-
-def test_who_finds_the_files_of_a_fleet_half_made_waits_for_the_others(tmp_path, monkeypatch):
-    one, two = (f"sqlite:///{tmp_path}/{name}.db" for name in ("one", "two"))
-    with_schema(one)
-    monkeypatch.setattr(bootstrap, "sleep", lambda _: with_schema(two))
-    with Allocator(shards=[one, two]) as ids:
-        assert {ids.ticket("job"), ids.ticket("job")} == {1, 2}
 
 
 SPOILED = (

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 from support.distinct import distinct
 from support.servers.administrator import execute, values
+from support.servers.fleets import make
 
 from allocator import Allocator
 from allocator.cli import main
@@ -190,10 +191,9 @@ def test_a_sequence_that_serves_two_columns_cycles_or_counts_down_cannot_be_held
         execute(fresh, "DROP TABLE IF EXISTS other", "DROP TABLE orders CASCADE")
 
 
-def test_one_of_several_shards_is_refused(new_database):
-    urls = [new_database("sqlite") for _ in range(2)]
-    with Allocator(shards=urls) as ids:
-        ids.next_id("order")
-    execute(urls[0], PLAIN)
+def test_a_fleet_is_refused(new_database):
+    url = new_database("sqlite")
+    make(url, 2)
+    execute(url, PLAIN)
 
-    assert "a tag of several shards cannot be compared" in run(urls[0], *share(), code=1)
+    assert "a tag of a fleet cannot be compared" in run(url, *share(), code=1)

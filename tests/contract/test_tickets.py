@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import replace
 from functools import partial
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import make_url
 from support.distinct import distinct
 from support.faults.ill_databases import changed
 from support.faults.wire import Wire
 from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
-from support.servers.fleets import MYSQLS, claim_tickets, growing, in_each_way, on_one_of_each, once
+from support.servers.fleets import MYSQLS, claim_tickets, in_each_way, on_one_of_each, once
 
 from allocator import Allocator
 from allocator.cli import main
+from allocator.database.mysql.dialect import MySQL
 from allocator.database.store import Database
 from allocator.database.verbs import segments, tickets
 from allocator.errors import (
     AllocatorError,
-    DatabaseRefused,
     DatabaseUnavailable,
     Exhausted,
     InvalidTag,
@@ -72,23 +69,24 @@ def test_types_are_told_apart_byte_by_byte_and_are_no_tags(face, shards, fleet_k
     assert drawn == ([1, 2, 3, 4] if fleet_kind in MYSQLS and not claims else [1, 1, 1, 1])
     ids.tags.create(longest)
     assert [tag.name for tag in ids.tags.list()] == [longest]
-    for name in (".floor", ".ticket:job"):
+    for name in (".skipped", ".ticket:job"):
         for refuses in (ids.ticket, ids.tags.create, ids.tags.get, ids.next_id):
             with pytest.raises(InvalidTag, match="a tag is 1 to 64 of"):
                 refuses(name)
 
 
 @on_mysql
-def test_the_statement_is_that_of_the_scheme(shards):
-    """What arrives at a server, by its general log: REPLACE INTO, on a session with the shard's offset and step."""
+def test_the_statement_is_that_of_the_scheme(fleet):
+    """What arrives at a server, by its general log: REPLACE INTO, on a session with the slot's offset and step."""
     kind, log = f"of-{os.getpid()}", "SELECT CONVERT(argument USING utf8mb4) FROM mysql.general_log WHERE argument LIKE"
-    urls = shards(3)
+    urls = fleet(3)
     on, off = "SET GLOBAL log_output = 'TABLE', GLOBAL general_log = ON", "SET GLOBAL general_log = OFF"
-    with changed(urls[0], on, (off, "TRUNCATE mysql.general_log")):
+    there = urls[0].partition("?shard=")[0]
+    with changed(there, on, (off, "TRUNCATE mysql.general_log")):
         with Allocator(shards=urls) as ids:
             drawn = [ids.ticket(kind) for _ in range(6)]
-        said = values(urls[0], f"{log} 'REPLACE INTO%{kind}%' AND command_type = 'Query' ORDER BY event_time")
-        numbered = values(urls[0], f"{log} 'SET SESSION auto_increment%'")
+        said = values(there, f"{log} 'REPLACE INTO%{kind}%' AND command_type = 'Query' ORDER BY event_time")
+        numbered = values(there, f"{log} 'SET SESSION auto_increment%'")
 
     assert drawn == [1, 2, 3, 4, 5, 6]
     assert len(said) == 6
@@ -107,7 +105,7 @@ def test_the_statement_is_that_of_the_scheme(shards):
 def test_a_process_that_read_the_row_before_tickets_were_claimed_repeats_none(face, shards):
     (url,) = shards(1)
     before = face(url)
-    before._backend._shards.open()
+    before._backend._shard = before._backend.read_shard()
     claim_tickets(url)
 
     assert [face(url).ticket("job"), before.ticket("job"), before.ticket("job")] == [1, 2, 3]
@@ -120,7 +118,7 @@ def test_control_of_two_processes_that_draw_otherwise_each_ticket_comes_twice(fa
     monkeypatch.setattr(tickets, "DRAW", tickets.DRAW.replace("tickets = 'replace'", "1 = 1"))
     (url,) = shards(1)
     before = face(url)
-    before._backend._shards.open()
+    before._backend._shard = before._backend.read_shard()
     claim_tickets(url)
 
     assert [face(url).ticket("job"), before.ticket("job")] == [1, 1]
@@ -150,17 +148,15 @@ def test_tickets_are_claimed_from_the_first_one_on_or_never(face, shards):
 
 
 @on_mysql
-def test_a_type_is_made_only_where_tickets_are_claimed_and_above_the_floor(shards):
-    """Whoever read the row before a failover that forgot the change, or before `shards trust`."""
+def test_a_type_is_made_only_where_tickets_are_claimed(shards):
+    """Whoever read the row before a failover that forgot the change."""
     (url,) = shards(1)
-    tag = Tag(".ticket:job", 98)
+    tag = Tag(".ticket:job")
     with closing(Database(url)) as database:
         state = database.current().shard
-        assert not database.run(segments.create, tag, state)
+        assert not database.transact(segments.make, tag, state)
         claim_tickets(url)
-        execute(url, "UPDATE allocator_shard SET floor = 100")
-        assert not database.run(segments.create, tag, state)
-        assert database.run(segments.create, replace(tag, max_value=99), state)
+        assert database.transact(segments.make, tag, state)
 
 
 @once
@@ -182,9 +178,9 @@ def test_a_ticket_is_one_round_trip(face, shards, fleet_kind, claims):
 
 
 @once
-def test_each_shard_gives_its_own(face, shards):
+def test_each_slot_gives_its_own(face, fleet):
     """As in the source: of three, DB1 gives 1, 4, 7, 10, 13 and DB2 gives 2, 5, 8, 11, 14."""
-    ids = face(shards=shards(3))
+    ids = face(shards=fleet(3))
     drawn = [ids.ticket("job") for _ in range(15)]
 
     assert drawn[0::3] == [1, 4, 7, 10, 13]
@@ -193,8 +189,8 @@ def test_each_shard_gives_its_own(face, shards):
 
 
 @on_one_of_each
-def test_two_allocators_get_no_ticket_twice(face, shards):
-    urls = shards(2)
+def test_two_allocators_get_no_ticket_twice(face, fleet):
+    urls = fleet(2)
     one, two = face(shards=urls), face(shards=urls[::-1])
     drawn = [ids.ticket("job") for _ in range(20) for ids in (one, two, two)]
 
@@ -220,15 +216,6 @@ def test_sixteen_connections_on_one_type(shards, fleet_kind, claims):
     assert distinct(drawn) == 16 * each
 
 
-@once
-@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
-def test_tags_that_were_used_first_leave_the_fleet_to_the_first_ticket(face, fresh):
-    ids = face(fresh, fleet="europe")
-    assert [ids.next_id("order"), ids.ticket("job"), ids.ticket("job")] == [1, 1, 2]
-    with pytest.raises(ShardMisconfigured, match="is a shard of the fleet 'europe', not of 'asia'"):
-        face(fresh, fleet="asia").ticket("job")
-
-
 CLAIMS_FORGOTTEN = (
     ("UPDATE allocator_segment SET max_value = 0 WHERE tag = '.ticket:job'",),
     ("DELETE FROM allocator_segment WHERE tag = '.ticket:job'",),
@@ -249,11 +236,10 @@ def test_a_database_that_forgot_tickets_is_stopped(face, shards, fleet_kind, cla
         drawn += [ids.ticket("job") for _ in range(5)]
         execute(url, *forgets)
         for _ in range(2):
-            with pytest.raises(MaxValueWentBack, match="allocator shards trust"):
+            with pytest.raises(MaxValueWentBack, match="allocator db mark-restored"):
                 ids.ticket("job")
-        with growing([url]) as growth, closing(Database(url)) as database:
-            growth.trust(database, 50, above=max(drawn))
-        time.sleep(0.5)
+        with closing(Database(url)) as database:
+            database.mark_restored()
 
         assert ids.ticket("job") > max(drawn)
     assert distinct(drawn)
@@ -261,18 +247,18 @@ def test_a_database_that_forgot_tickets_is_stopped(face, shards, fleet_kind, cla
 
 @once
 @on_mysql
-def test_numbers_that_are_not_the_shards_own_are_burnt(face, shards, monkeypatch, caplog):
-    """As when the numbering was changed on the server behind our back."""
-    urls = shards(2)
+def test_numbers_that_are_not_the_slots_own_are_burnt(face, fleet, monkeypatch, caplog):
+    """As when a proxy gives the session to others."""
+    urls = fleet(2)
     ids = face(shards=urls)
     drawn = [ids.ticket("job") for _ in range(4)]
-    monkeypatch.setattr(tickets, "number_as", lambda connection, numbering: None)
-    execute(urls[0], "ALTER TABLE allocator_ticket AUTO_INCREMENT = 100")
+    monkeypatch.setattr(MySQL, "number_as", lambda self, connection, residue: None)
+    execute(urls[0].partition("?shard=")[0], "ALTER TABLE allocator_ticket AUTO_INCREMENT = 100")
     ids = face(shards=urls)
     with suppress(ShardMisconfigured):
         drawn.extend(ids.ticket("job") for _ in range(6))
 
-    assert "is not of this shard, which has offset 1, step 2" in caplog.text
+    assert "is not of this database, which is slot 1 of 2" in caplog.text
     assert distinct(drawn)
 
 
@@ -292,29 +278,6 @@ def test_a_table_that_would_repeat_tickets_is_refused(fresh):
     undo = "undo it: ALTER TABLE allocator_ticket ENGINE = InnoDB"
     with Allocator(fresh) as ids, pytest.raises(SchemaDamaged, match=undo):
         ids.ticket("job")
-
-
-@once
-@pytest.mark.parametrize("fleet_kind", ["postgres"], indirect=True)
-def test_a_user_that_may_not_write_the_shards_row_is_refused_before_anything_is_written(face, shards):
-    urls = shards(2)
-    role = f"app_{os.getpid()}"
-    execute(urls[0], f"CREATE ROLE {role} LOGIN PASSWORD 'app'")
-    try:
-        for url in urls:
-            execute(url, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}")
-            execute(url, f"REVOKE UPDATE ON allocator_shard FROM {role}")
-            execute(url, f"GRANT UPDATE (server_run, move, made) ON allocator_shard TO {role}")
-        as_app = [make_url(url).set(username=role, password="app").render_as_string(False) for url in urls]
-        with pytest.raises(DatabaseRefused, match="may not write allocator_shard"):
-            face(shards=as_app).ticket("job")
-        assert face(shards=urls).ticket("job") == 1
-        assert {face(shards=as_app).ticket("job") % 2 for _ in range(2)} == {1}
-        assert face(as_app[0]).next_id("order") > 0
-    finally:
-        for url in urls:
-            execute(url, f"DROP OWNED BY {role}")
-        execute(urls[0], f"DROP ROLE {role}")
 
 
 LAST = "UPDATE allocator_segment SET max_value = 9223372036854775805 WHERE tag = '.ticket:job'"
@@ -341,16 +304,16 @@ def test_after_the_last_number_there_is_an_error_and_no_ticket_twice(face, shard
 
 
 @on_one_of_each
-def test_threads_share_one_fleet(shards):
-    with Allocator(shards=shards(3), timeout=20) as ids, ThreadPoolExecutor(12) as pool:
+def test_threads_share_one_fleet(fleet):
+    with Allocator(shards=fleet(3), timeout=20) as ids, ThreadPoolExecutor(12) as pool:
         drawn = list(pool.map(lambda _: ids.ticket("job"), range(240)))
 
     assert distinct(drawn) == 240
 
 
 @on_one_of_each
-def test_nobody_waits_for_ever_when_it_is_closed_while_drawing(shards):
-    ids = Allocator(shards=shards(2))
+def test_nobody_waits_for_ever_when_it_is_closed_while_drawing(fleet):
+    ids = Allocator(shards=fleet(2))
     ids.ticket("job")
     drawing = threading.Thread(target=draw_until_closed, args=(ids,))
     drawing.start()
@@ -366,16 +329,16 @@ def draw_until_closed(ids: Allocator) -> None:
             ids.ticket("job")
 
 
-@pytest.mark.parametrize(("count", "late"), [(1, "the database did not answer"), (2, "no shard answered")])
+@pytest.mark.parametrize(("count", "late"), [(1, "the database did not answer"), (2, "none of the fleet answered")])
 def test_a_call_whose_time_is_over_names_the_last_error(tmp_path, count, late):
-    with Allocator(shards=[f"sqlite:///{tmp_path}/{number}.db" for number in range(count)], timeout=2) as ids:
+    urls = [f"sqlite:///{tmp_path}/{slot}.db?shard=7f3a91c2.{slot}" for slot in range(1, count + 1)]
+    with Allocator(shards=urls, timeout=2) as ids:
         bare = ids._overdue()
         assert str(bare).startswith(f"{late} within 2 seconds; it is away, or an open transaction locks")
         assert bare.__cause__ is None
-        shards = ids._backend._shards
-        shards.fail(shards.handles[0], DatabaseUnavailable("connection refused"))
-        with pytest.raises(DatabaseUnavailable) as found:
-            wait_for(result_of(partial(Work, int), ids._background, 0.0, ids._overdue))
-
-    assert str(found.value) == f"{late} within 2 seconds; the last error: connection refused"
-    assert str(found.value.__cause__) == "connection refused"
+        if count > 1:
+            ids._backend._fail(0, DatabaseUnavailable("connection refused"))
+            with pytest.raises(DatabaseUnavailable) as found:
+                wait_for(result_of(partial(Work, int), ids._background, 0.0, ids._overdue))
+            assert str(found.value) == f"{late} within 2 seconds; the last error: connection refused"
+            assert str(found.value.__cause__) == "connection refused"

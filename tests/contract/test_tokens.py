@@ -38,7 +38,7 @@ KNOWN_WITHIN = 8.0
 @pytest.fixture
 def tokens(fresh: str) -> Iterator[Tokens]:
     database = Database(fresh)
-    yield Tokens(lambda: database)
+    yield Tokens(database)
     database.close()
 
 
@@ -406,7 +406,7 @@ def test_an_open_service_that_was_closed_stays_closed(tmp_path):
     url = f"sqlite:///{tmp_path}/ids.db"
     database = Database(url)
     with Served(url) as service:
-        tokens = Tokens(lambda: database)
+        tokens = Tokens(database)
         secret, token = tokens.create("only", verbs=("draw",), tags=("order",))
         assert until(lambda: service.post("/v1/tags/order/ids").status == 401)
         assert service.post("/v1/tags/order/ids", token=secret).status == 200
@@ -427,7 +427,7 @@ def test_a_revoked_token_is_refused_while_every_connection_waits(fresh):
     with Allocator(fresh) as ids, closing(Database(fresh)) as database, ThreadPoolExecutor(6) as pool:
         for number in range(6):
             ids.ticket(f"t{number}")
-        tokens = Tokens(lambda: database)
+        tokens = Tokens(database)
         (one, _), (two, _), (revoked, row) = (
             tokens.create(name, verbs=("draw",), tags=("*",)) for name in ("a", "b", "c")
         )

@@ -542,8 +542,8 @@ def test_a_folder_that_is_changed_later_changes_nothing(sync, tmp_path, tag, mon
 
 
 @SQLITE
-def test_a_row_of_a_smaller_fleet_stops_the_process_that_saw_the_larger_one(sync, url, tag):
-    """As a database that was restored to before the fleet grew."""
+def test_a_row_of_no_fleet_stops_the_process_that_saw_one(sync, url, tag):
+    """As a database that was restored to before the fleet was made."""
     ids = sync(url, step=10, max_step=10)
     ids.reserve(tag, 1)
     supply = plain(ids).sequence(tag)

@@ -18,7 +18,7 @@ from support.servers.machine_images import killable
 
 from allocator import Allocator
 from allocator.database.store import Database
-from allocator.errors import InvalidSetting, LeaseLost, NodeIdsExhausted, ShardMisconfigured, TooManyRequests
+from allocator.errors import InvalidSetting, LeaseLost, NodeIdsExhausted, TooManyRequests
 from allocator.schemes.worker_number_lease import NumberClaim
 
 L = 60_000
@@ -193,17 +193,3 @@ def test_a_restart_of_the_server_loses_no_lease_and_delays_none(kind):
             with pytest.raises(LeaseLost):
                 database.renew_number(given_back, now_ms())
             assert database.lease_number(claim("pods", "c")).number in (1, 2)
-
-
-@pytest.mark.parametrize("fleet_kind", ["sqlite", "mixed"], indirect=True)
-def test_of_several_shards_the_lead_alone_leases(shards):
-    urls = shards(2)
-    with Allocator(shards=urls) as ids:
-        ids.next_id("order")
-        with ids.worker("pods") as one, ids.worker("pods") as two:
-            assert (one.number, two.number) == (0, 1)
-    with closing(Database(urls[0])) as lead, closing(Database(urls[1])) as other:
-        assert [len(space.held) for space in lead.worker_spaces()] == [0]
-        assert other.worker_spaces() == []
-        with pytest.raises(ShardMisconfigured, match="numbered by shard 1 alone"):
-            other.lease_number(claim("pods", "a"))

@@ -194,7 +194,7 @@ def test_replicas_behind_nginx_restart_in_turn_and_fail_no_request(tmp_path, rep
     ports = [free_port(), free_port()]
     with closing(Database(url)) as database:
         database.upgrade_schema()
-        token, _ = Tokens(lambda: database).create("proxy", verbs=("draw", "administer"), tags=("*",))
+        token, _ = Tokens(database).create("proxy", verbs=("draw", "administer"), tags=("*",))
 
     def start(port: int) -> Served:
         return Served(url, options=("--port", str(port)), is_open=False)

@@ -1,27 +1,31 @@
-"""Fleets under load: shards that are killed, and growth whose commands are killed."""
+"""Fleets under load: databases that are killed, and commands that are killed while they make a fleet."""
 
 from __future__ import annotations
 
 import array
+import itertools
 import random
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 from support.distinct import distinct
 from support.processes.patience import until
 from support.servers.available import KINDS, SERVERS, Server
+from support.servers.fleets import made, named
 from support.servers.machine_images import killable
 from tqdm import tqdm
 
 from allocator import Allocator
 from allocator.database.store import Database
 from allocator.errors import AllocatorError
+from allocator.fleet import commands
+from allocator.rules.slots import Shard, Word
 
 # -- one of three is killed every 10 s
 
@@ -64,9 +68,10 @@ class Load:
 
 
 def test_one_of_three_is_killed_again_and_again(killable_servers, report):
-    urls = [server.url for server in killable_servers]
-    for url in urls:
+    plain = [server.url for server in killable_servers]
+    for url in plain:
         migrate(url)
+    urls = made(plain)
     rnd = random.Random(20261121)
     with Allocator(shards=urls, timeout=DEADLINE) as ids:
         ids.ticket("job")
@@ -91,7 +96,7 @@ def test_one_of_three_is_killed_again_and_again(killable_servers, report):
     assert distinct(tickets)
     assert len(load.failed) <= calls / 10_000, load.failed[:3]
     assert load.longest <= DEADLINE + 0.5
-    assert last == {0, 1, 2}, "a shard is not used again"
+    assert last == {0, 1, 2}, "a database is not used again"
 
 
 LONGEST_PAUSE = 12.0
@@ -112,7 +117,7 @@ def migrate(url: str) -> None:
             database.close()
 
 
-# -- growth from 2 to 3 to 5, twenty times
+# -- a database becomes a fleet of three, twenty times
 
 ROUNDS, PROCESSES = 20, 4
 
@@ -129,48 +134,83 @@ with Allocator(shards=urls, step=20, max_step=200, timeout=20) as ids:
 """
 
 
-def test_growth_under_load_with_the_command_killed(new_database, tmp_path, report):
+def test_a_fleet_is_made_under_load_with_the_command_killed(new_database, tmp_path, report):
     SERVERS.start(set(KINDS))
     kinds = ["sqlite", *(kind for kind, server in SERVERS.found.items() if isinstance(server, Server))]
     rnd = random.Random(20261121)
     total = killed = 0
-    for number in tqdm(range(ROUNDS), desc="growths", unit="fleet"):
+    for number in tqdm(range(ROUNDS), desc="fleets", unit="fleet"):
         folder = tmp_path / f"round{number}"
         folder.mkdir()
-        tickets, ids, kills = one_growth(new_database, kinds[number % len(kinds)], folder, rnd)
+        tickets, ids, kills = one_fleet(new_database, kinds[number % len(kinds)], folder, rnd)
         assert distinct(tickets)
         assert distinct(ids)
         total += len(tickets) + len(ids)
         killed += kills
     report(
-        f"{ROUNDS} fleets of {', '.join(kinds)} grown from 2 to 3 to 5 under load of {PROCESSES} processes, "
+        f"{ROUNDS} databases of {', '.join(kinds)} became fleets of three under load of {PROCESSES} processes, "
         f"{killed} commands killed: {total} tickets and ids, no duplicate, no client restarted"
     )
     assert killed > ROUNDS
 
 
-def one_growth(new_database, kind: str, folder: Path, rnd: random.Random) -> tuple[array.array, array.array, int]:
-    urls = [new_database(kind) for _ in range(5)]
-    for url in urls:
+def one_fleet(new_database, kind: str, folder: Path, rnd: random.Random) -> tuple[array.array, array.array, int]:
+    plain = [new_database(kind) for _ in range(3)]
+    for url in plain:
         migrate(url)
-    stop = folder / "stop"
-    running = [
-        subprocess.Popen([sys.executable, "-c", DRAWING, str(stop), str(folder / f"client{n}"), *urls[:2]])
-        for n in range(PROCESSES)
-    ]
+    stop, clients = folder / "stop", itertools.count()
+    running: list[subprocess.Popen[bytes]] = []
+
+    def draw(*urls: str) -> None:
+        command = [sys.executable, "-c", DRAWING, str(stop), str(folder / f"client{next(clients)}"), *urls]
+        running.append(subprocess.Popen(command))
+
     kills = 0
     try:
+        for _ in range(PROCESSES):
+            draw(plain[0])
         wait_for_tickets(folder)
-        for new in ([urls[2]], urls[3:]):
-            for url in new:
-                kills += until_done(rnd, "add", url, "--url", urls[0])
-            kills += until_done(rnd, "grow", "--headroom", "2000", "--url", urls[0])
+        killed = killed_once(rnd, "make", "--slots", "64", "--url", plain[0])
+        urls, kills = [named(plain[0], word_of_row(plain[0]))], kills + killed
+        slot = 1
+        for new in plain[1:]:
+            while True:  # what was killed has spent its slot
+                slot += 1
+                spent = [word for taken in taken_in(urls[0]) - slots_of(urls) for word in ("--without", str(taken))]
+                members = [word for url in urls for word in ("--url", url)]
+                killed = killed_once(rnd, "add", new, "--slot", str(slot), *spent, *members)
+                kills += killed
+                if row_of(new).fleet:
+                    break
+            urls.append(named(new, row_of(new).word))
+            draw(*urls)
             time.sleep(1)
     finally:
         stop.touch()
         codes = [process.wait(60) for process in running]
-    assert codes == [0] * PROCESSES, "a client ended by itself"
+    assert codes == [0] * len(running), "a client ended by itself"
     return read(folder, "tickets"), read(folder, "ids"), kills
+
+
+def row_of(url: str) -> Shard:
+    with closing(Database(url)) as database:
+        return database.read_row()
+
+
+def word_of_row(url: str) -> Word | None:
+    """After `make`, which may have been killed before or after it was done."""
+    if not row_of(url).fleet:
+        with closing(Database(url)) as database:
+            commands.make(database, 64)
+    return row_of(url).word
+
+
+def taken_in(url: str) -> set[int]:
+    return {*row_of(url).taken}
+
+
+def slots_of(urls: list[str]) -> set[int]:
+    return {int(url.rpartition(".")[2]) for url in urls}
 
 
 def wait_for_tickets(folder: Path) -> None:
@@ -180,26 +220,19 @@ def wait_for_tickets(folder: Path) -> None:
     assert until(all_draw, 30), "the clients do not start"
 
 
-def until_done(rnd: random.Random, *words: str) -> int:
-    """Run a command, kill it at a random moment, and again, until it was quick enough; how often it was not."""
-    kills = 0
-    while True:
-        command = subprocess.Popen(
-            [sys.executable, "-m", "allocator", "shards", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        patience = rnd.uniform(0.3, 1.2) if kills < 6 else 60.0
-        try:
-            said, errors = command.communicate(timeout=patience)
-        except subprocess.TimeoutExpired:
-            command.kill()
-            command.communicate()
-            kills += 1
-            continue
-        assert command.returncode == 0 or "no growth is planned" in errors, errors + said
-        return kills
+def killed_once(rnd: random.Random, *words: str) -> int:
+    """Run a command, and kill it at a random moment unless it was quicker; whether it was not."""
+    command = subprocess.Popen(
+        [sys.executable, "-m", "allocator", "shards", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        said, errors = command.communicate(timeout=rnd.uniform(0.5, 1.5))
+    except subprocess.TimeoutExpired:
+        command.kill()
+        command.communicate()
+        return 1
+    assert command.returncode == 0, errors + said
+    return 0
 
 
 def read(folder: Path, what: str) -> array.array:

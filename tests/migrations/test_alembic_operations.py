@@ -14,6 +14,7 @@ from alembic.operations import Operations
 from support.kit import SQLITE
 from support.servers.administrator import execute, opened, values
 from support.servers.databases import with_schema
+from support.servers.fleets import make
 
 from allocator import Allocator
 from allocator.errors import InvalidSetting, SchemaOutOfDate, ServerReplaced
@@ -113,11 +114,10 @@ def test_a_tag_is_not_printed_as_sql():
         op.create_tag("order", start_after=5, limit=9)
 
 
-def test_one_of_several_shards_is_refused(new_database):
-    urls = [with_schema(new_database("sqlite")) for _ in range(2)]
-    with Allocator(shards=urls) as ids:
-        ids.next_id("order")
-    with pytest.raises(InvalidSetting, match="is one of several shards"), migration(urls[0]) as op:
+def test_a_fleet_is_refused(new_database):
+    url = with_schema(new_database("sqlite"))
+    make(url, 2)
+    with pytest.raises(InvalidSetting, match="is in a fleet"), migration(url) as op:
         op.create_tag("invoice")
 
 

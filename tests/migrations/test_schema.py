@@ -102,7 +102,7 @@ def make_schema(url: str) -> None:
 
 def make_a_token(url: str) -> None:
     with closing(Database(url)) as database:
-        Tokens(lambda: database).create("shop", verbs=("draw",), tags=("*",))
+        Tokens(database).create("shop", verbs=("draw",), tags=("*",))
 
 
 USES: dict[str, Callable[[Allocator, str], object]] = {

@@ -136,7 +136,7 @@ LOCKS = {
     "a tag's": lambda ids, tag: ids.sequence(tag)._lock,
     "the meteor's": lambda ids, tag: ids._meteor._lock,
     "the snowflake's": lambda ids, tag: ids._snowflake._lock,
-    "the fleet's": lambda ids, tag: backend_of(ids)._shards._lock,
+    "the database's": lambda ids, tag: backend_of(ids)._lock,
     "alembic's": lambda ids, tag: upgrade.alembic_lock,
     "an ObjectId's": lambda ids, tag: generator._lock,
     "the pool's": lambda ids, tag: database_of(ids).engine.pool._pool.mutex,

@@ -29,10 +29,10 @@ import allocator.database.registry
 from allocator.database.driver_errors import translate
 from allocator.database.sqlite.dialect import SQLite
 from allocator.database.store import Database
-from allocator.database.verbs import shard_row, tickets
+from allocator.database.verbs import shard_row
 from allocator.errors import AllocatorError, LeaseLost, MaxValueWentBack, ServerReplaced, UnknownTag
-from allocator.fleet.shard_rotation import Handle
-from allocator.fleet.tag_administration import Tags, delete, last_claimed
+from allocator.fleet import commands
+from allocator.fleet.tag_administration import Tags
 from allocator.integrations.alembic_operations import MigrationDatabase
 from allocator.schemes import worker_number_lease
 from allocator.schemes.formats.bit_layout import Layout
@@ -103,7 +103,7 @@ class Server:
         event.listen(self.engine, "before_cursor_execute", self._before)
         Client(self).upgrade_schema()
         self.empty = self.raw.serialize()
-        Client(self).run(shard_row.claim_tickets, "simulated")
+        Client(self).transact(shard_row.claim_tickets, "simulated")
         self.claiming = self.raw.serialize()
 
     def begin(self, image: bytes) -> None:
@@ -154,7 +154,6 @@ class Process:
         self.database = Client(world.server)
         self.opened: set[str] = set()
         self.seen: dict[str, dict[Residue, int]] = defaultdict(dict)
-        self.handle = Handle(0, self.database)
         self.snowflake = LeasedSnowflake(SETTINGS)
         self.held: tuple[NumberLease, Tenure] | None = None
         self.verbs = [getattr(self, name) for name in world.verbs]
@@ -180,11 +179,10 @@ class Process:
         self.world.gave(name, found)
 
     def ticket(self) -> None:
-        handle, kind = self.handle, self.dice.choice(self.world.names)
-        if handle.row is None:
-            handle.row = handle.look()
-        ticket = handle.draw(kind, lambda handle, row: setattr(handle, "row", row))
-        self.world.counts[f"tickets by {handle.row.tickets}"] += 1
+        kind = self.dice.choice(self.world.names)
+        ticket = self.database.ticket(kind, 0.0)
+        assert self.database._shard
+        self.world.counts[f"tickets by {self.database._shard.tickets}"] += 1
         self.world.gave(f"ticket {kind}", [ticket])
 
     def node(self) -> None:
@@ -276,13 +274,15 @@ def repair(world: World) -> None:
 def remove(world: World) -> None:
     """A tag that was never used: whoever deletes another one says where the next of its name begins."""
     name, database = world.random.choice(world.names), Client(world.server)
-    if last_claimed([database], name) == 0:
-        delete([database], name, 0)
+    tags = Tags(lambda: [database], Tag(name))
+    if tags.last_claimed(name) == 0:
+        tags.delete(name, 0)
         world.counts["deleted"] += 1
 
 
-def cross_all(world: World) -> None:
-    Client(world.server).cross_all()
+def make(world: World) -> None:
+    """`shards make`, while others draw. Refused in a fleet, unless a failover has forgotten it."""
+    commands.make(Client(world.server), 2)
 
 
 def upgrade(world: World) -> None:
@@ -291,7 +291,7 @@ def upgrade(world: World) -> None:
 
 def claim_tickets(world: World) -> None:
     """`allocator db upgrade --tickets claim`, while others draw. Refused after the first ticket."""
-    Client(world.server).run(shard_row.claim_tickets, "simulated")
+    Client(world.server).transact(shard_row.claim_tickets, "simulated")
     world.counts["began to claim tickets"] += 1
 
 
@@ -308,7 +308,7 @@ def migrate(world: World) -> None:
         Client(world.server).upgrade_schema()
         migrate(world)
     else:
-        world.counts["made by a migration"] += made
+        world.counts["made by a migration"] += made is not None
 
 
 def restored(world: World) -> None:
@@ -317,7 +317,7 @@ def restored(world: World) -> None:
     world.restoring = None
 
 
-OPERATORS = (create_above, set_tag, repair, remove, cross_all, upgrade, migrate, migrate)
+OPERATORS = (create_above, set_tag, repair, remove, make, upgrade, migrate, migrate)
 
 
 class World:
@@ -501,7 +501,6 @@ def faces() -> Iterator[None]:
         server()
         stack.enter_context(patch.multiple(allocator.database.registry, **NUMBERS))
         stack.enter_context(patch.multiple(worker_number_lease, SECONDS=HOLD / 1000, SNOWFLAKE_SECONDS=LENGTH / 1000))
-        stack.enter_context(patch.object(tickets, "number_as"))  # of a session of MySQL's
         stack.enter_context(patch.object(allocator.database.store.log, "disabled", new=True))
         yield
 

@@ -128,8 +128,10 @@ def goes_on_serving(supply: Supply) -> None:
     """Of an allocator that is closed."""
 
 
-def keeping_the_key(before: failover.Move, run: str, key: int, at: int, wall_ms: int) -> failover.Move:
-    return failover.moved(before, run, before.key, at, wall_ms)
+def keeping_the_key(
+    before: failover.Move, residue: Residue, run: str, key: int, at: int, wall_ms: int
+) -> failover.Move:
+    return failover.moved(before, residue, run, before.key, at, wall_ms)
 
 
 class Control(NamedTuple):

@@ -11,7 +11,8 @@ from typing import Any
 from allocator.database.verbs.claims import Terms
 from allocator.database.verbs.start import Start
 from allocator.rules.failover import Move, Skipped
-from allocator.rules.fleet_consistency import Shard
+from allocator.rules.slots import Shard
+from allocator.schemes.shared.residues import ALL
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow, leased, released, renewed
 from simulation.fates import Fate
@@ -49,7 +50,7 @@ class SegmentVerbs:
         row = connection.perform(lambda view: view.get(SEGMENT, name))
         return row and row.tag(name)
 
-    def segments_create(self, connection: Connection, tag: Tag, known: Shard) -> bool:
+    def segments_make(self, connection: Connection, tag: Tag, known: Shard) -> bool:
         return connection.perform(lambda view: self._create(view, tag, known))
 
     def _create(self, view: View, tag: Tag, known: Shard) -> bool:
@@ -66,14 +67,14 @@ class SegmentVerbs:
     def segments_change(self, connection: Connection, name: str, changes: Mapping[str, int]) -> bool:
         return connection.perform(lambda view: self._raise(view, name, changes["max_value"], None))
 
-    def segments_repair(self, connection: Connection, tag: Tag, above: int, known: Move) -> bool:
+    def segments_repair(self, connection: Connection, tag: Tag, above: int, known: Shard) -> bool:
         return connection.perform(lambda view: self._repair(view, tag, above, known))
 
-    def _repair(self, view: View, tag: Tag, above: int, known: Move) -> bool:
-        row, shard = view.get(SEGMENT, tag.name), view.get(SHARD, 1)
-        if row is None or row.move != tag.move or shard.move != known or known.run != view.here:
+    def _repair(self, view: View, tag: Tag, above: int, known: Shard) -> bool:
+        row = view.get(SEGMENT, tag.name)
+        if row is None or row.move != tag.move or view.get(SHARD, 1) != known or known.move.run != view.here:
             return False
-        return self._raise(view, tag.name, above, known.key)
+        return self._raise(view, tag.name, above, known.move.key)
 
     @staticmethod
     def _raise(view: View, name: str, above: int, key: int | None) -> bool:
@@ -93,7 +94,7 @@ class SegmentVerbs:
     def _start(self, connection: Connection, view: View, name: str) -> Start:
         row, shard = view.get(SEGMENT, name), view.get(SHARD, 1)
         run = view.here if self.rules.run_guard else shard.move.run
-        return Start(row and row.tag(name), shard, run, connection.place.now(), None)
+        return Start(row and row.tag(name), shard, run, connection.place.now(), ALL)
 
 
 class MoveVerbs:
@@ -123,9 +124,9 @@ class NodeVerbs:
     def _register(view: View, known: Shard) -> int | None:
         if not view.lock(NODE, "last") or view.get(SHARD, 1) != known or known.move.run != view.here:
             return None
-        number: int = (view.get(NODE, "last") or 0) + 1
-        view.put(NODE, "last", number)
-        return number
+        count: int = (view.get(NODE, "last") or 0) + 1
+        view.put(NODE, "last", count)
+        return known.residue.nth(count)
 
 
 class LeaseVerbs:
@@ -135,16 +136,16 @@ class LeaseVerbs:
         return connection.perform(lambda view: (view.at, view.all(LEASE)))
 
     def worker_number_rows_take(
-        self, connection: Connection, chosen: NumberRow | int, claim: NumberClaim, known: Move
+        self, connection: Connection, chosen: NumberRow | int, claim: NumberClaim, known: Shard
     ) -> bool:
         return connection.perform(lambda view: self._take(view, chosen, claim, known))
 
     @staticmethod
-    def _take(view: View, chosen: NumberRow | int, claim: NumberClaim, known: Move) -> bool:
+    def _take(view: View, chosen: NumberRow | int, claim: NumberClaim, known: Shard) -> bool:
         number, before = (chosen, None) if isinstance(chosen, int) else (chosen.number, chosen)
         if not view.lock(LEASE, number) or view.get(LEASE, number) != before:
             return False
-        if view.get(SHARD, 1).move != known or known.run != view.here:
+        if view.get(SHARD, 1) != known or known.move.run != view.here:
             return False
         view.put(LEASE, number, leased(chosen, claim, view.at))
         return True
@@ -170,9 +171,6 @@ class LeaseVerbs:
 class ShardVerbs:
     def shard_row_fetch(self, connection: Connection) -> Shard | None:
         return connection.perform(lambda view: view.get(SHARD, 1))
-
-    def shard_row_fetch_member(self, connection: Connection, alone: bool = False) -> Shard | None:
-        return self.shard_row_fetch(connection)  # no upgrade writes a row here
 
 
 def imitation(verb: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,8 +14,8 @@ from weakref import WeakSet
 import allocator.aio
 import allocator.database.connection
 import allocator.database.registry
+import allocator.database.store
 import allocator.fleet.fleet_backend
-import allocator.fleet.shard_rotation
 import allocator.generators.meteor
 import allocator.generators.sequence
 import allocator.generators.snowflake
@@ -24,8 +24,10 @@ import allocator.runtime.forks
 import allocator.runtime.thread_pool
 import allocator.runtime.waiting
 import allocator.sync
-from allocator.backend import fleet_of
+from allocator.backend import ATTEMPTS
 from allocator.database.connection import Runner
+from allocator.database.store import Database
+from allocator.fleet.fleet_backend import Alone, Fleet
 from allocator.schemes import worker_number_lease
 from allocator.schemes.worker_number_lease import Clocks
 from simulation import clocks, threads
@@ -41,17 +43,10 @@ def dice() -> Any:
     return task.scheduler.random
 
 
-def backend_of(
-    database: Any,
-    shards: Any,
-    fleet: Any,
-    token: Any,
-    headers: Any,
-    background: Any,
-    timeout: float,
-    hosts: Any,
-) -> Any:
-    return fleet_of(list(shards or [database]), background, timeout=timeout)
+def backend_of(database: Any, shards: Any, token: Any, headers: Any, background: Any, timeout: float) -> Any:
+    if database is not None:
+        return Alone(database, timeout)
+    return Fleet([Database(one, timeout / ATTEMPTS) for one in shards], background, timeout)
 
 
 run = Runner.run
@@ -83,8 +78,8 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
     (allocator.generators.sequence.Sequence, {"_granted": note_what_is_late}),
     (allocator.generators.sequence, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
     (allocator.sync, {"monotonic": clocks.monotonic, "backend_of": backend_of}),
-    (allocator.fleet.fleet_backend, {"monotonic": clocks.monotonic}),
-    (allocator.fleet.shard_rotation, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
+    (allocator.fleet.fleet_backend, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
+    (allocator.database.store, {"threading": threads.Threading}),
     (
         allocator.generators.snowflake,
         {
@@ -113,7 +108,7 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
         {"monotonic": clocks.monotonic, "queue": SimpleNamespace(SimpleQueue=threads.SimpleQueue)},
     ),
     (allocator.database.connection, RUNNER),
-    (Runner, {"run": run_imitation}),
+    (Runner, {"run": run_imitation, "transact": run_imitation}),
     (allocator.database.registry, NUMBERS),
 )
 

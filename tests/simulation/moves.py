@@ -366,7 +366,8 @@ class World:
 
     def lost(self) -> set[int]:
         """The slots that an operator may name `--without`."""
-        return self.joined - {one.shard.residue.offset for one in self.members() if not one.is_lost} - {*self.adding}
+        used = self.joined | self.marked
+        return used - {one.shard.residue.offset for one in self.members() if not one.is_lost} - {*self.adding}
 
     def forget(self, name: str, databases: list[Database]) -> None:
         """The ids of a tag are given up."""

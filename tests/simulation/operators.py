@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
+from allocator.rules.slots import unasked, union
 from allocator.schemes.shared.residues import NONE
 from simulation import rows as sql
 from simulation.rows import CLAIM, NODES, SHARD, TICKETS, Rows, Shard, Tag
@@ -42,7 +43,9 @@ def add(world: World, name: str, slot: int, names: str, unused: bool = False) ->
     world.adding.append(slot)
     try:
         read = yield from read_rows(world, names)
-        taken = frozenset[int]().union(*(shard.taken for shard, _ in read.values())) | {slot}
+        shards = [shard for shard, _ in read.values()]
+        lost = {-one for one in unasked(shards) if one in world.lost() and one != slot}
+        taken = frozenset(union(*(shard.taken for shard in shards), [slot], lost))
         if not may_add(world, slot, read, unused):
             return
         marks, values = mark(world, slot, read, taken), values_of(read)
@@ -72,17 +75,20 @@ def read_rows(world: World, names: str) -> Generator[Database, Connection | None
 def may_add(world: World, slot: int, read: Read, unused: bool) -> bool:
     """An operator says `--without` and `--unused` where it is true."""
     shards = [shard for shard, _ in read.values()]
-    taken = frozenset[int]().union(*(shard.taken for shard in shards))
+    taken = union(*(shard.taken for shard in shards))
     answer = {shard.residue.offset for shard in shards}
     if {shard.fleet for shard in shards} != {FLEETS["A"]} or len(answer) < len(shards):
         return False
-    if taken - answer - world.lost() and "add: every slot answers" not in world.out:
+    is_unused = unused and slot not in world.joined and world.adding.count(slot) == 1
+    if {*unasked(shards)} - world.lost() - (
+        {slot} if is_unused else frozenset()
+    ) and "add: every slot answers" not in world.out:
         return False
-    if unused and slot not in world.joined and world.adding.count(slot) == 1:
+    if is_unused and -slot not in taken:
         return True
     any_move = "add: taken under the present move" in world.out
     is_present = any(is_here and (any_move or shard.marked == shard.move) for shard, is_here in read.values())
-    return is_present and slot not in taken
+    return is_present and not {slot, -slot} & {*taken}
 
 
 def mark(world: World, slot: int, read: Read, taken: frozenset[int]) -> Generator[Database, Connection | None, bool]:
@@ -147,7 +153,8 @@ def is_ours(database: Database, shard: Shard) -> bool:
 def start_after(world: World, name: str, names: str, further: int) -> Command:
     """`tags set --start-after`, above a column that has ids up to there. Writes the shard's row, as a new tag does."""
     end, closings = max(world.given["A", name], default=0) + further, world.closings[name]
-    taken, wrote, asked = frozenset[int](), frozenset[int](), world.members(names)
+    wrote: list[Shard] = []
+    asked = world.members(names)
     for database in asked:
         if not (at := (yield database)) or database.old or not is_ours(database, at.rows[SHARD]):
             return
@@ -160,10 +167,10 @@ def start_after(world: World, name: str, names: str, further: int) -> Command:
         if tag.residue == NONE or not at.commit(written):
             return
         database.set_at = len(database.primary.states) - 1
-        taken, wrote = taken | shard.taken, wrote | {shard.residue.offset}
-    if world.closings[name] == closings and (taken <= wrote or "tags set: every slot" in world.out):
+        wrote.append(shard)
+    if world.closings[name] == closings and (not unasked(wrote) or "tags set: every slot" in world.out):
         alive = {one.shard.residue.offset for one in world.members() if one.shard.fleet}
-        if (alive | (world.marked & {*world.adding})) - frozenset[int]().union(*(one.shard.taken for one in asked)):
+        if (alive | (world.marked & {*world.adding})) - {*union(*(one.shard.taken for one in asked))}:
             return  # a failover forgot the mark of one that the list lacks, or that is being added: it is run again
         for number in {*range(1, end + 1)} - world.given["A", name].keys():
             world.note("A", name, number, "the column")
@@ -191,7 +198,7 @@ def delete(world: World, name: str, names: str) -> Command:
 
 
 def close(name: str, databases: list[Database], world: World) -> Generator[Database, Connection | None, bool]:
-    taken, closed = frozenset[int](), frozenset[int]()
+    closed: list[Shard] = []
     for database in databases:
         if not (at := (yield database)) or not is_ours(database, at.rows[SHARD]):
             return False
@@ -199,10 +206,10 @@ def close(name: str, databases: list[Database], world: World) -> Generator[Datab
         if (tag := at.rows.get(name)) and not at.commit({name: tag._replace(residue=NONE)}):
             return False
         world.closings[name] += 1
-        taken, closed = taken | shard.taken, closed | {shard.residue.offset}
-    if taken <= closed:
+        closed.append(shard)
+    if not unasked(closed):
         world.forget(name, databases)
-    return taken <= closed
+    return not unasked(closed)
 
 
 def repair(world: World, name: str, database: str) -> Command:

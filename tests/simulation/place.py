@@ -7,9 +7,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from allocator.rules.failover import Move
-from allocator.rules.fleet_consistency import Member, Shard
+from allocator.rules.slots import Shard, Word
 from allocator.schemes.shared.residues import Residue
-from allocator.schemes.ticket import ShardNumbering
 from simulation.clocks import BEGIN
 from simulation.dialect import SEGMENT, SHARD
 from simulation.fates import Fate
@@ -23,13 +22,14 @@ if TYPE_CHECKING:
 
 
 class Place:
-    """Stands for an `allocator.database.address.Address`; shard `offset` of so many."""
+    """Stands for an `allocator.database.address.Address`; slot `offset` of so many."""
 
     file = pool = None
     is_in_memory = False
 
     def __init__(self, world: World, offset: int, shards: int) -> None:
-        self.name = self.shown = self.public_url = f"shard{offset}"
+        self.name = self.shown = f"shard{offset}"
+        self.word = Word("f1ee7000", offset) if shards > 1 else None
         self.world, self.scheduler, self.account = world, world.scheduler, world.account
         self.dialect = world.variant.dialect(world.variant.rules)
         self.fates: deque[tuple[Fate, int]] = deque()
@@ -46,9 +46,8 @@ class Place:
 
     def _first(self, residue: Residue) -> Rows:
         move = Move(self.server.run, key=1)
-        members = tuple(Member(f"key{n}", n, f"shard{n}") for n in range(1, residue.step + 1))
-        numbering = ShardNumbering(residue.offset, residue.step)
-        row = Shard("main", f"key{residue.offset}", True, 1, numbering, 1, members, move=move)
+        fleet = self.word.fleet if self.word else ""
+        row = Shard(fleet, residue, tuple(range(1, residue.step + 1)), move.key, move=move)
         rows: Rows = {(SHARD, 1): row}
         for name, tag in zip(self.world.tags, self.world.plan.tags, strict=True):
             if tag.is_new:

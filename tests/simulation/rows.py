@@ -11,6 +11,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
+from allocator.rules.slots import union
 from allocator.schemes.shared.residues import ALL, NONE, Residue
 
 REPLACE, CLAIM = "replace", "claim"
@@ -172,7 +173,7 @@ def marked(rows: Rows, here: str, read: Shard, taken: frozenset[int], out: Words
         ("add: move as read", shard.move == read.move),
     ):
         return None
-    return {SHARD: shard._replace(taken=shard.taken | taken, marked=shard.move)}
+    return {SHARD: shard._replace(taken=frozenset(union(shard.taken, taken)), marked=shard.move)}
 
 
 def joined(

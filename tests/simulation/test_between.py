@@ -15,7 +15,7 @@ MUST = {
     "DatabaseUnavailable",
     "LeaseLost",
     "create_above",
-    "cross_all",
+    "make",
     "remove",
     "failovers",
     "kills",

@@ -97,10 +97,7 @@ class Server:
             self._log.append((now, None, self.known))
             self.known = (self.run, BEGIN + now + self.offset)
         at = BEGIN + now + self.offset
-        ours = [row for row in self.rows.values() if self.owns(row.number)]
-        foreign = [number for number in range(1 << BITS) if not self.owns(number)]
-        held = [NumberRow(number, BITS, LENGTH, "another slot", 0, 2 * at, 2 * at, "", 0) for number in foreign]
-        return ours + held, at, self.known
+        return list(self.rows.values()), at, self.known
 
     def owns(self, number: int) -> bool:
         return number % self.residue.step == self.residue.offset - 1
@@ -189,12 +186,13 @@ class Pod:
             claim = NumberClaim(SPACE, BITS, LENGTH, asked.wall_ms, f"{self.name}.{attempt}")
             yield latency()
             self._server = dice.choice(world.servers)
-            rows, at, known = world.reached(self._server).read(world.now)
+            there = world.reached(self._server)
+            residue, (rows, at, known) = there.residue, there.read(world.now)
             yield latency()
             try:
                 rule.check_clock(claim, at)
                 rule.check_moved(known[1], claim, at)
-                chosen = rule.choose(rows, claim, at, 1 << attempt, dice.getrandbits(16))
+                chosen = rule.choose(rows, claim, residue, at, 1 << attempt, dice.getrandbits(16))
             except (DatabaseUnavailable, InvalidSetting, NodeIdsExhausted) as error:
                 world.counts[type(error).__name__] += 1
                 yield LENGTH // 10 + world.below(LENGTH // 2 - LENGTH // 10)

@@ -34,8 +34,8 @@ ROOMS = {
     "database/django": "django",
 }
 """The extra that a folder or file may use, beside what every install has."""
-BY_NAME = {"python-json-logger"}
-"""The configuration of logs names its class."""
+BY_NAME = {"pymysql", "python-json-logger"}
+"""SQLAlchemy loads the driver; the configuration of logs names its class."""
 DISTRIBUTIONS = {
     "prometheus_client": "prometheus-client",
     "pydantic_core": "pydantic",

@@ -44,10 +44,10 @@ def counter(connection: Connection, dialect: Dialect, table_name: str, column: s
 
 
 def read_alone(database: Database, words: str, name: str) -> tuple[ColumnFacts, Tag | None]:
-    """As `read`. Raises `InvalidSetting` for one of several shards too."""
-    if database.has_siblings():
+    """As `read`. Raises `InvalidSetting` in a fleet too."""
+    if database.read_row().fleet:
         raise InvalidSetting(
-            f"a tag of several shards cannot be compared with {words:.255}: the column holds ids of all of them, and "
-            "each shard knows only its own"
+            f"a tag of a fleet cannot be compared with {words:.255}: the column holds ids of all its databases, and "
+            "each knows only its own"
         )
     return database.run(read, words, name)

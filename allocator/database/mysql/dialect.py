@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import URL, Connection, Insert, Table, TextClause, text
+from sqlalchemy import Connection, Insert, Table, TextClause, text
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.exc import DBAPIError
 
@@ -16,9 +16,7 @@ from allocator.database.dialect import ASLEEP, MAX_CONNECT_SECONDS, NOWHERE, Bli
 from allocator.database.mysql.identity import (
     CLOCK,
     FACTS,
-    IN_CLEAR,
     SESSION,
-    InClear,
     in_session,
     is_merely_like_it,
     run_in,
@@ -28,8 +26,9 @@ from allocator.database.schema.tables import segment
 from allocator.database.verbs.claims import triggered
 from allocator.errors import DatabaseUnavailable
 from allocator.rules.failover import CLUSTER, Move, is_run
+from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import damaged
-from allocator.schemes.ticket import REPLACE, ShardNumbering
+from allocator.schemes.ticket import REPLACE
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
@@ -102,11 +101,6 @@ class MySQL(Dialect):
             greeting |= {"read_timeout": seconds, "write_timeout": seconds, "autocommit": True}
         return greeting
 
-    def cautious_args(self, url: URL) -> dict[str, Any]:
-        if url.get_driver_name() != self.default_driver:
-            return {}
-        return {"auth_plugin_map": dict.fromkeys(IN_CLEAR, InClear)}
-
     def on_given(self, connection: Any) -> None:
         """No COMMIT: a server's completion_type may end the connection at it; see `on_connect`."""
 
@@ -171,16 +165,13 @@ class MySQL(Dialect):
         run = known.run if is_run(run, known, since) else run
         if run != facts.session_run:  # a proxy may have changed the server, or it is no longer durable
             connection.execute(text("SET @allocator_run = :run"), {"run": run})
-        connection.info["numbering"] = facts.session_offset, facts.session_step
+        connection.info["numbering"] = Residue(facts.session_offset, facts.session_step)
         return run
 
-    def place(self, connection: Connection) -> str:
-        return "CONCAT_WS('/', @@hostname, @@port, @@datadir, DATABASE())"
-
-    def server_numbering(self, facts: Any) -> ShardNumbering | None:
+    def server_numbering(self, facts: Any) -> Residue:
         if CLUSTER in facts.run or facts.server_step < 2:
-            return None
-        return ShardNumbering(facts.server_offset, facts.server_step)
+            return ALL
+        return Residue(facts.server_offset, facts.server_step)
 
     def insert_missing(self, table: Table) -> Insert:
         return insert(table).prefix_with("IGNORE")
@@ -195,15 +186,19 @@ class MySQL(Dialect):
     def tickets(self, connection: Connection) -> str:
         return REPLACE
 
-    def lock_shard(self, connection: Connection) -> None:
-        connection.exec_driver_sql("SELECT id FROM allocator_shard FOR UPDATE").all()
+    def number_as(self, connection: Connection, residue: Residue) -> None:
+        if connection.info.get("numbering") != residue:
+            connection.exec_driver_sql(
+                f"SET SESSION auto_increment_offset = {residue.offset}, auto_increment_increment = {residue.step}"
+            )
+            connection.info["numbering"] = residue
 
 
 class LikeMySQL(MySQL):
     """Of an engine that speaks MySQL's protocol, or of a server that does not say which one it is."""
 
     facts, run, server_numbering = Dialect.facts, Dialect.run, Dialect.server_numbering
-    tickets = Dialect.tickets
+    number_as, tickets = Dialect.number_as, Dialect.tickets
     """The auto-increment of an imitation gives lower numbers after higher ones, or leaves a million out."""
 
     def blind(self, connection: Connection) -> Blind:

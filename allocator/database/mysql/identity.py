@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from allocator.database.schema.tables import CLAIMED
 
@@ -91,9 +91,6 @@ SESSION = (
 - the lock waits: by default a statement waits a year for a table that is being altered, and then claims for nobody.
   Half of the timeout leaves time for a retry.
 """
-IN_CLEAR = ("mysql_clear_password", "dialog", "mysql_old_password")
-"""Plugins for which PyMySQL sends the password in clear. With caching_sha2_password and sha256_password a server can
-learn it too, by a key of its own. Logging in needs these two, so only the rule of hosts protects the password there."""
 
 
 def version_of(connection: Any, cursor: Any) -> str:
@@ -103,15 +100,3 @@ def version_of(connection: Any, cursor: Any) -> str:
         return version
     cursor.execute("SELECT VERSION()")
     return str(cursor.fetchone()[0])
-
-
-class InClear:
-    """Replaces such a plugin in PyMySQL, and refuses."""
-
-    def __init__(self, connection: Any) -> None:
-        pass
-
-    def authenticate(self, packet: Any) -> NoReturn:
-        from pymysql import OperationalError  # type: ignore[import-untyped]
-
-        raise OperationalError(1045, "its server asks for the password in clear, and is named by the fleet alone")

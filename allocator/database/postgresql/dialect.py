@@ -9,22 +9,22 @@ from math import ceil
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import URL, Connection, Engine, Insert, Table, column, func, select, table, text
+from sqlalchemy import Connection, Engine, Insert, Table, column, func, select, table, text
 
-from allocator.database.dialect import MAX_CONNECT_SECONDS, Blind, Dialect, run_of
+from allocator.database.dialect import MAX_CONNECT_SECONDS, SKIPPED, Blind, Dialect, run_of
 from allocator.database.postgresql.identity import (
     FIRST,
     NOT_READY,
     NOTHING,
     REFUSALS,
     RUNGS,
-    START,
     find,
     is_merely_like_it,
     rung_of,
     sqlstate,
 )
 from allocator.database.schema.tables import CLAIMED, node
+from allocator.schemes.shared.residues import Residue
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
@@ -42,10 +42,6 @@ MIN_CONNECT_SECONDS = 2
 """libpq's own lower bound for connect_timeout."""
 CANCEL_SECONDS = 1.0
 """On top of the timeout of the call: a cancel needs a new connection, which a frozen server does not answer either."""
-
-REQUIRES = 160000
-"""The first version of libpq with `require_auth`."""
-
 
 READ_ONLY = "25006"
 SEQUENCE = """
@@ -122,17 +118,6 @@ class PostgreSQL(Dialect):
         autocommit = {"autocommit": True} if driver == self.default_driver else {}
         return {"connect_timeout": seconds, "client_encoding": "utf8", **autocommit}
 
-    def cautious_args(self, url: URL) -> dict[str, Any]:
-        """Arguments with which a server on the network gets no password in clear, whatever it asks for.
-
-        An older libpq has no such argument; there only the rule of hosts protects the password.
-        """
-        host = url.host or ""
-        if not host or host.startswith("/") or url.get_driver_name() != "psycopg" or libpq_version() < REQUIRES:
-            return {}
-        # A server that asks for no password gets none; SCRAM proves that a server knows ours.
-        return {"require_auth": "scram-sha-256" if url.password else "scram-sha-256,none"}
-
     def on_engine(self, engine: Engine) -> None:
         dialect: Any = engine.dialect
         dialect._get_server_version_info = partial(version_of, dialect._get_server_version_info)
@@ -188,9 +173,6 @@ class PostgreSQL(Dialect):
         connection.exec_driver_sql(f"SELECT {run_of(connection)}")  # if this fails, `run` finds the rung
         return rung_of(connection).blind
 
-    def place(self, connection: Connection) -> str:
-        return f"concat({rung_of(connection).server}, {START})"
-
     def lasting(self, connection: Connection) -> str:
         return rung_of(connection).lasting
 
@@ -199,26 +181,21 @@ class PostgreSQL(Dialect):
 
         return insert(table).on_conflict_do_nothing(index_elements=list(table.primary_key))
 
-    def skip_nodes(self, connection: Connection, count: int) -> None:
+    def skip_nodes(self, connection: Connection, residue: Residue, count: int) -> None:
         # A logical replica has the rows, but not the position of their sequence.
         end = count + (connection.scalar(select(func.max(node.c.id))) or 0)
         last = connection.scalar(DRAW_NODES, {"n": count}) or 0
         if last < end:
             connection.execute(DRAW_NODES, {"n": end - last})
+        row = {**SKIPPED, "slot": residue.offset, "slots": residue.step}
+        connection.execute(node.insert().values(row))  # `shards add` looks at the rows
 
-    def lock_shard(self, connection: Connection) -> None:
-        # A statement that waits for this lock takes its snapshot after it, and sees the new revision.
-        connection.exec_driver_sql("LOCK TABLE allocator_shard, allocator_segment IN EXCLUSIVE MODE")
+    def shared_lock(self, connection: Connection) -> str:
+        return "FOR SHARE"
 
 
 class LikePostgreSQL(PostgreSQL):
     """Of an engine that speaks PostgreSQL's protocol, or of a server that does not say which one it is."""
-
-    place = Dialect.place
-
-    def lock_shard(self, connection: Connection) -> None:
-        """CockroachDB has no LOCK TABLE."""
-        connection.exec_driver_sql("SELECT id FROM allocator_shard FOR UPDATE").all()
 
 
 PostgreSQL.imitation = LikePostgreSQL()
@@ -273,9 +250,3 @@ def ending(connection: Any, seconds: float, generator: Generator[Any, Any, Any])
             wanted = generator.send(ready)
     except StopIteration as stop:
         return stop.value
-
-
-def libpq_version() -> int:
-    from psycopg import pq
-
-    return pq.version()

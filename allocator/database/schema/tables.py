@@ -4,7 +4,7 @@
 it and owns what lies between. No row is ever deleted while ids of its tag are in use.
 
 `shard_offset` and `shard_step` say which of the ids in between: those of one remainder where several databases
-serve a tag, and all of them with offset 1 and step 1. While a fleet grows the step is 0, and nothing is claimed.
+serve a tag, and all of them with offset 1 and step 1. While a tag is being deleted the step is 0: nothing is claimed.
 
 `move` is the key of the last move to another server whose gap the row has; see `allocator_shard`. That server may have
 forgotten claims, and a claim skips a gap first: `failover_gap` is its size in ids, -1 to refuse instead, -2 for one in
@@ -13,13 +13,14 @@ milliseconds since 1970.
 
 `allocator_ticket` holds a row per type, whose auto-increment value is its newest ticket. It is used on MySQL and
 MariaDB alone; elsewhere `allocator_segment` has a row per type, whose name no tag of a user's can have.
-`allocator_shard` holds one row: who this database is among the shards of its fleet, how it draws tickets, and what a
-failover changes: the server run that wrote the row last, the random key of the last move, the first value of new tags,
-and the time of the move. `made` counts new tags: each writes the row, so that a move in between stops it. `trusted` is
-the move under which an operator last changed the row: tickets of one of several shards wait under another one.
+`allocator_shard` holds one row: the slot of this database in a fleet, how it draws tickets, and what a failover
+changes: the server run that wrote the row last, the random key of the last move, the first value of new tags, and the
+time of the move. `made` counts new tags: each writes the row, so that a move in between stops it. `taken` lists the
+slots of the fleet that were ever given, and `taken_under` is the move under which that was written: see
+`allocator.rules.slots`.
 
 `allocator_node` gets a row for every start of a meteor generator; its number is never used again, so no row is ever
-deleted.
+deleted. Of slot k of S the number is (id - 1) * S + k, by the slot at that time, which the row keeps.
 
 `allocator_token` holds a row per token of the service, of whose secret only the digest is known; one that is revoked
 stays.
@@ -51,7 +52,6 @@ from sqlalchemy import (
     SmallInteger,
     String,
     Table,
-    Text,
 )
 
 REVISIONS = ("0001",)
@@ -134,6 +134,8 @@ node = Stored(
     Column("process", BigInteger, nullable=False),
     Column("version", String(32), nullable=False),
     Column("started_at", DateTime, nullable=False),
+    Column("slot", BigInteger, nullable=False, server_default="1"),
+    Column("slots", BigInteger, nullable=False, server_default="1"),
 )
 
 ticket = Stored(
@@ -148,15 +150,11 @@ shard = Stored(
     "allocator_shard",
     metadata,
     Column("id", SmallInteger, primary_key=True, autoincrement=False),
-    Column("fleet", tag_type, nullable=False),
-    Column("shard_key", String(32), nullable=False),
+    Column("fleet", String(8), nullable=False),
     Column("tickets", String(16), nullable=False),
-    *counts("generation", "shard_offset", "shard_step", "floor"),
-    Column("ceiling", BigInteger, nullable=True),
-    Column("revision", BigInteger, nullable=False),
-    Column("members", Text, nullable=False),
-    Column("target", Text, nullable=True),
-    *counts("trusted"),
+    *counts("slot", "slots"),
+    Column("taken", String(255), nullable=False),
+    *counts("taken_under"),
     Column("server_run", run_type, nullable=False),
     *counts("move", "new_tags_above", "moved_at", "made"),
     CheckConstraint("id = 1", name="allocator_shard_one_row"),

@@ -7,20 +7,20 @@ Changes no row:
     examination.of_numbers
     checks.ask column_types.read examination.rows inspection.check inspection.check_sound
     inspection.current inspection.problems node_rows.fetch_newest
-    number_columns.fetch_counters segments.fetch segments.fetch_all segments.fetch_page
-    servers.fetch_blind servers.fetch_place servers.fetch_run
-    shard_row.check_owner shard_row.check_writer shard_row.fetch shard_row.fetch_if_made shard_row.fetch_member
-    shard_row.has_ids start.fetch tag_columns.read tickets.fetch_last tickets.has_any token_rows.any_made
-    token_rows.fetch_all worker_number_rows.fetch worker_number_rows.fetch_all
+    number_columns.fetch_counters segments.fetch_page servers.fetch_blind servers.fetch_run
+    shard_row.check_owner shard_row.fetch shard_row.fetch_given shard_row.fetch_if_made shard_row.has_ids start.fetch
+    tag_columns.read token_rows.any_made token_rows.fetch_all worker_number_rows.fetch worker_number_rows.fetch_all
+Does another of these, in a transaction:
+    connection.within
 Takes something else; what the first run took stays unused, a lease until its end:
     claims.claim node_rows.register tickets.draw worker_number_rows.take
 Finds what the first run wrote, and answers the same:
     number_columns.forget_rule
-    moves.begin_above number_commands.raise_counter segments.change segments.remove shard_row.add shard_row.begin
+    number_commands.raise_counter segments.change segments.close segments.remove segments.reopen segments.start
     shard_row.begin_alone shard_row.claim_tickets token_rows.add upgrade.upgrade worker_number_rows.renew
 Decides again from the row, which the caller reads or gets:
-    moves.move segments.repair shard_row.change
+    moves.move segments.repair shard_row.join shard_row.make shard_row.take_slot
 Tells of its own change as of another's, which the caller may see: the tag exists, the token is revoked, the number is
 given back:
-    segments.create segments.make token_rows.revoke worker_number_rows.release
+    segments.make token_rows.revoke worker_number_rows.release
 """

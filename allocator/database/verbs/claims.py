@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Terms(NamedTuple):
     """What the rows must be, as they were read: the statement checks each again.
 
-    residue: of the tag. A row of another one does not match: the fleet has grown.
+    residue: of the database. A row of another one does not match: the tag is closed, or its database is in a fleet now.
     was: the key of the move in the tag's row.
     now, run: the key in the shard's row, and the server run there, which is also the one that answers.
     skip: the numbers that the tag skips, 0 where `was` is `now`.

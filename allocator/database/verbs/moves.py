@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, TextClause, literal_column, text, update
@@ -10,7 +11,7 @@ from allocator.database.dialect import Dialect, run_of
 from allocator.database.schema.tables import shard
 from allocator.database.verbs import tickets
 from allocator.rules.failover import Move, Skipped
-from allocator.rules.fleet_consistency import Shard
+from allocator.rules.slots import Shard
 from allocator.schemes.ticket import REPLACE
 
 COLUMNS = {
@@ -30,9 +31,15 @@ def columns_of(move: Move) -> dict[str, object]:
     return {COLUMNS[name]: value for name, value in move._asdict().items()}
 
 
-def unmoved(connection: Connection, dialect: Dialect, known: Move) -> list[ColumnElement[Any] | TextClause]:
+def unmoved(connection: Connection, dialect: Dialect, known: Shard) -> list[ColumnElement[Any] | TextClause]:
     """The fence of a statement: the row as it was read, on the server run that it names, and a commit that lasts."""
-    return [*known_as(known), here(connection, known.run), text(dialect.lasting(connection))]
+    slot = (shard.c.slot == known.residue.offset, shard.c.slots == known.residue.step)
+    fleet = (shard.c.fleet == known.fleet, shard.c.taken == text_of(known.taken))
+    return [*known_as(known.move), *slot, *fleet, here(connection, known.move.run), text(dialect.lasting(connection))]
+
+
+def text_of(taken: Iterable[int]) -> str:
+    return ",".join(map(str, taken))
 
 
 def known_as(known: Move) -> list[ColumnElement[Any]]:
@@ -58,12 +65,7 @@ def move(
         as_it_was = (*known_as(before.move), here(connection, after.run))
         moved = connection.execute(update(shard).where(*as_it_was).values(columns_of(after))).rowcount
         if moved:
-            dialect.skip_nodes(connection, skip.nodes)
-        if moved and before.tickets == REPLACE and before.numbering.step == 1:  # a shard's wait to be trusted
-            tickets.skip(connection, skip.tickets)
+            dialect.skip_nodes(connection, before.residue, skip.nodes)
+        if moved and before.tickets == REPLACE:
+            tickets.skip(connection, dialect, skip.tickets)
     return bool(moved)
-
-
-def begin_above(connection: Connection, dialect: Dialect, value: int) -> None:
-    """Let tags that are made on first use begin above `value`, as on the other shards of the fleet."""
-    connection.execute(update(shard).where(shard.c.new_tags_above < value).values(new_tags_above=value))

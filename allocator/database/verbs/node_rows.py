@@ -5,28 +5,32 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, insert, literal, select
+from sqlalchemy import Connection, insert, literal, select, text
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.tables import node, shard
+from allocator.database.schema.tables import node
 from allocator.database.verbs.moves import unmoved
-from allocator.rules.fleet_consistency import Shard
+from allocator.rules.slots import Shard
 from allocator.schemes.meteor import Node
+from allocator.schemes.shared.residues import ALL, Residue
 
 
 def register(
     connection: Connection, dialect: Dialect, host: str, process: int, version: str, at: datetime, known: Shard
 ) -> int | None:
     """Register a node; None if the shard's row is not as `known`. Its number is never given again."""
+    dialect.number_as(connection, ALL)  # the session may number the tickets of a slot
     values = {"host": host[:255], "process": process, "version": version[:32], "started_at": at}
-    fence = (*unmoved(connection, dialect, known.move), shard.c.revision == known.revision)
-    row = select(*(literal(value, node.c[name].type) for name, value in values.items())).where(*fence)
+    values |= {"slot": known.residue.offset, "slots": known.residue.step}
+    row = select(*(literal(value, node.c[name].type) for name, value in values.items()))
+    row = row.where(*unmoved(connection, dialect, known)).suffix_with(text(dialect.shared_lock(connection)))
     made = insert(node).from_select([*values], row)
     if dialect.has_returning:
-        number: int | None = connection.scalar(made.returning(node.c.id))
-        return number
-    result = connection.execute(made)
-    return int(result.lastrowid) if result.rowcount else None
+        count = connection.scalar(made.returning(node.c.id))
+    else:
+        result = connection.execute(made)
+        count = int(result.lastrowid) if result.rowcount else None
+    return None if count is None else known.residue.nth(count)
 
 
 def fetch_newest(connection: Connection, dialect: Dialect, last: int) -> list[Node]:
@@ -34,4 +38,6 @@ def fetch_newest(connection: Connection, dialect: Dialect, last: int) -> list[No
 
 
 def as_node(row: Any) -> Node:
-    return Node(row.id, row.host, row.process, row.version, row.started_at.replace(tzinfo=UTC))
+    return Node(
+        Residue(row.slot, row.slots).nth(row.id), row.host, row.process, row.version, row.started_at.replace(tzinfo=UTC)
+    )

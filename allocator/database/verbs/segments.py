@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import (
@@ -21,10 +21,10 @@ from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import segment, shard
 from allocator.database.verbs.moves import unmoved
 from allocator.database.verbs.tickets import IS_CLAIMED
-from allocator.rules.failover import Move
-from allocator.rules.fleet_consistency import Shard
-from allocator.schemes.shared.residues import Residue
-from allocator.schemes.tag import AUTO, REFUSE, FailoverGap, Tag, damaged, is_of_tickets
+from allocator.rules.failover import Move, crossing
+from allocator.rules.slots import Shard
+from allocator.schemes.shared.residues import NONE, Residue
+from allocator.schemes.tag import AUTO, REFUSE, FailoverGap, Tag, is_of_tickets
 from allocator.schemes.ticket import CLAIM
 
 READ = select(segment)
@@ -50,30 +50,59 @@ def fetch_page(connection: Connection, dialect: Dialect, after: str, most: int) 
     return [as_tag(row) for row in connection.execute(READ_SOME.limit(most), {"after": after})]
 
 
-def create(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
-    """Make the row, as `make` does, in a transaction."""
-    with dialect.transaction(connection):
-        return make(connection, dialect, tag, known)
-
-
 def make(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
-    """Make the row; False if there is one, or if the shard's row is not as `known`, which says where a tag begins.
+    """Make the row; False if there is one, or if the shard's row is not as `known`, which says where a tag begins. In a
+    transaction, as all that writes the shard's row."""
+    return write_shard(connection, dialect, known) and insert(connection, dialect, tag, known)
 
-    That row is written first: where several servers write, a lock alone would keep no change of it out. The INSERT has
-    the fence too, since a migration may commit each statement.
+
+def write_shard(connection: Connection, dialect: Dialect, known: Shard) -> bool:
+    """Write the shard's row, the first statement of a transaction; False if the row is not as `known`.
+
+    Where several servers write, a lock alone would keep no change of it out.
     """
-    fence = [*unmoved(connection, dialect, known.move), shard.c.revision == known.revision]
-    if is_of_tickets(tag.name):  # not where REPLACE draws them, nor from below a floor that somebody has raised
-        fence += [shard.c.tickets == CLAIM, shard.c.floor <= tag.max_value + 1]
-    if connection.execute(update(shard).where(*fence).values(made=shard.c.made + 1)).rowcount != 1:
-        return False
-    residue = {"shard_offset": known.residue.offset, "shard_step": known.residue.step}
-    row = {**row_of(tag), "move": known.move.key, **residue}
+    fence = unmoved(connection, dialect, known)
+    return connection.execute(update(shard).where(*fence).values(made=shard.c.made + 1)).rowcount == 1
+
+
+def insert(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
+    """Insert the row; False if there is one. It has the fence too, since a migration may commit each statement."""
+    fence = unmoved(connection, dialect, known)
+    if is_of_tickets(tag.name):  # not where REPLACE draws them
+        fence += [shard.c.tickets == CLAIM]
+    row = row_of(tag, known)
     # SQLite's guard refuses the INSERT of a name that is there, before it is left out.
     is_new = ~exists().where(segment.c.tag == tag.name)
     values = select(*(literal(value, segment.c[name].type) for name, value in row.items())).where(*fence, is_new)
     made = dialect.insert_missing(segment).from_select([*row], values)
     return connection.execute(made.execution_options(preserve_rowcount=True)).rowcount == 1
+
+
+def start(connection: Connection, dialect: Dialect, tag: Tag, changes: Mapping[str, FailoverGap], known: Shard) -> bool:
+    """Make a tag, or change the one there; False if the shard's row is not as `known`, or the change invalid."""
+    if not write_shard(connection, dialect, known):
+        return False
+    return insert(connection, dialect, tag, known) or change(connection, dialect, tag.name, changes)
+
+
+def close(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
+    """Close a tag: nothing is claimed from it any more. False if a claim has raised it, or if the shard's row is not as
+    `known`."""
+    return set_residue(connection, dialect, tag, known, NONE)
+
+
+def reopen(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
+    return set_residue(connection, dialect, tag, known, known.residue)
+
+
+def set_residue(connection: Connection, dialect: Dialect, tag: Tag, known: Shard, residue: Residue) -> bool:
+    if not write_shard(connection, dialect, known):
+        return False
+    unchanged = (segment.c.tag == tag.name, segment.c.max_value <= tag.max_value)
+    values = {"shard_offset": residue.offset, "shard_step": residue.step}
+    connection.execute(update(segment).where(*unchanged).values(values))
+    now = fetch(connection, dialect, tag.name)
+    return now is None or now.residue == residue
 
 
 def change(connection: Connection, dialect: Dialect, name: str, changes: Mapping[str, FailoverGap]) -> bool:
@@ -101,36 +130,33 @@ def raising(dialect: Dialect, above: int) -> list[tuple[Column[Any], ColumnEleme
     ]
 
 
-def repair(connection: Connection, dialect: Dialect, tag: Tag, above: int, known: Move) -> bool:
+def repair(connection: Connection, dialect: Dialect, tag: Tag, above: int, known: Shard) -> bool:
     """Raise a row, and write the key of the last move; False if it has another key than `tag`, or a lower limit, or if
     the database has moved."""
-    fits = (segment.c.tag == tag.name, segment.c.move == tag.move, segment.c.id_limit >= above)
     fence = exists(select(shard.c.id).where(*unmoved(connection, dialect, known)))
-    values = (*raising(dialect, above), (segment.c.move, literal(known.key)))
-    return connection.execute(update(segment).where(*fits, fence).ordered_values(*values)).rowcount == 1
+    return raise_moved(connection, dialect, tag, above, known.move, fence)
 
 
-def remove(connection: Connection, dialect: Dialect, tag: Tag) -> bool:
-    """Delete a row; False if a claim has raised it since it was read."""
-    unchanged = (segment.c.tag == tag.name, segment.c.max_value == tag.max_value)
-    is_gone = connection.execute(delete(segment).where(*unchanged)).rowcount == 1
-    return is_gone or fetch(connection, dialect, tag.name) is None
+def cross_all(connection: Connection, dialect: Dialect, move: Move, at: int) -> None:
+    """Let every tag that has ids left skip its gap, as its next claim would. Raises `ServerReplaced`."""
+    for tag in fetch_all(connection, dialect):
+        if tag.move != move.key and tag.max_value < tag.limit:
+            raise_moved(connection, dialect, tag, tag.max_value + crossing(tag, at), move)
 
 
-def raise_all(connection: Connection, dialect: Dialect, tags: Sequence[Tag], known: Shard) -> None:
-    """Make missing rows, raise each to the given tag, and set the residue of all rows to the shard's."""
-    for tag in tags:
-        if not make(connection, dialect, tag, known) and not fetch(connection, dialect, tag.name):
-            raise damaged(tag.name, "no row can be made, or the database has moved to another server")
-        limit = dialect.greatest(segment.c.id_limit, tag.limit)
-        values = (*raising(dialect, tag.max_value), (segment.c.id_limit, limit))
-        connection.execute(update(segment).where(segment.c.tag == tag.name).ordered_values(*values))
-    connection.execute(update(segment).values(shard_offset=known.residue.offset, shard_step=known.residue.step))
+def raise_moved(
+    connection: Connection, dialect: Dialect, tag: Tag, above: int, move: Move, *fence: ColumnElement[bool]
+) -> bool:
+    fits = (segment.c.tag == tag.name, segment.c.move == tag.move, segment.c.id_limit >= above)
+    values = (*raising(dialect, above), (segment.c.move, literal(move.key)))
+    return connection.execute(update(segment).where(*fits, *fence).ordered_values(*values)).rowcount == 1
 
 
-def raise_tickets(connection: Connection, dialect: Dialect, above: int) -> None:
-    """Let tickets that are claimed continue above a number."""
-    connection.execute(update(segment).where(IS_CLAIMED).ordered_values(*raising(dialect, above)))
+def remove(connection: Connection, dialect: Dialect, name: str) -> bool:
+    """Delete a row that is closed; False if it is open."""
+    closed = (segment.c.tag == name, segment.c.shard_step == 0)
+    is_gone = connection.execute(delete(segment).where(*closed)).rowcount == 1
+    return is_gone or fetch(connection, dialect, name) is None
 
 
 def as_tag(row: Any) -> Tag:
@@ -139,7 +165,8 @@ def as_tag(row: Any) -> Tag:
     return Tag(row.tag, row.max_value, *settings, row.skipped, row.claimed_at, row.move)
 
 
-def row_of(tag: Tag) -> dict[str, object]:
+def row_of(tag: Tag, known: Shard) -> dict[str, object]:
+    """The row of a tag that begins in this database."""
     return {
         "tag": tag.name,
         "max_value": tag.max_value,
@@ -148,6 +175,9 @@ def row_of(tag: Tag) -> dict[str, object]:
         "id_limit": tag.limit,
         "failover_gap": stored(tag.failover_gap),
         "skipped": tag.max_value,
+        "move": known.move.key,
+        "shard_offset": known.residue.offset,
+        "shard_step": known.residue.step,
     }
 
 

@@ -1,4 +1,4 @@
-"""The place of the server, and what it tells of itself."""
+"""What the server tells of itself."""
 
 from __future__ import annotations
 
@@ -8,11 +8,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from allocator.database.dialect import Blind, Dialect
-
-
-def fetch_place(connection: Connection, dialect: Dialect) -> str:
-    """The place of the server, which no other server has at the same time."""
-    return str(connection.exec_driver_sql(f"SELECT {dialect.place(connection)}").scalar())
 
 
 def fetch_run(connection: Connection, dialect: Dialect, words: str) -> str:

@@ -27,9 +27,9 @@ from allocator.database.verbs.moves import as_move
 from allocator.database.verbs.segments import as_tag
 from allocator.database.verbs.shard_row import as_shard
 from allocator.rules.failover import Move
-from allocator.rules.fleet_consistency import Shard
+from allocator.rules.slots import Shard
+from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import Tag, damaged
-from allocator.schemes.ticket import ShardNumbering
 
 
 class Start(NamedTuple):
@@ -44,7 +44,7 @@ class Start(NamedTuple):
     shard: Shard | None
     run: str
     at: int
-    numbering: ShardNumbering | None
+    numbering: Residue
 
 
 def fetch(connection: Connection, dialect: Dialect, where: str, name: str, with_revision: bool) -> Start:

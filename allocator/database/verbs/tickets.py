@@ -3,8 +3,8 @@
 Elsewhere, and where the shard's row says "claim", a ticket is a claim: see `Database.claim_ticket`.
 
 All types of a database share the auto-increment of `allocator_ticket`, which the session numbers by offset and step of
-the shard. The fence of each draw is the shard's row, as this process read it: how tickets are drawn, the numbering and
-its revision, the last move, and the server run, which is also the one that answers.
+the slot. The fence of each draw is the shard's row, as this process read it: how tickets are drawn, the slot, the last
+move, and the server run, which is also the one that answers.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from allocator.database.driver_errors import lacks_counter
 from allocator.database.schema.tables import segment, ticket
 from allocator.database.verbs.claims import triggered
 from allocator.errors import Exhausted
-from allocator.rules.fleet_consistency import Shard
+from allocator.rules.slots import Shard
 from allocator.schemes.shared.argument_checks import MAX_ID
-from allocator.schemes.ticket import MAX_SHARDS, REPLACE, RESERVED, ShardNumbering
+from allocator.schemes.shared.residues import ALL, MAX_SLOTS
+from allocator.schemes.ticket import REPLACE, RESERVED
 
 if TYPE_CHECKING:
     from allocator.database.dialect import Dialect
 
-FLOOR = ".floor"
-"""The type of a row of `allocator_ticket` that keeps the floor; no type of a user's begins with a dot."""
+SKIPPED = ".skipped"
+"""The type of the row of `allocator_ticket` up to which tickets are skipped; no type of a user's begins with a dot."""
 KEEP = text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)")
 """An explicit id raises the auto-increment; the row stays, since MySQL 5.7 forgets the counter at a restart."""
 BURN = text("REPLACE INTO allocator_ticket (type) VALUES (:type)")
 DRAW = (
     "REPLACE INTO allocator_ticket (type) SELECT :type FROM allocator_shard "
-    f"WHERE id = 1 AND tickets = '{REPLACE}' AND revision = :revision AND move = :now "
+    f"WHERE id = 1 AND tickets = '{REPLACE}' AND slot = :slot AND slots = :slots AND move = :now "
     "AND server_run = :run AND {run} = :run {lock}"
 )
 
@@ -44,9 +45,10 @@ IS_CLAIMED = segment.c.tag.startswith(RESERVED)
 
 def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> int | None:
     """Draw the next ticket of a type; None if the shard's row has changed. An unused ticket is burnt."""
-    number_as(connection, shard.numbering)
+    dialect.number_as(connection, shard.residue)
     statement = fenced(DRAW, run_of(connection), dialect.shared_lock(connection))
-    known = {"revision": shard.revision, "now": shard.move.key, "run": shard.move.run}
+    known = {"now": shard.move.key, "run": shard.move.run}
+    known |= {"slot": shard.residue.offset, "slots": shard.residue.step}
     try:
         result = connection.execute(statement, {"type": kind, **known})
     except DBAPIError as error:
@@ -65,18 +67,10 @@ def fenced(statement: str, run: str, lock: str) -> TextClause:
     return text(statement.format(run=run, lock=lock))
 
 
-def number_as(connection: Connection, numbering: ShardNumbering) -> None:
-    """Set the auto-increment of this session to the numbering: the server's own may be that of a replication."""
-    offset, step = wanted = (max(1, numbering.offset), max(1, numbering.step))
-    if connection.info.get("numbering") != wanted:
-        connection.exec_driver_sql(f"SET SESSION auto_increment_offset = {offset}, auto_increment_increment = {step}")
-        connection.info["numbering"] = wanted
-
-
 def is_at_its_end(connection: Connection) -> bool:
-    """Whether a row has the last ticket: each shard has one in `MAX_SHARDS` numbers, or more."""
+    """Whether a row has the last ticket: each slot has one in `MAX_SLOTS` numbers, or more."""
     last = connection.exec_driver_sql("SELECT max(id) FROM allocator_ticket").scalar()
-    return int(last or 0) > MAX_ID - MAX_SHARDS
+    return int(last or 0) > MAX_ID - MAX_SLOTS
 
 
 def has_any(connection: Connection, dialect: Dialect) -> bool:
@@ -84,36 +78,9 @@ def has_any(connection: Connection, dialect: Dialect) -> bool:
     return bool(connection.scalar(select(or_(exists(select(ticket)), exists(select(segment).where(IS_CLAIMED))))))
 
 
-def fetch_last(connection: Connection, dialect: Dialect) -> int:
-    """The greatest ticket in the tables, 0 if there is none."""
-    replaced = connection.scalar(select(func.max(ticket.c.id)).where(ticket.c.type != FLOOR))
-    return max(replaced or 0, connection.scalar(select(func.max(segment.c.max_value)).where(IS_CLAIMED)) or 0)
-
-
-def greatest_ever(connection: Connection, dialect: Dialect, shard: Shard) -> int:
-    """The upper bound of all tickets given, and of those below the floor, which others may have given.
-
-    Locks the rows of claims: no other process raises them meanwhile.
-    """
-    claimed = connection.scalars(select(segment.c.max_value).where(IS_CLAIMED).with_for_update()).all()
-    replaced = burnt(connection, shard.numbering) if shard.tickets == REPLACE else 0
-    return max(replaced, *map(int, claimed), shard.numbering.floor - 1)
-
-
-def burnt(connection: Connection, numbering: ShardNumbering) -> int:
-    """Draw a ticket that nobody gets, the greatest so far: no row need hold the greatest."""
-    number_as(connection, numbering)
-    return int(connection.execute(BURN, {"type": FLOOR}).lastrowid)
-
-
-def number_from(connection: Connection, first: int) -> None:
-    """Let the auto-increment continue at `first`, which is above all others."""
-    if first > 1:
-        connection.execute(KEEP, {"type": FLOOR, "last": first - 1})
-
-
-def skip(connection: Connection, count: int) -> None:
-    """Skip tickets of a single database, whose offset and step are 1."""
-    last = burnt(connection, ShardNumbering())
+def skip(connection: Connection, dialect: Dialect, count: int) -> None:
+    """Skip tickets of all types, above the greater of counter and rows."""
+    dialect.number_as(connection, ALL)
+    last = int(connection.execute(BURN, {"type": SKIPPED}).lastrowid)
     greatest = connection.scalar(select(func.max(ticket.c.id)))  # of a replica, whose counter REPLACE did not raise
-    number_from(connection, max(last, greatest or 0) + count + 1)
+    connection.execute(KEEP, {"type": SKIPPED, "last": max(last, greatest or 0) + count})

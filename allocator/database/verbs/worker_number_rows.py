@@ -22,7 +22,7 @@ from sqlalchemy import (
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import lease, shard
 from allocator.database.verbs import moves
-from allocator.rules.failover import Move
+from allocator.rules.slots import Shard
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
 
 READ = ("holder", "renewals", "until_ms", "used_until_ms")
@@ -47,7 +47,7 @@ def fetch_all(connection: Connection, dialect: Dialect) -> tuple[int, dict[str, 
     return at, spaces
 
 
-def take(connection: Connection, dialect: Dialect, chosen: NumberRow | int, claim: NumberClaim, known: Move) -> bool:
+def take(connection: Connection, dialect: Dialect, chosen: NumberRow | int, claim: NumberClaim, known: Shard) -> bool:
     """Lease a number; False if its row has changed since `chosen`, or the database has moved since `known`."""
     is_unmoved = moves.unmoved(connection, dialect, known)
     values = columns_of(claim, dialect)
@@ -70,6 +70,8 @@ def renew(connection: Connection, dialect: Dialect, held: NumberLease, wall_ms: 
         lease.c.length_ms == held.length_ms,  # else the others would take it before this holder stops
         # The wait after a failover allows for a wall clock that is ahead by half a length, and no more.
         clock(dialect) >= wall_ms - held.length_ms // 2,
+        # Since `shards make` a number may be one of another slot.
+        select(shard.c.id).where(literal(held.number) % shard.c.slots == shard.c.slot - 1).exists(),
         text(dialect.lasting(connection)),
     )
     statement = of(held.space, held.number).where(*ours)

@@ -12,6 +12,7 @@ from django.conf import settings  # type: ignore[import-untyped]
 from django.core.signals import setting_changed  # type: ignore[import-untyped]
 from django.db import DEFAULT_DB_ALIAS, Error, connections, models, router, transaction  # type: ignore[import-untyped]
 
+from allocator.backend import database_list
 from allocator.database.django.database_setting import is_same_file, url_of
 from allocator.database.django.transaction import make_tables
 from allocator.database.store import Database
@@ -136,7 +137,7 @@ def own_databases() -> list[Any]:
         return []
     options = arguments()
     if options.get("shards") is not None:
-        return list(options["shards"])
+        return database_list(None, options["shards"])
     return [] if addresses(options["database"]) else [options["database"]]
 
 

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from math import inf
 from time import monotonic
 from typing import Generic, NamedTuple, TypeVar
 
 from allocator.database.store import Database
-from allocator.database.verbs import node_rows
 from allocator.errors import AllocatorError, DatabaseUnavailable
-from allocator.fleet.discovery import Discovery, Found
-from allocator.fleet.fleet_backend import Fleet
+from allocator.fleet.commands import Status, holders_in, status_of
 from allocator.fleet.tag_administration import together
-from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.runtime.thread_pool import Background
 from allocator.runtime.waiting import result_async
 from allocator.schemes.meteor import Node
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import Space
-from allocator.service.settings import ServeSettings
 
 T = TypeVar("T")
 
@@ -30,7 +25,7 @@ MAX_WAIT = 2.0
 REST = 4
 """A read that took a second is followed by this many without one: 10,000 tags take half a second of the processor."""
 TIMEOUT = 5.0
-"""Seconds for each query, and for each shard."""
+"""Seconds for each query, and for each database."""
 MAX_TAGS = 10_000
 """Tags that are read, by name; there may be millions."""
 NODES = 100
@@ -84,18 +79,17 @@ class Latest(Generic[T]):
 
 
 class TagsRead(NamedTuple):
-    """The tags of the shards that answered, by name, the numbers of those that did not, and of how many in all."""
+    """The tags of the databases that answered, by name, the others' numbers, and how many there are in all."""
 
     tags: dict[str, Tag]
     away: list[int]
     shards: int
 
 
-def read_tags(fleet: Fleet) -> TagsRead:
-    """Read the tags. Raises the error of the first shard if none answers."""
+def read_tags(databases: Sequence[Database]) -> TagsRead:
+    """Read the tags. Raises the error of the first database if none answers."""
     pages: list[list[Tag]] = []
     errors: dict[int, AllocatorError] = {}
-    databases = fleet.databases()
     for number, database in enumerate(databases, 1):
         try:
             pages.append(database.fetch_page("", MAX_TAGS))
@@ -107,25 +101,16 @@ def read_tags(fleet: Fleet) -> TagsRead:
 
 
 class FleetStatus(NamedTuple):
-    """The shards as in `allocator shards list`; nodes and spaces, if the database that keeps them answers."""
+    """The databases as in `allocator shards list`; nodes and spaces, of those that answer."""
 
-    shards: list[Found]
+    shards: list[Status]
     nodes: list[Node]
     spaces: list[Space]
 
 
-def read_fleet(settings: ServeSettings) -> FleetStatus:
-    databases = [Database(url, TIMEOUT, shard_hosts=settings.shard_hosts) for url in settings.urls]
-    with closing(Discovery(databases)) as discovery:
-        shards = discovery.shards()
-        lead = next((one.database for one in shards if leads(one, shards)), None)
-        if lead is None:
-            return FleetStatus(shards, [], [])
-        nodes = lead.run(node_rows.fetch_newest, NODES)
-        return FleetStatus(shards, nodes, lead.worker_spaces())
-
-
-def leads(one: Found, shards: list[Found]) -> bool:
-    """Tell whether a shard answers, and keeps the nodes and leases: the first of a fleet, or a database alone."""
-    is_lead = one.row.numbering.offset == LEAD and not one.row.joining if one.row else len(shards) == 1
-    return is_lead and not one.error
+def read_fleet(databases: Sequence[Database]) -> FleetStatus:
+    found = [status_of(one) for one in databases]
+    if all(one.error for one in found):
+        return FleetStatus(found, [], [])
+    nodes, spaces, _ = holders_in(databases, NODES)
+    return FleetStatus(found, nodes, spaces)

@@ -15,7 +15,6 @@ from starlette.routing import BaseRoute, Route
 
 from allocator.doctor import examine
 from allocator.errors import AccessDenied
-from allocator.fleet.discovery import state_of
 from allocator.rules.days_left import DAY
 from allocator.rules.token import READ, Token
 from allocator.runtime.thread_pool import Background
@@ -72,7 +71,7 @@ class Console:
         self._history = History(time.monotonic())
         self._background = Background()
         self._tags = Latest(self._background, partial(read_tags, handlers.ids.databases), TAGS_SECONDS)
-        self._fleet = Latest(self._background, partial(read_fleet, settings), FLEET_SECONDS)
+        self._fleet = Latest(self._background, partial(read_fleet, handlers.ids.databases), FLEET_SECONDS)
         self._findings = Latest(self._background, partial(examine, settings.urls, timeout=TIMEOUT), FINDINGS_SECONDS)
 
     async def run(self) -> None:
@@ -150,7 +149,7 @@ class Console:
         return await self._pages.show(request, principal, page, self._tags.reads, lambda: common | values())
 
     async def fleet(self, request: Request) -> Response:
-        return await self._of_operator(request, "fleet", self._fleet, state_of=state_of)
+        return await self._of_operator(request, "fleet", self._fleet)
 
     async def doctor(self, request: Request) -> Response:
         return await self._of_operator(request, "doctor", self._findings)

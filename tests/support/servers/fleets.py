@@ -1,17 +1,17 @@
-"""Fleets of databases: how tests let them grow, and draw until something is seen."""
+"""Fleets of databases: how tests make them, and draw until something is seen."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
 from allocator.database.store import Database
 from allocator.database.verbs import shard_row
-from allocator.fleet.grow import Growth
-from support.servers.administrator import execute
+from allocator.fleet import commands
+from allocator.rules.slots import Word
 
 on_servers = pytest.mark.parametrize("fleet_kind", ["postgres", "mysql", "mariadb"], indirect=True)
 
@@ -35,24 +35,39 @@ def claim_tickets(*urls: str) -> None:
     for url in urls:
         with closing(Database(url)) as database:
             database.upgrade_schema()
-            database.run(shard_row.claim_tickets, database.address.shown)
+            database.transact(shard_row.claim_tickets, database.address.shown)
 
 
 @contextmanager
-def growing(urls: list[str]) -> Iterator[Growth]:
-    growth = Growth([Database(url) for url in urls])
-    try:
-        yield growth
-    finally:
-        growth.close()
+def opened(urls: Sequence[str]) -> Iterator[list[Database]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(Database(url))) for url in urls]
 
 
-def grow(urls: list[str], *new: str, headroom: int = 100) -> None:
-    with growing(urls) as growth:
-        growth.begin()
-        for url in new:
-            growth.add(Database(url))
-        growth.grow(headroom)
+def named(url: str, word: Word | str | None) -> str:
+    """The URL that says its slot."""
+    return f"{url}{'&' if '?' in url else '?'}shard={word}"
+
+
+def make(url: str, slots: int) -> str:
+    """Make a database slot 1; the URL that says so."""
+    with closing(Database(url)) as database:
+        return named(url, commands.make(database, slots).word)
+
+
+def add(members: Sequence[str], new: str, slot: int, *without: int, is_unused: bool = False) -> str:
+    """Add a database to a fleet; the URL that says its slot."""
+    with opened([*members, new]) as databases:
+        return named(new, commands.add(databases[:-1], databases[-1], slot, without, is_unused=is_unused).word)
+
+
+def made(urls: Sequence[str], slots: int = 0) -> list[str]:
+    """Make a fleet: the URLs, each with its slot."""
+    first, *others = urls
+    members = [make(first, slots or max(2, len(urls)))]
+    for slot, url in enumerate(others, 2):
+        members.append(add(members, url, slot))
+    return members
 
 
 def draw_until(ids, drawn: list[int], enough: Callable[[], bool], seconds: float = 20.0) -> None:
@@ -60,12 +75,3 @@ def draw_until(ids, drawn: list[int], enough: Callable[[], bool], seconds: float
     while not enough() and time.monotonic() < end:
         drawn.append(ids.ticket("job"))
     assert enough()
-
-
-def copy_row(source: str, target: str) -> None:
-    one, two = Database(source), Database(target)
-    row = one.run(shard_row.fetch)
-    assert row is not None
-    execute(target, "DELETE FROM allocator_shard")
-    two.run(shard_row.add, row, two.address.shown)
-    one.close(), two.close()

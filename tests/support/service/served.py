@@ -183,7 +183,7 @@ class Guarded(Closing):
         self.url = f"sqlite:///{folder}/ids.db"
         self.database = Database(self.url)
         self.database.upgrade_schema()
-        self.tokens = Tokens(lambda: self.database)
+        self.tokens = Tokens(self.database)
         self.admin = self.make(admin, "draw", "read", "administer")
         self.prepare()
         self.service = Served(self.url, options=options, **how)

@@ -47,10 +47,9 @@ from allocator.errors import (
     NumberConflict,
     SchemaOutOfDate,
 )
-from allocator.rules.fleet_consistency import Shard
+from allocator.rules.slots import Shard
 from allocator.runtime.thread_pool import takes_signals
 from allocator.schemes.shared.argument_checks import MAX_ID
-from allocator.schemes.ticket import ShardNumbering
 
 
 class TooLate(Exception):
@@ -265,7 +264,7 @@ def test_a_counter_that_cannot_be_read_is_at_its_end_or_locked():
     connection.execute.side_effect = error(1467, "Failed to read auto-increment value from storage engine")
     connection.exec_driver_sql.return_value.scalar.side_effect = [MAX_ID, 5]
 
-    shard = Shard("main", "key", True, 1, ShardNumbering(), 1, ())
+    shard = Shard()
 
     with pytest.raises(Exhausted, match="last ticket"):
         tickets.draw(connection, MySQL(), "job", shard)
@@ -296,7 +295,7 @@ def test_each_name_of_a_lock_that_sqlite_has_is_known():
 
 
 PACKAGE = Path(allocator.__file__).parent
-RUN = {"run", "on_tables", "_run", "attempt"}
+RUN = {"run", "on_tables", "transact", "_run", "attempt"}
 """What runs a verb, or passes it on."""
 
 
@@ -350,7 +349,7 @@ def test_each_verb_that_is_run_is_listed_once_with_what_a_retry_does():
     known = listed(verbs.__doc__ or "")
     run = {name for path in sorted(PACKAGE.rglob("*.py")) for name in verbs_run(path)}
 
-    assert {"segments.create", "token_rows.add", "shard_row.fetch", "inspection.current"} <= run
+    assert {"segments.make", "token_rows.add", "shard_row.fetch", "inspection.current"} <= run
     assert sorted(run) == sorted(known.elements())
 
 

@@ -35,7 +35,6 @@ from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
     Exhausted,
-    FleetGrowing,
     InvalidCount,
     InvalidSetting,
     MaxValueWentBack,
@@ -286,9 +285,9 @@ def test_a_list_takes_no_longer_than_the_timeout_however_many_claims_it_needs(ov
 
 def test_a_caller_whose_time_ends_in_a_second_attempt_learns_why_the_first_one_failed(over, source, monkeypatch):
     monkeypatch.setattr(PAUSE, 0.02)
-    source.failing["order"] = FleetGrowing("issues no ids while its fleet grows")
+    source.failing["order"] = DatabaseUnavailable("no connection to the database")
     source.answered = source.gate.clear
-    with pytest.raises(FleetGrowing, match="issues no ids while its fleet grows"):
+    with pytest.raises(DatabaseUnavailable, match="no connection to the database"):
         over(timeout=1.0).next_id("order")
     assert len(source.seen) == 2
 

@@ -22,7 +22,7 @@ from allocator.rules.failover import (
     repaired,
     skipped,
 )
-from allocator.schemes.shared.residues import Residue
+from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import AUTO, REFUSE, gap_of
 
 NOW = 1_800_000_000_000
@@ -188,8 +188,8 @@ def test_repair_goes_above_what_is_said_or_skips_the_usual_gap():
 
 
 def test_another_server_sets_the_time_of_the_move_and_the_beginning_of_new_tags():
-    first = moved(Move("run", 1), "run2", 2, 0, 5)
-    second = moved(first, "run3", 3, PERIOD_MS // 2, PERIOD_MS // 2)
+    first = moved(Move("run", 1), ALL, "run2", 2, 0, 5)
+    second = moved(first, ALL, "run3", 3, PERIOD_MS // 2, PERIOD_MS // 2)
 
     assert first == Move("run2", 2, FLOOR + 20, 5)
     assert second.first_value == first.first_value + FLOOR + FLOOR // 2
@@ -224,14 +224,14 @@ def test_the_time_of_a_move_is_the_later_of_two_clocks_and_the_server_bounds_tha
         (day + AHEAD_MS + 1, day + AHEAD_MS),
         (3650 * day, day + AHEAD_MS),
     ]:
-        move = moved(Move("run"), "run2", 2, day, wall)
+        move = moved(Move("run"), ALL, "run2", 2, day, wall)
 
         assert move.at == counts, wall
 
 
 def test_two_moves_from_one_row_leave_room_for_a_node_and_a_hundred_tickets_a_second():
     for seconds in [5, 60, 1000]:
-        first, second = skipped(NOW), skipped(NOW + 1000 * seconds)
+        first, second = skipped(NOW, ALL), skipped(NOW + 1000 * seconds, ALL)
 
         assert abs(second.nodes - first.nodes) >= min(seconds, 24), seconds
         assert abs(second.tickets - first.tickets) >= 100 * min(seconds, 24), seconds

@@ -1,4 +1,4 @@
-"""Which shard is next, and which is left alone."""
+"""Which database is next, and which is left alone."""
 
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ from allocator.schemes.shared.retry_pace import Wait
 DOWN = DatabaseUnavailable("down")
 
 
-def test_shards_are_used_in_turn():
+def test_databases_are_used_in_turn():
     rotation = Rotation(3)
 
     assert [rotation.next(0.0) for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0]
@@ -62,7 +62,7 @@ def test_one_that_answers_a_probe_is_used_again():
     rotation.worked(0, 1.0)
 
     assert {rotation.next(1.0), rotation.next(1.0)} == {0, 1}
-    assert rotation.errors() == []
+    assert [state.error for state in rotation.states] == [None, None]
 
 
 def test_one_that_passes_the_probe_and_fails_in_use_is_left_alone_for_longer_and_longer():
@@ -88,16 +88,6 @@ def test_when_all_are_left_alone_it_says_for_how_long_and_why():
     assert isinstance(answer, Wait)
     assert abs(answer.seconds - (FIRST_PAUSE - 0.06)) < 1e-9
     assert answer.error is DOWN
-
-
-def test_a_shard_that_joins_is_probed_first():
-    rotation = Rotation(1)
-    assert rotation.add(DOWN, 5.0) == 1
-    assert [rotation.next(5.0), rotation.next(5.0)] == [0, 0]
-    assert rotation.due(5.0, 9) == [1]
-    rotation.worked(1, 5.0)
-
-    assert {rotation.next(5.0), rotation.next(5.0)} == {0, 1}
 
 
 def test_while_one_is_probed_the_others_wait_and_do_not_spin():

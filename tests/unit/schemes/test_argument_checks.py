@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from allocator import Allocator, PublicIds, Snowflake, inspect_id
-from allocator.errors import FleetGrowing, InvalidArgument, InvalidCount, InvalidSetting, InvalidTag, MaxValueWentBack
+from allocator.errors import InvalidArgument, InvalidCount, InvalidSetting, InvalidTag, MaxValueWentBack, UnknownTag
 from allocator.schemes.shared.argument_checks import check_count, check_reserve, check_seconds, check_tag
-from allocator.schemes.shared.residues import ALL, Residue
+from allocator.schemes.shared.residues import ALL, NONE, Residue
 from allocator.schemes.tag import Tag, settle
 from allocator.testing import MemoryAllocator
 
@@ -84,7 +84,6 @@ ARGUMENTS: dict[str, Callable[[Any], object]] = {
     "sequence": lambda value: Allocator("sqlite://").sequence(value),
     "start_after_column": lambda value: Allocator("sqlite://").tags.create("order", start_after_column=value),
     "failover_gap": lambda value: Allocator("sqlite://").tags.create("order", failover_gap=value),
-    "fleet": lambda value: Allocator("sqlite://", fleet=value),
     "shards": lambda value: Allocator(shards=value),
     "timeout": lambda value: Allocator("sqlite://", timeout=value),
     "meteor": lambda value: Allocator("sqlite://", meteor=value),
@@ -144,11 +143,11 @@ def test_a_claim_that_lost_a_race_is_tried_again_as_it_was():
     assert settle(Tag("order", max_value=50), "order", 10, {ALL: 50}) == 10
 
 
-def test_a_row_of_a_smaller_fleet_than_was_seen_has_forgotten_ids():
-    """As after a restore to before the fleet grew; one that waits while it grows has not."""
+def test_a_row_of_no_fleet_where_one_was_seen_has_forgotten_ids():
+    """As after a restore to before the fleet was made; one that is being deleted has not."""
     seen = {ALL: 1010, Residue(1, 2): 1049}
-    with pytest.raises(MaxValueWentBack, match="the fleet has 1 shards again .* ids up to 1049"):
+    with pytest.raises(MaxValueWentBack, match="its fleet is forgotten .* ids up to 1049"):
         settle(Tag("order", max_value=5000), "order", 10, seen)
-    with pytest.raises(FleetGrowing):
-        settle(Tag("order", max_value=5000, residue=Residue(1, 0)), "order", 10, seen)
+    with pytest.raises(UnknownTag, match="is being deleted; to end that: allocator tags delete order"):
+        settle(Tag("order", max_value=5000, residue=NONE), "order", 10, seen)
     assert settle(Tag("order", max_value=5000, residue=Residue(2, 3)), "order", 10, seen) == 10

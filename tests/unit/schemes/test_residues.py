@@ -1,34 +1,12 @@
-"""What was seen of the shards of a tag, as its fleet grows."""
+"""What was seen of the slots of a tag, and which numbers are a slot's own."""
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.distinct import distinct
 
-from allocator.schemes.shared.residues import Residue, is_outgrown, mark, without_the_outgrown
+from allocator.schemes.shared.residues import ALL, Residue, is_outgrown, mark, residue_of
 
-residues = st.integers(1, 5).flatmap(lambda step: st.builds(Residue, st.integers(1, step), st.just(step)))
-seen_ids = st.dictionaries(residues, st.integers(1, 10**6), min_size=1, max_size=12)
-
-
-@given(seen_ids)
-def test_fewer_residues_say_the_same_of_every_residue_that_may_still_be_claimed_from(seen):
-    fewer = without_the_outgrown(dict(seen))
-    largest = max(residue.step for residue in seen)
-
-    assert len([residue for residue in fewer if residue.step < largest]) <= 1
-    for step in range(1, 7):
-        for residue in (Residue(offset, step) for offset in range(1, step + 1)):
-            assert is_outgrown(residue, fewer) == is_outgrown(residue, seen)
-            if not is_outgrown(residue, seen):
-                assert mark(fewer, residue) == mark(seen, residue)
-
-
-def test_a_fleet_that_grows_a_hundred_times_is_told_in_a_few_residues():
-    seen: dict[Residue, int] = {}
-    for step in range(1, 101):
-        seen[Residue(1, step)] = 1000 * step
-        seen = without_the_outgrown(seen)
-
-    assert seen == {Residue(1, 99): 99_000, Residue(1, 100): 100_000}
+places = st.integers(1, 50).flatmap(lambda step: st.tuples(st.integers(1, step), st.just(step)))
 
 
 def test_a_window_holds_the_ids_of_the_remainder_and_no_others():
@@ -40,8 +18,42 @@ def test_a_window_holds_the_ids_of_the_remainder_and_no_others():
                 assert list(Residue(offset, step).ids(last, 4)) == [one for one in window if (one - offset) % step == 0]
 
 
-def test_a_residue_goes_on_above_all_that_a_smaller_fleet_gave():
-    seen = {Residue(1, 2): 70, Residue(2, 2): 90, Residue(1, 3): 30, Residue(2, 3): 500}
+@given(places, st.integers(0, 10**6), st.integers(1, 200))
+def test_a_window_holds_as_many_ids_as_were_asked_for(place, before, size):
+    residue = Residue(*place)
+    found = residue.ids(before + size * residue.step, size)
 
-    assert mark(seen, Residue(1, 3)) == 90
-    assert mark(seen, Residue(2, 3)) == 500
+    assert len(found) == size
+    assert before < found[0] <= found[-1] <= before + size * residue.step
+    assert {number % residue.step for number in found} == {residue.offset % residue.step}
+    assert residue_of(found) == residue
+
+
+@given(st.integers(1, 8), st.lists(st.tuples(st.integers(0, 7), st.integers(1, 20)), max_size=30))
+def test_the_windows_of_several_databases_have_no_id_in_common(step, claims):
+    rows, ids = [0] * step, []
+    for which, size in claims:
+        rows[which % step] += size * step
+        ids += Residue(which % step + 1, step).ids(rows[which % step], size)
+
+    distinct(ids)
+
+
+@given(st.integers(1, 64), st.integers(0, 6))
+def test_each_node_and_each_worker_number_is_of_one_slot(step, bits):
+    slots = [Residue(offset, step) for offset in range(1, step + 1)]
+
+    assert sorted(slot.nth(n) for slot in slots for n in range(1, 4)) == [*range(1, 3 * step + 1)]
+    assert sorted(number for slot in slots for number in slot.workers(bits)) == [*range(1 << bits)]
+
+
+def test_a_slot_goes_on_above_what_it_gave_and_what_was_given_before_the_fleet():
+    seen = {ALL: 50, Residue(1, 3): 80, Residue(2, 3): 30}
+
+    assert mark(seen, ALL) == 50
+    assert mark(seen, Residue(1, 3)) == 80
+    assert mark(seen, Residue(2, 3)) == 50
+    assert mark({}, ALL) == 0
+    assert is_outgrown(ALL, seen)
+    assert not is_outgrown(ALL, {ALL: 50})
+    assert not is_outgrown(Residue(3, 3), seen)

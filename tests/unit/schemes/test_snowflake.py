@@ -22,6 +22,7 @@ from allocator.errors import (
 from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.formats.bit_layout import Format
 from allocator.schemes.meteor import METEOR
+from allocator.schemes.shared.residues import ALL
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.snowflake import (
     EPOCH,
@@ -156,7 +157,7 @@ class Database:
         wanted = settings.claim(claim.asked.wall_ms, f"holder {self.asked}", "here", 1)
         rule.check_clock(wanted, at_ms)
         busy = [rule.leased(n, replace(wanted, holder="busy"), 1 << 60) for n in range(self.free_below, 1024)]
-        chosen = rule.choose([*self.rows.values(), *busy], wanted, at_ms, 1, 0)
+        chosen = rule.choose([*self.rows.values(), *busy], wanted, ALL, at_ms, 1, 0)
         number = chosen if isinstance(chosen, int) else chosen.number
         self.rows[number] = rule.leased(chosen, wanted, at_ms)
         return NumberLease(wanted.space, number, wanted.holder, wanted.length_ms)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from allocator.errors import DatabaseUnavailable, InvalidSetting, InvalidTag, LeaseLost, NodeIdsExhausted
+from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.worker_number_lease import (
     SNOWFLAKE,
@@ -24,6 +25,7 @@ from allocator.schemes.worker_number_lease import (
     released,
     renewed,
     spaces_of,
+    together,
 )
 
 L = 10_000
@@ -38,7 +40,7 @@ def number(found: NumberRow | int) -> int:
 
 
 def chosen(*rows: NumberRow, claim: NumberClaim = CLAIM, at: int = AT, spread=1, pick=0) -> int:
-    return number(choose(rows, claim, at, spread, pick))
+    return number(choose(rows, claim, ALL, at, spread, pick))
 
 
 def test_the_smallest_number_that_nobody_holds_comes_first():
@@ -357,7 +359,7 @@ def test_held_is_what_nobody_else_may_take_yet():
         replace(ROW, number=2, until_ms=AT - L - 1),
         replace(ROW, number=3, holder=""),
     ]
-    (space,) = spaces_of({"pods": rows}, AT)
+    (space,) = spaces_of({"pods": rows}, ALL, AT)
 
     assert (space.name, space.bits, space.length_ms) == ("pods", 2, L)
     assert [row.number for row in space.held] == [0, 1]
@@ -366,6 +368,22 @@ def test_held_is_what_nobody_else_may_take_yet():
 
 def test_the_settings_are_those_of_the_newest_lease():
     older = replace(ROW, number=9, bits=4, until_ms=AT + 1)
-    (space,) = spaces_of({"pods": [ROW, older]}, AT)
+    (space,) = spaces_of({"pods": [ROW, older]}, ALL, AT)
 
     assert (space.bits, space.free) == (2, 3)
+
+
+def test_of_a_slot_only_its_own_numbers_are_free_and_the_slots_add_up():
+    one, two = Residue(1, 2), Residue(2, 2)
+    spaces = [space for slot in (one, two) for space in spaces_of({"pods": [ROW]}, slot, AT)]
+
+    assert [space.free for space in spaces] == [1, 2]
+    (all_of,) = together(spaces)
+    assert (all_of.free, len(all_of.held)) == (3, 2)
+
+
+def test_a_slot_leases_its_own_numbers_and_is_refused_where_it_has_none():
+    slot = Residue(2, 4)
+    assert choose([], CLAIM, slot, AT, 1, 0) == 1
+    with pytest.raises(InvalidSetting, match="has 2 numbers, and slot 3 of 4 none of them; lease at least 2 bits"):
+        choose([], replace(CLAIM, bits=1), Residue(3, 4), AT, 1, 0)

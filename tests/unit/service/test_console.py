@@ -254,7 +254,7 @@ class Shard:
 
 def test_a_shard_that_is_away_hides_no_tag():
     def fleet(*answers: bool) -> Any:
-        return SimpleNamespace(databases=lambda: [Shard(one) for one in answers])
+        return [Shard(one) for one in answers]
 
     assert read_tags(fleet(True, False, True)) == ({"order": Tag("order", 7)}, [2], 3)
     assert read_tags(fleet(True)).away == []

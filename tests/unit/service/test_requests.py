@@ -168,7 +168,6 @@ def test_nothing_of_the_database_is_told():
         "SchemaOutOfDate",
         "SchemaDamaged",
         "ShardMisconfigured",
-        "FleetGrowing",
     ]:
         told = body_of(getattr(errors, name)(SECRET), "r")
 

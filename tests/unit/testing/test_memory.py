@@ -192,7 +192,7 @@ def test_a_database_and_its_settings_are_refused_with_one_sentence(subtests):
                 refuses(database)
             assert "secret" not in str(refused.value)
             assert "\n" not in str(refused.value)
-    for name, value in (("shards", ["sqlite://"]), ("token", "x"), ("fleet", "main")):
+    for name, value in (("shards", ["sqlite://"]), ("token", "x")):
         with pytest.raises(InvalidSetting, match=f"takes no {name}, since it has no database"):
             MemoryAllocator(**{name: value})
 

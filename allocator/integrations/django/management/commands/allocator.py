@@ -7,16 +7,15 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError  # type: ignore[import-untyped]
 from django.db import DEFAULT_DB_ALIAS, connections  # type: ignore[import-untyped]
-from sqlalchemy import URL
 
 from allocator.cli import main
-from allocator.cli.options import HOSTS_VARIABLE, ROWS_ZONE, TOKEN_VARIABLE, URL_VARIABLE
-from allocator.database.address import address_of
+from allocator.cli.options import ROWS_ZONE, TOKEN_VARIABLE, URL_VARIABLE
+from allocator.database.address import Address, address_of
 from allocator.database.django.database_setting import url_of_rows
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.integrations.django.ids import allocator_in_settings, arguments, own_databases
 from allocator.remote.service_address import addresses
-from allocator.rules.hosts import hosts_from
+from allocator.rules.slots import ARGUMENT
 
 
 class Command(BaseCommand):  # type: ignore[misc]
@@ -45,21 +44,19 @@ def variables() -> dict[str, str]:
     if allocator_in_settings() is not None:
         raise InvalidSetting("the setting ALLOCATOR is an object without a URL; run allocator with --url instead")
     options = arguments()
-    urls = addresses(options.get("database")) or [with_password(address_of(one).url) for one in own_databases()]
-    found = {
-        URL_VARIABLE: " ".join(urls),
-        TOKEN_VARIABLE: options.get("token"),
-        HOSTS_VARIABLE: ",".join(hosts_from(options.get("shard_hosts"))),
-    }
+    urls = addresses(options.get("database")) or [written(address_of(one)) for one in own_databases()]
+    found = {URL_VARIABLE: " ".join(urls), TOKEN_VARIABLE: options.get("token")}
     return {name: value for name, value in found.items() if value}
 
 
 def variables_of_numbers() -> dict[str, Any]:
     """Numbers without gaps are in the database of the rows, whatever ids come from."""
     connection = connections[DEFAULT_DB_ALIAS]
-    url = with_password(address_of(url_of_rows(connection.vendor, connection.settings_dict)).url)
+    url = written(address_of(url_of_rows(connection.vendor, connection.settings_dict)))
     return {URL_VARIABLE: url, ROWS_ZONE: connection.timezone}
 
 
-def with_password(url: URL) -> str:
+def written(address: Address) -> str:
+    """The URL with its password, and with its slot."""
+    url = address.url.update_query_dict({ARGUMENT: str(address.word)} if address.word else {})
     return url.render_as_string(hide_password=False)

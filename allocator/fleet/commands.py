@@ -1,0 +1,146 @@
+"""`allocator shards make|add|list`: the steps of `allocator.rules.slots`, each of which may be the last."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from secrets import randbits, token_hex
+from time import time_ns
+from typing import NamedTuple
+
+from allocator.database.registry import ATTEMPTS, UNSTEADY
+from allocator.database.store import Database
+from allocator.database.verbs import node_rows, shard_row
+from allocator.database.verbs.shard_row import Given
+from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
+from allocator.rules.failover import Skipped, is_of_cluster, moved, skipped
+from allocator.rules.slots import ARGUMENT, Shard, check_addition, check_slots, union
+from allocator.schemes.meteor import Node
+from allocator.schemes.shared.residues import Residue
+from allocator.schemes.tag import Tag
+from allocator.schemes.ticket import CLAIM
+from allocator.schemes.worker_number_lease import Space, together
+
+
+def make(database: Database, slots: int) -> Shard:
+    """Make a database slot 1 of a new fleet."""
+    check_slots(slots)
+    database.check_owner()
+    fleet = token_hex(4)
+    for _ in range(ATTEMPTS):
+        now = database.current()
+        if now.shard.fleet == fleet:  # the answer of the attempt before was lost
+            return now.shard
+        if now.shard.fleet:
+            raise ShardMisconfigured(
+                f"{database.shown} is slot {now.shard.word}; to add a database: allocator shards add URL --slot K"
+            )
+        database.transact(shard_row.make, now.shard, fleet, slots, now.at)
+    raise DatabaseUnavailable(UNSTEADY)
+
+
+def add(
+    members: Sequence[Database], new: Database, slot: int, without: Collection[int] = (), *, is_unused: bool = False
+) -> Shard:
+    """Add a new database to the fleet of the members. They mark the slot as taken, then are read, then it joins."""
+    rows = [member.current().shard for member in members]
+    check_addition(rows, slot, without, is_unused)
+    check_new(new)
+    taken = union(*(row.taken for row in rows), [slot], [-lost for lost in without])
+    for member, row in zip(members, rows, strict=True):
+        if not member.run(shard_row.take_slot, row, taken):
+            raise ShardMisconfigured(
+                f"another command has changed {member.shown}, or it moved to another server, and nothing was added; "
+                f"take another slot, or run it again with --unused if no other command adds slot {slot}"
+            )
+    given = [member.run(shard_row.fetch_given) for member in members]
+    planned = Shard(rows[0].fleet, Residue(slot, rows[0].residue.step), taken)
+    return join(new, planned, given, any(is_of_cluster(row.move.run) for row in rows))
+
+
+def check_new(new: Database) -> None:
+    """Raise where the database cannot join, before a slot is spent for it."""
+    new.check_owner()
+    if new.current().shard.fleet or new.run(shard_row.has_ids):
+        raise ShardMisconfigured(f"{new.shown} has given ids or is in a fleet; a database that is added must be new")
+
+
+def join(new: Database, planned: Shard, given: Sequence[Given], lags: bool) -> Shard:
+    """Make the new database the planned slot.
+
+    lags: a member of a cluster may still draw tickets and nodes of before, which nothing here knows.
+    """
+    for _ in range(ATTEMPTS):
+        now = new.current()
+        known = now.shard
+        if known.word == planned.word:  # the answer of the attempt before was lost
+            return known
+        gap = skipped(now.at, planned.residue) if lags else Skipped(0, 0)
+        skip = Skipped(max(one.nodes for one in given) + gap.nodes, max(one.tickets for one in given) + gap.tickets)
+        # Where tickets are claimed, a type begins as a tag does: above those that REPLACE drew.
+        first = max(known.move.first_value, *(one.first_value for one in given))
+        if known.tickets == CLAIM and any(one.replaced for one in given):
+            first = max(first, skip.tickets)
+        # From now on as after a failover: nobody takes a worker number that a member may have leased.
+        move = moved(known.move, planned.residue, known.move.run, randbits(63), now.at, time_ns() // 1_000_000)
+        planned = replace(planned, taken_under=move.key, tickets=known.tickets, move=move._replace(first_value=first))
+        new.transact(shard_row.join, known, planned, greatest(one.tags for one in given), skip)
+    raise DatabaseUnavailable(UNSTEADY)
+
+
+def greatest(tags: Iterable[list[Tag]]) -> list[Tag]:
+    """Each tag as the member has it that gave most."""
+    found: dict[str, Tag] = {}
+    for tag in (tag for one in tags for tag in one):
+        found[tag.name] = max(tag, found.get(tag.name, tag), key=lambda one: one.max_value)
+    return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A database as `shards list` shows it; `error` says why it is not used."""
+
+    where: str
+    row: Shard = field(default_factory=Shard)
+    error: AllocatorError | None = None
+
+    @property
+    def url(self) -> str:
+        """What an operator writes, without the password."""
+        return f"{self.where}?{ARGUMENT}={self.row.word}" if self.row.word else self.where
+
+
+def status_of(database: Database) -> Status:
+    row = Shard()
+    try:
+        row = database.read_row()
+        database.ping()
+    except AllocatorError as error:
+        return Status(database.shown, row, error)
+    return Status(database.shown, row)
+
+
+class Holders(NamedTuple):
+    """The newest nodes and the worker numbers of all databases that answer, and the errors of the others."""
+
+    nodes: list[Node]
+    spaces: list[Space]
+    away: list[AllocatorError]
+
+
+def holders_in(databases: Iterable[Database], most: int) -> Holders:
+    """Raises the error of the first database if none answers."""
+    nodes: list[Node] = []
+    spaces: list[list[Space]] = []
+    away: list[AllocatorError] = []
+    for database in databases:
+        try:
+            spaces.append(database.worker_spaces())
+            nodes += database.run(node_rows.fetch_newest, most)
+        except AllocatorError as error:
+            away.append(error)
+    if not spaces:
+        raise away[0]
+    newest = sorted(nodes, key=lambda node: node.started_at, reverse=True)
+    return Holders(newest[:most], together(chain.from_iterable(spaces)), away)
