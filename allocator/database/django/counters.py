@@ -5,6 +5,8 @@ This uses Django's connection, to be part of the migration's transaction.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from allocator.errors import InvalidDatabase
@@ -32,9 +34,14 @@ def read_counter(connection: Any, table: str, column: str) -> int | None:
         return READ[connection.vendor](connection, cursor, table, column)
 
 
-def read_sqlite(connection: Any, cursor: Any, table: str, column: str) -> int | None:
+def has_counters(cursor: Any) -> bool:
+    """Whether a table has, or had, a counter: then SQLite has a table of counters."""
     cursor.execute("SELECT count(*) FROM sqlite_master WHERE name = 'sqlite_sequence'")
-    if not cursor.fetchone()[0]:  # it exists once a table has a counter
+    return bool(cursor.fetchone()[0])
+
+
+def read_sqlite(connection: Any, cursor: Any, table: str, column: str) -> int | None:
+    if not has_counters(cursor):
         return None
     cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = %s", [table])
     row = cursor.fetchone()
@@ -77,3 +84,29 @@ def raise_counter(connection: Any, table: str, column: str, value: int) -> None:
     with connection.cursor() as cursor:
         for statement in RAISE[connection.vendor]:
             cursor.execute(statement.format(quoted=quoted, following=value + 1), given)
+
+
+@contextmanager
+def keeping_counters(connection: Any) -> Iterator[None]:
+    """Keep the counters of all tables of SQLite through an alteration.
+
+    Django makes each table anew that refers to the altered one, and the new table counts from its greatest row.
+    """
+    counters = counters_of(connection) if connection.vendor == "sqlite" else {}
+    yield
+    after = counters_of(connection) if counters else {}
+    for table, value in counters.items():
+        if after.get(table, value) < value:
+            raise_counter(connection, table, "", value)
+
+
+def counters_of(connection: Any) -> dict[str, int]:
+    """The counter of each table that has one; 0 before its first row."""
+    with connection.cursor() as cursor:
+        if not has_counters(cursor):
+            return {}
+        cursor.execute(
+            "SELECT t.name, coalesce(s.seq, 0) FROM sqlite_master t LEFT JOIN sqlite_sequence s USING (name) "
+            "WHERE t.type = 'table' AND t.sql LIKE '%AUTOINCREMENT%'"
+        )
+        return {str(name): int(value) for name, value in cursor.fetchall()}

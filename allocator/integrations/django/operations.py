@@ -8,7 +8,7 @@ from django.db import models  # type: ignore[import-untyped]
 from django.db.migrations import AlterField, RemoveField  # type: ignore[import-untyped]
 from django.db.migrations.operations.base import Operation  # type: ignore[import-untyped]
 
-from allocator.database.django.counters import raise_counter, read_counter
+from allocator.database.django.counters import keeping_counters, raise_counter, read_counter
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
 from allocator.integrations import make_tag
 from allocator.integrations.django.fields import AllocatedBigAutoField
@@ -39,7 +39,8 @@ class AlterKey(AlterField):  # type: ignore[misc]
         is_tag = isinstance(after, AllocatedBigAutoField)
         if given and is_tag:  # first: once the column has lost its counter, nothing else knows the ids of deleted rows
             continue_above(after, given, connection)
-        super().database_forwards(app_label, schema_editor, from_state, to_state)
+        with keeping_counters(connection):
+            super().database_forwards(app_label, schema_editor, from_state, to_state)
         if given and not is_tag:
             continue_above(after, given, connection)
 
