@@ -47,6 +47,8 @@ class DjangoCaller:
                 "draw numbers inside transaction.atomic(); otherwise Django commits each statement by itself, and a "
                 "number stays used even if its row is never written"
             )
+        if connection.needs_rollback:
+            raise InvalidDatabase("no number can be drawn here: this transaction has failed before; roll it back")
         self.connection = connection
         vendor = connection.vendor
         self.numbers = numbers_of(vendor, vendor == "mysql" and connection.mysql_is_mariadb)

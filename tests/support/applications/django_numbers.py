@@ -87,6 +87,12 @@ def a_rollback_of_a_block_or_of_a_savepoint_takes_its_number_back() -> None:
         draw()
         raise Undo
     with transaction.atomic():
+        with suppress(Undo), transaction.atomic(savepoint=False):  # Django then wants a rollback of the whole block
+            raise Undo
+        calls = (draw, lambda: invoices.peek(connection, "a", MARCH), lambda: invoices.set(connection, 9, at=MARCH))
+        said = {refusal(InvalidDatabase, call) for call in calls}
+        same(said, {"no number can be drawn here: this transaction has failed before; roll it back"})
+    with transaction.atomic():
         same([draw().n, [one.n for one in draw(count=2)]], [3, [4, 5]])
         same(invoices.peek(connection, "a", MARCH).n, 5)
         invoices.set(connection, 9, scope="a", at=MARCH)

@@ -450,7 +450,8 @@ def test_an_exception_of_the_callers_leaves_nothing_but_the_rollback_where_nobod
 
 def test_in_django_nothing_but_the_rollback_is_left():
     said: list[bool] = []
-    DjangoCaller(SimpleNamespace(in_atomic_block=True, vendor="sqlite", set_rollback=said.append)).refuse_more()
+    block = {"in_atomic_block": True, "needs_rollback": False, "vendor": "sqlite"}
+    DjangoCaller(SimpleNamespace(**block, set_rollback=said.append)).refuse_more()
 
     assert said == [True]
 
