@@ -17,7 +17,7 @@ from support.processes.patience import until
 
 from allocator import Numbers
 from allocator.database.schema.tables import number
-from allocator.errors import DatabaseUnavailable, InvalidSetting
+from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
 from allocator.numbers import Feed, WaitingNumbers
 
 servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
@@ -166,12 +166,15 @@ def test_a_follower_is_woken_by_a_notification(shop):
         connection.execute(insert(Happened).values(id=1))
         connection.execute(select(text("pg_notify('happened.position', '')")))
     assert until(lambda: read(shop) == [(1, 1)])
-    stop.set()
-    with shop.begin() as connection:
-        connection.execute(select(text("pg_notify('happened.position', '')")))
+    stop.set()  # which it sees within a second
     thread.join(60)
 
     assert done == [1]
+
+
+def test_a_follower_takes_an_engine():
+    with pytest.raises(InvalidDatabase, match=r"run: manage.py allocator .* happened\.position .*--follow"):
+        feed.follow(object())
 
 
 @SQLITE
