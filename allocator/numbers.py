@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, date, datetime, tzinfo
+from dataclasses import replace
+from datetime import UTC, date, datetime, timezone, tzinfo
 from threading import Event
 from typing import Any, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from sqlalchemy import Engine, Integer
+from sqlalchemy import DateTime, Dialect, Engine, Integer, TypeDecorator, type_coerce
 
 from allocator.database.caller import Borrowed, Caller, is_one_call_for_all_rows
 from allocator.database.django.transaction import DjangoCaller
@@ -75,8 +76,7 @@ class Numbers:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._zone = None if timezone is None else zone_of(timezone)
-        named = getattr(self._zone, "key", "UTC" if self._zone in {None, UTC} else "-")
-        self.rule = NumberRule(name, NumberFormat(format), reset, start, year_starts, named)
+        self.rule = NumberRule(name, NumberFormat(format), reset, start, year_starts, name_of(self._zone))
         self._clock = clock
         self._has_dates = self.rule.has_dates
 
@@ -136,7 +136,8 @@ class Numbers:
         """Write down why a number is not used, so that an auditor can account for every number.
 
         number: as `next` or `parse` returned it. reason: 1 to 255 characters.
-        Returns False if it was void before; the first reason stays. Raises `InvalidId` for a number not yet issued.
+        Returns False if it was void before; the first reason stays. Raises `InvalidId` for a number not yet issued,
+        and for one of another format.
         """
         caller = caller_of(session)
         if not isinstance(number, Number):
@@ -149,6 +150,8 @@ class Numbers:
             raise InvalidId(
                 f"{number.text} was not issued: the newest number of {place(**row)} is {last or 'none yet'}"
             )
+        if self.parse(number.text, number.scope, number.period) != number:
+            raise InvalidId(f"{number!r} is no number of {self!r}")
         return rows.void(caller, row, number, reason)
 
     def parse(self, text: str, scope: Scope = "", period: str = "") -> Number:
@@ -182,7 +185,11 @@ class Numbers:
         check_whole("at_once", at_once, 1, MAX_COUNT, InvalidCount)
         if (scope is None and "scope" in self.rule.format.fields) or (at is None and self._has_dates):
             raise InvalidSetting(f"{self!r} needs the columns that its format and reset name: scope=, at=")
-        return WaitingNumbers(self.rule, self._zone, columns_of(model, number, order_by, scope, at), at_once)
+        columns = columns_of(model, number, order_by, scope, at)
+        if columns.at is not None and isinstance(columns.at.type, DateTime) and columns.at.type.timezone:
+            moment: Any = type_coerce(columns.at, Moment(str(columns.at)))
+            columns = replace(columns, at=moment)
+        return WaitingNumbers(self.rule, self._zone, columns, at_once)
 
     def _day(self, at: At) -> date:
         if at is None and not self._has_dates:
@@ -192,6 +199,25 @@ class Numbers:
 
     def _row(self, scope: Scope, day: date) -> Row:
         return {"name": self.rule.name, "scope": self.rule.check_scope(scope), "period": self.rule.period(day)}
+
+
+class Moment(TypeDecorator[datetime]):
+    """A column that is declared with a time zone, which SQLite, MySQL and MariaDB do not keep."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def __init__(self, column: str) -> None:
+        super().__init__(timezone=True)
+        self.column = column
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is not None and value.tzinfo is None:
+            raise InvalidSetting(
+                f"{self.column} is declared with timezone=True, but {dialect.name} returned {value} without one, so "
+                "its day is unknown; declare it as DateTime(), and store local time of the numbers' time zone in it"
+            )
+        return value
 
 
 class Feed:
@@ -285,12 +311,21 @@ def caller_of(given: Any) -> Caller:
     return Borrowed(given) if operations is None else DjangoCaller(operations.connection)
 
 
+def name_of(zone: tzinfo | None) -> str:
+    """What a counter keeps of a time zone, and `zone_of` reads: its name or fixed offset; "-" of one with neither."""
+    if zone is None or isinstance(zone, timezone):
+        return str(timezone((zone or UTC).utcoffset(None)))
+    return getattr(zone, "key", None) or "-"
+
+
 def zone_of(timezone: object) -> tzinfo:
     if isinstance(timezone, tzinfo):
         return timezone
     if timezone == "UTC":  # also where a machine knows no time zones
         return UTC
     try:
+        if str(timezone).startswith("UTC"):
+            return datetime.strptime(str(timezone), "UTC%z").tzinfo or UTC
         return ZoneInfo(timezone)  # type: ignore[arg-type]
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
         raise InvalidSetting(

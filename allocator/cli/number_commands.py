@@ -215,6 +215,7 @@ def audit_column(column: str, name: str, order: str | None, url: str, **given: A
     \b
     gap         in no row, and not void
     duplicate   in two rows
+    void        void, and in a row
     disorder    below the number of the row before (with --order-column)
     ahead       above the counter, which will issue it again
     unreadable  not a number of this format, scope and period
@@ -294,6 +295,7 @@ def to_row(one: Found, name: str) -> dict[str, object]:
     sentences = {
         "gap": f"no row has {span}",
         "duplicate": f"several rows have {span}",
+        "void": f"{span} is void, and a row has it",
         "disorder": f"{one.first} comes after {one.last}",
         "ahead": f"the counter has not reached {span} and will issue it again; raise it with: "
         f"allocator numbers set {name} {one.last}{group}",

@@ -2,6 +2,7 @@
 
 gap         numbers from `start` to the newest one that no row has, and that are not void
 duplicate   a number that another row has too
+void        a number that is void, and that a row has
 disorder    a number below that of the row before, where the rows come in the order of a column
 ahead       numbers above the counter, which will issue them again
 unreadable  a value that is no number of the format, scope and period
@@ -18,7 +19,7 @@ from allocator.errors import InvalidArgument, InvalidId
 from allocator.schemes.gapless_numbers import LENGTHS, MAX_NUMBER, Group, NumberRule, Reset, first_day
 from allocator.schemes.shared.argument_checks import quoted
 
-Kind = Literal["gap", "duplicate", "disorder", "ahead", "unreadable"]
+Kind = Literal["gap", "duplicate", "void", "disorder", "ahead", "unreadable"]
 
 
 class Found(NamedTuple):
@@ -47,6 +48,7 @@ def audit(
     A row that is a `Found` already is yielded as it is. start: the first number of each group.
     """
     unused = sorted(void)
+    never_used = frozenset(unused)
     newest: dict[Group, int] = {}
     for row in rows:
         if isinstance(row, Found):
@@ -58,6 +60,8 @@ def audit(
             continue
         yield from gaps(group, max(newest.get(group, 0) + 1, start), n - 1, unused)
         newest[group] = n
+        if row in never_used:
+            yield Found("void", group, n, n)
     for group in sorted({*counters, *newest}):
         counter, last = counters.get(group, 0), newest.get(group, 0)
         yield from gaps(group, max(last + 1, start), counter, unused)

@@ -218,12 +218,13 @@ def test_planted_faults_are_found(shop):
         ahead = {"tenant": "b", "booked": date(2027, 5, 1), "number": "INV-2027-006", "n": 6}
         for values in (twice, ahead):
             connection.execute(insert(rows).values(id=next(keys), **values))
-        number = invoices.parse("INV-2026-005", "a")
-        invoices.void(connection, number, "the customer left")
+        for text in ("INV-2026-005", "INV-2026-006"):
+            invoices.void(connection, invoices.parse(text, "a"), "the customer left")
 
     planted = [
         ("gap", "a", "2026", "4", "4"),
         ("duplicate", "a", "2026", "7", "7"),
+        ("void", "a", "2026", "6", "6"),
         ("gap", "a", "2026", "20", "20"),
         ("gap", "b", "2026", "5", "5"),
         ("gap", "b", "2027", "5", "5"),
@@ -236,7 +237,8 @@ def test_planted_faults_are_found(shop):
     lines = run(shop, *BY_TEXT).out.splitlines()
     assert lines[0].split() == ["kind", "scope", "period", "message"]
     assert "gap        a        2026  no row has 4" in lines
-    assert lines[-1] == "27 rows: 1 ahead, 1 duplicate, 4 gap"
+    assert "void       a        2026  6 is void, and a row has it" in lines
+    assert lines[-1] == "27 rows: 1 ahead, 1 duplicate, 4 gap, 1 void"
     (mend,) = [line.partition("raise it with: allocator numbers ")[2] for line in lines if line.startswith("ahead")]
     assert run(shop, *mend.split()).out == "the next number of 'invoice' of scope 'b' in 2027 is 7\n"
 

@@ -5,7 +5,8 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, date, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta, timezone
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
@@ -146,6 +147,22 @@ def test_now_is_by_the_clock_in_the_time_zone(shop):
             assert made.next(connection).period == period
     with pytest.raises(InvalidSetting, match="timezone must be a name as 'Europe/Berlin'"):
         Numbers("invoice", timezone="Mars/Olympus")
+
+
+@SQLITE
+def test_a_counter_keeps_a_fixed_offset_as_its_time_zone(shop):
+    """A command reads it back from the counter."""
+    hours = {hour: timezone(timedelta(hours=hour)) for hour in (1, -9)}
+    new_year = datetime(2026, 12, 31, 23, 30, tzinfo=UTC)
+    made = [
+        Numbers("offset", format="{year}/{n}", reset="year", timezone=zone)
+        for zone in (hours[1], "UTC+01:00", hours[-9])
+    ]
+    with shop.begin() as connection:
+        assert [one.next(connection, at=new_year).text for one in made[:2]] == ["2027/1", "2027/2"]
+    counted = r"counted by .*UTC\+01:00 .* and here by .*UTC-09:00"
+    with shop.connect() as connection, pytest.raises(InvalidSetting, match=counted):
+        made[2].next(connection, at=new_year)
 
 
 def test_a_rollback_takes_the_number_back(shop):
@@ -378,6 +395,9 @@ def test_a_void_number_keeps_its_reason(shop):
             invoices.void(connection, invoices.parse("INV-2026-00002", "tenant-7"), "too early")
         with pytest.raises(InvalidId, match="none yet"):
             invoices.void(connection, invoices.parse("INV-2026-00001", "tenant-8"), "of nobody")
+        for foreign in (replace(drawn, text="CN-2026-00001"), replace(drawn, text="INV-2026-00002")):
+            with pytest.raises(InvalidId, match=f"{foreign.text}.* is no number of "):
+                invoices.void(connection, foreign, "of another counter")
         for wrong in ("", " ", "x" * 256, None):
             with pytest.raises(InvalidArgument, match="a reason is 1 to 255 characters"):
                 invoices.void(connection, drawn, wrong)

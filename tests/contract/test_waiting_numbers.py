@@ -339,6 +339,33 @@ def test_a_moment_is_counted_by_the_time_zone_and_a_key_that_finds_no_row_is_no_
         Numbers("log", format="L-{n}").waiting(log, number="n", order_by="at").assign(shop)
 
 
+@on("sqlite", "postgres", "mysql")
+def test_a_moment_that_the_database_returns_without_its_time_zone_is_refused(shop):
+    """Local time of the numbers may be of another year."""
+    log = Table(
+        "moment",
+        MetaData(),
+        Col("id", Integer, primary_key=True),
+        Col("at", DateTime(timezone=True)),
+        Col("text", String(20)),
+    )
+    numbers = Numbers("moment", format="{year}/{n}", reset="year", timezone="Europe/Berlin")
+    waiting = numbers.waiting(log, number="text", at="at", order_by="id")
+    with shop.begin() as connection:
+        log.drop(connection, checkfirst=True), log.create(connection)
+        connection.execute(insert(log).values(at=datetime(2026, 12, 31, 23, 30, tzinfo=UTC)))
+    if shop.dialect.name == "postgresql":
+        assert waiting.assign(shop) == 1
+    else:
+        with pytest.raises(
+            errors.InvalidSetting, match=r"moment\.at is declared with timezone=True, but .*sql.* returned"
+        ):
+            waiting.assign(shop)
+
+    with shop.connect() as connection:
+        assert connection.scalar(select(log.c.text)) == ("2027/1" if shop.dialect.name == "postgresql" else None)
+
+
 # -- what the application connects by
 
 

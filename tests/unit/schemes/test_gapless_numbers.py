@@ -405,7 +405,7 @@ def test_a_gap_is_a_number_that_no_row_has():
 def test_numbers_that_are_void_are_no_gap():
     assert judged([1, 4], 6, void=(2, 3, 5, 6)) == []
     assert judged([1, 4], 4, void=(2,)) == [Found("gap", ALL, 3, 3)]
-    assert judged([1, 2], void=(2,)) == []  # its row was kept
+    assert judged([1, 2, 2], void=(2,)) == [Found("void", ALL, 2, 2), Found("duplicate", ALL, 2, 2)]
 
 
 def test_a_void_number_of_a_group_that_is_not_there_is_left_out():
@@ -452,6 +452,7 @@ def test_it_agrees_with_sets(numbers, counter, void):
 
     assert told == sorted(set(range(1, newest + 1)) - set(numbers) - void)
     assert len([one for one in found if one.kind == "duplicate"]) == len(numbers) - len(set(numbers))
+    assert [one.first for one in found if one.kind == "void"] == sorted(void.intersection(numbers))
     assert [one.last for one in found if one.kind == "ahead"] == ([newest] if newest > counter else [])
 
 
