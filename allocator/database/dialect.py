@@ -85,7 +85,7 @@ class Dialect:
     """The claim, with `{run}` and `{lasting}` to be filled in; see `verbs/claims.py`."""
     has_returning: ClassVar[bool] = True
     """An INSERT returns what the server made."""
-    locks_at_once: ClassVar[str] = "NOWAIT"
+    skips_locked: ClassVar[str] = "SKIP LOCKED"
     """The end of a SELECT that is refused where a row is locked."""
     clock: ClassVar[str]
     """An SQL expression for the milliseconds since 1970."""
@@ -210,12 +210,13 @@ class Dialect:
         the old residue."""
         return ""
 
-    def lock_shard_row(self, connection: Connection, waits: bool) -> None:
-        """Within a transaction: lock the shard's row, in a statement of its own. Refused where it is locked, unless
-        this `waits`."""
-        connection.exec_driver_sql(
-            f"SELECT id FROM allocator_shard WHERE id = 1 FOR UPDATE {'' if waits else self.locks_at_once}"
-        ).all()
+    def lock_shard_row(self, connection: Connection, waits: bool) -> bool:
+        """Within a transaction: lock the shard's row, in a statement of its own. False where it is locked, unless this
+        `waits`."""
+        rows = connection.exec_driver_sql(
+            f"SELECT id FROM allocator_shard WHERE id = 1 FOR UPDATE {'' if waits else self.skips_locked}"
+        )
+        return rows.first() is not None
 
     def skip_nodes(self, connection: Connection, residue: Residue, count: int) -> None:
         """Skip node numbers above the greater of counter and rows: a row with an explicit number raises both."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
+from random import uniform
 from secrets import randbelow, randbits
-from time import time_ns
+from time import monotonic, sleep, time_ns
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from allocator import __version__
@@ -45,7 +46,10 @@ log = logging.getLogger("allocator")
 
 ATTEMPTS = 20
 """Tries before the call fails: each one lost a race with another process, or met a failover."""
-UNSTEADY = "the database keeps failing over, or several servers answer in turn; retry"
+MOVING_PAUSE, LONGEST_PAUSE = 0.02, 1.0
+"""Seconds that a process waits at most while another one notes a failover, the first time and later ones: hundreds may
+be waiting, and it needs the database."""
+UNSTEADY = "the database keeps failing over, several servers answer in turn, or a client that notes it hangs; retry"
 
 
 class Current(NamedTuple):
@@ -126,6 +130,7 @@ class Registry(Runner):
 
         Raises `ShardMisconfigured` where the database is not the slot that its URL says.
         """
+        end, pause = monotonic() + self.timeout, MOVING_PAUSE
         for _ in range(ATTEMPTS):
             start = self.start(name)
             if start.shard is None:
@@ -134,8 +139,11 @@ class Registry(Runner):
                 self.check_slot(start.shard)
                 self._tell(start.shard, start.numbering)
                 return Current(start.tag, start.shard, start.at)
-            else:
-                self.note(start, start.shard)
+            elif not self.note(start, start.shard):
+                if monotonic() + pause > end:
+                    break
+                sleep(uniform(0.0, pause))  # noqa: S311  # no secret
+                pause = min(2 * pause, LONGEST_PAUSE)
         raise DatabaseUnavailable(UNSTEADY)
 
     def mark_restored(self) -> None:
@@ -149,7 +157,7 @@ class Registry(Runner):
         raise DatabaseUnavailable(UNSTEADY)
 
     def note(self, start: Start, before: Shard, *, waits: bool = False) -> bool:
-        """Write a move; False if another process did."""
+        """Write a move; False if another process did, or does."""
         after = moved(before.move, before.residue, start.run, randbits(63), start.at, time_ns() // 1_000_000)
         if not self.run(moves.move, before, after, skipped(start.at, before.residue), waits):
             return False

@@ -448,6 +448,20 @@ def test_while_a_new_tag_or_a_move_hangs_claims_of_other_tags_go_on(fresh, kind)
         assert database.current().shard.move.first_value > LEAST
 
 
+@statements
+@pytest.mark.parametrize("kind", SERVERS, indirect=True)
+def test_who_is_late_to_note_a_failover_needs_no_lock(fresh, kind):
+    """Else each of hundreds that notice it would have to get the lock of the row once, and most would not in time."""
+    with closing(Database(fresh, 1)) as late, closing(Database(fresh)) as first, administrator(fresh) as hanging:
+        execute(fresh, MOVED)
+        start = late.start()
+        first.current()
+        hanging.exec_driver_sql("BEGIN")
+        hanging.exec_driver_sql("UPDATE allocator_shard SET made = made + 1")
+        assert not late.note(start, start.shard)
+        hanging.exec_driver_sql("ROLLBACK")
+
+
 def test_a_move_of_a_hundred_thousand_tags_is_one_row(fresh, database):
     """By the time of one with none: no row of a tag is written."""
     database.create_tag(Tag("order"), has_start=False)

@@ -74,7 +74,7 @@ class MySQL(Dialect):
     recycle = 60  # the run of a session says whether the server was durable when it began
     clock, claiming = CLOCK, CLAIM
     has_returning = False
-    locks_at_once = "/*!80001 NOWAIT *//*M!100300 NOWAIT */"
+    skips_locked = "/*!80001 SKIP LOCKED *//*M!100600 SKIP LOCKED */"
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.mysql.gapless_draws import MariaDBNumbers, MySQLNumbers

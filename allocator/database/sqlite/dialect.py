@@ -158,5 +158,5 @@ class SQLite(Dialect):
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
         return func.max(value, other)
 
-    def lock_shard_row(self, connection: Connection, waits: bool) -> None:
-        pass
+    def lock_shard_row(self, connection: Connection, waits: bool) -> bool:
+        return True

@@ -54,14 +54,15 @@ def here(connection: Connection, run: str) -> ColumnElement[Any]:
 def move(
     connection: Connection, dialect: Dialect, before: Shard, after: Move, skip: Skipped, waits: bool = False
 ) -> bool:
-    """Write the move, and skip numbers; False, and no change, if the row has changed since `before` was read.
+    """Write the move, and skip numbers; False, and no change, if the row is locked or not as `before` any more.
 
-    Of several processes that notice a failover, one moves: the others find the row locked, and are refused at once
-    unless one `waits`. The size of the skip depends on the time, so that two servers that continue from one row skip
+    Of several processes that notice a failover, one moves: the others find the row locked, and read it again. One that
+    `waits` gets the lock. The size of the skip depends on the time, so that two servers that continue from one row skip
     differently.
     """
     with dialect.transaction(connection):
-        dialect.lock_shard_row(connection, waits)
+        if not dialect.lock_shard_row(connection, waits):
+            return False
         as_it_was = (*known_as(before.move), here(connection, after.run))
         moved = connection.execute(update(shard).where(*as_it_was).values(columns_of(after))).rowcount
         if moved:
