@@ -1,4 +1,4 @@
-"""`allocator numbers list|set|assign|reformat|audit`."""
+"""`allocator numbers list|set|assign|audit`."""
 
 from __future__ import annotations
 
@@ -68,12 +68,16 @@ def check_period(context: click.Context, parameter: click.Parameter, given: str)
 
 @numbers.command("set")
 @click.argument("name")
-@click.argument("n", type=int)
+@click.argument("n", type=int, required=False)
+@click.option("--reformat", is_flag=True, help="In place of N: keep the format, reset and zone of the next draw.")
 @click.option("--scope", default="", help="Scope of the numbers, such as a tenant.")
 @click.option("--period", default="", callback=check_period, help="Period of the numbers: 2026, 2026-03 or 2026-03-14.")
 @database_options
-def set_number(name: str, n: int, scope: str, period: str, url: str) -> None:
+def set_number(name: str, n: int | None, reformat: bool, scope: str, period: str, url: str) -> None:
     """Continue the numbers of NAME after N, the newest that is in use. They are never lowered.
+
+    Its counters keep format, reset, fiscal year and time zone from the first draw, and refuse others. With --reformat
+    they keep what draws next.
 
     Stop whatever else draws these numbers first.
 
@@ -81,7 +85,15 @@ def set_number(name: str, n: int, scope: str, period: str, url: str) -> None:
     Examples:
         allocator numbers set invoice 4711 --scope tenant-7 --period 2026
         allocator numbers set case 90210
+        allocator numbers set invoice --reformat
     """
+    if reformat == (n is not None) or (reformat and (scope or period)):
+        raise click.UsageError("give N, or --reformat without a scope and a period")
+    if n is None:
+        with open_database(url) as database:
+            count = database.run(forget_rule, name)
+        show({"name": name, "counters": count}, f"{count} counters of {name!r} keep what draws next")
+        return
     made = Numbers(name, reset=reset_of([period]))
 
     def raise_counter(connection: Connection, dialect: Dialect) -> None:
@@ -188,21 +200,6 @@ def settled(counters: Sequence[Row], name: str, given: Mapping[str, str | None])
             told = f"--{setting.replace('_', '-')} is {value!r}, but the counters of {name!r} say {kept[setting]!r}"
             raise click.UsageError(f"{told}: leave it out")
     return {"reset": reset_of([]), "timezone": "UTC"} | kept | chosen
-
-
-@numbers.command()
-@click.argument("name")
-@database_options
-def reformat(name: str, url: str) -> None:
-    """Let NAME take another format, reset, fiscal year or time zone.
-
-    Its counters keep these from the first draw, and refuse others. After this command they keep what draws next.
-
-    Stop whatever draws these numbers first.
-    """
-    with open_database(url) as database:
-        count = database.run(forget_rule, name)
-    show({"name": name, "counters": count}, f"{count} counters of {name!r} keep what draws next")
 
 
 @numbers.command("audit")

@@ -237,7 +237,7 @@ class NumberRule:
         """The error that the counters keep another rule."""
         return InvalidSetting(
             f"the numbers of {self.name!r} are counted by {told(kept)}, and here by {told(self.kept)}; take those, or "
-            f"stop whatever draws these numbers, and run: allocator numbers reformat {self.name}"
+            f"stop whatever draws these numbers, and run: allocator numbers set {self.name} --reformat"
         )
 
     @property

@@ -340,7 +340,7 @@ def test_fiscal_years_are_drawn_and_audited(shop):
     fiscal = Numbers(
         "invoice", format="FY{yy}-{end_yy}/{n}", reset="year", year_starts="04-01", timezone="Asia/Kolkata"
     )
-    assert run(shop, "reformat", "invoice").code == 0
+    assert run(shop, "set", "invoice", "--reformat").code == 0
     days = [datetime.fromisoformat(day) for day in ("2026-03-31T23:30", "2026-04-01T00:00", "2027-03-31T20:00+00:00")]
     with shop.begin() as connection:
         connection.execute(delete(rows))
