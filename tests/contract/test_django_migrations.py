@@ -120,9 +120,9 @@ from allocator.integrations.django import allocator
 
 call_command("migrate", "shop", verbosity=0)  # with the allocator's tables
 
-def at(migration):
+def at(migration, name="order"):
     call_command("migrate", "keys", migration, verbosity=0)
-    return MigrationLoader(connection).project_state(("keys", migration)).apps.get_model("keys", "order").objects
+    return MigrationLoader(connection).project_state(("keys", migration)).apps.get_model("keys", name).objects
 
 def used(orders):
     made = [orders.create().pk for _ in range(5)]
@@ -216,6 +216,44 @@ def test_a_plain_alteration_is_named_with_what_replaces_it(keys, tmp_path):
 
     assert "AlterField" not in manage("check", here).stderr
     assert run(f"{USED}\nprint(*(used(at(migration))[0] for migration in ('m1', 'm2')))", here).split() == ["1", "6"]
+
+
+RENAMING = """
+from django.db import migrations
+from allocator.integrations.django import AllocatedBigAutoField, AlterKey
+class Migration(migrations.Migration):
+    dependencies = [("keys", "m1")]
+    operations = [
+        migrations.{}
+    ]
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+@pytest.mark.parametrize(
+    ("renaming", "model", "is_kept"),
+    [
+        ('RenameModel("Order", "Sale")', "sale", True),
+        ('AlterModelTable("order", "sales")', "order", True),
+        ('RenameModel("Order", "Sale")', "sale", False),  # the control
+    ],
+)
+def test_a_renaming_that_starts_a_new_tag_is_named_with_the_line_that_keeps_the_old_one(
+    project, tmp_path, renaming, model, is_kept
+):
+    field = "allocator.integrations.django.AllocatedBigAutoField"
+    drawing = "import allocator.integrations.django" + FIRST.replace("models.BigAutoField", field)
+    write_application(tmp_path, drawing, RENAMING.format(renaming))
+    here, second = project("keyed", KEYED), tmp_path / "keys" / "migrations" / "m2.py"
+    found = manage("check", here).stderr
+    assert "keys.m2: Rename" in found
+    line = re.search(r"above the operation write (AlterKey\(.*\),)", found)[1]
+    if is_kept:
+        second.write_text(RENAMING.format(renaming).replace("operations = [", f"operations = [{line}"))
+        assert "W004" not in manage("check", here).stderr
+
+    ids = run(f"{USED}\nprint(used(at('m1'))[0], used(at('m2', {model!r}))[0])", here)
+    assert ids.split() == ["1", "6" if is_kept else "4"]
 
 
 def test_a_table_that_was_never_used_takes_no_id(keys):

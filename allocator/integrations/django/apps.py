@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from django.apps import AppConfig, apps  # type: ignore[import-untyped]
 from django.core import checks  # type: ignore[import-untyped]
-from django.db.migrations import AlterField  # type: ignore[import-untyped]
+from django.db.migrations import AlterField, AlterModelTable, RenameModel  # type: ignore[import-untyped]
 from django.db.migrations.loader import MigrationLoader  # type: ignore[import-untyped]
 from django.db.models.signals import pre_migrate  # type: ignore[import-untyped]
 
@@ -44,7 +45,7 @@ def check_installed(**options: Any) -> list[Any]:
 
 @checks.register()  # type: ignore[untyped-decorator]
 def check_migrations(**options: Any) -> list[Any]:
-    """Name each plain `AlterField` of a key that gets, loses or changes its tag."""
+    """Name each plain `AlterField` of a key that gets, loses or changes its tag, and each renaming that changes it."""
     try:
         loader = MigrationLoader(None, ignore_no_migrations=True)
     except Exception:  # `migrate` tells what is wrong with a migration
@@ -59,7 +60,35 @@ def check_migrations(**options: Any) -> list[Any]:
     hint = "There write {0}.AlterKey( in place of migrations.AlterField(, and above: import {0}"
     message = "{} gives ids of deleted rows again, or makes INSERTs fail."
     hint = hint.format(AllocatorConfig.name)
-    return [checks.Warning(message.format(one), hint=hint, id="allocator.W004") for one in plain]
+    found = [checks.Warning(message.format(one), hint=hint, id="allocator.W004") for one in plain]
+    return found + [warning for migration in loader.graph.nodes.values() for warning in renamings(loader, migration)]
+
+
+def renamings(loader: Any, migration: Any) -> Iterator[Any]:
+    """Warn of each table that gets another name, and its key with it another tag."""
+    app = migration.app_label
+    for place, operation in enumerate(migration.operations):
+        if not isinstance(operation, RenameModel | AlterModelTable):
+            continue
+        is_model = isinstance(operation, RenameModel)
+        old, new = (operation.old_name, operation.new_name) if is_model else (operation.name, operation.name)
+        key, tag = key_in(state_before(loader, migration, place), app, old)
+        _, after = key_in(loader.project_state((app, migration.name)), app, new)
+        if tag and after and tag != after:
+            message = f"{app}.{migration.name}: {operation.describe()}: ids of deleted rows come again, of a new tag."
+            field = f"{AllocatedBigAutoField.__name__}(primary_key=True, serialize=False, tag={tag!r})"
+            line = f"AlterKey({old!r}, {key!r}, {field}),"
+            hint = f"Give the field of the model tag={tag!r}, and above the operation write {line}"
+            yield checks.Warning(message, hint=hint, id="allocator.W004")
+
+
+def key_in(state: Any, app: str, name: str) -> tuple[str, str]:
+    """The name of a model's key and its tag; empty texts if no tag numbers it."""
+    model = state.models.get((app, name.lower()))
+    for key, field in model.fields.items() if model else ():
+        if field.primary_key and isinstance(field, AllocatedBigAutoField):
+            return key, field._own_tag or model.options.get("db_table") or f"{app}_{name.lower()}"
+    return "", ""
 
 
 def generator_of(field: Any) -> tuple[bool, str | None]:
@@ -68,11 +97,17 @@ def generator_of(field: Any) -> tuple[bool, str | None]:
 
 def field_before(loader: Any, migration: Any, place: int) -> Any:
     """The field that an operation of a migration alters."""
+    altered = migration.operations[place]
+    state = state_before(loader, migration, place)
+    return state.models[migration.app_label, altered.model_name_lower].fields[altered.name]
+
+
+def state_before(loader: Any, migration: Any, place: int) -> Any:
+    """The models before an operation of a migration."""
     state = loader.project_state((migration.app_label, migration.name), at_end=False)
     for operation in migration.operations[:place]:
         operation.state_forwards(migration.app_label, state)
-    altered = migration.operations[place]
-    return state.models[migration.app_label, altered.model_name_lower].fields[altered.name]
+    return state
 
 
 class AllocatorConfig(AppConfig):  # type: ignore[misc]
