@@ -15,7 +15,7 @@ from allocator.database.verbs import node_rows, shard_row
 from allocator.database.verbs.shard_row import Given
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
 from allocator.rules.failover import Skipped, is_of_cluster, moved, skipped
-from allocator.rules.slots import ARGUMENT, Shard, check_addition, check_slots, union
+from allocator.rules.slots import ARGUMENT, Shard, check_addition, check_slots, is_sure, union
 from allocator.schemes.meteor import Node
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import Tag
@@ -49,14 +49,14 @@ def add(
     check_new(new)
     taken = union(*(row.taken for row in rows), [slot], [-lost for lost in without])
     for member, row in zip(members, rows, strict=True):
-        if not member.run(shard_row.take_slot, row, taken):
+        if not member.run(shard_row.take_slot, row, taken, is_sure(rows)):
             raise ShardMisconfigured(
                 f"another command has changed {member.shown}, or it moved to another server, and nothing was added; "
                 f"take another slot, or run it again with --unused if no other command adds slot {slot}"
             )
     given = [member.run(shard_row.fetch_given) for member in members]
     planned = Shard(rows[0].fleet, Residue(slot, rows[0].residue.step), taken)
-    return join(new, planned, given, any(is_of_cluster(row.move.run) for row in rows))
+    return join(new, planned, given, any(is_of_cluster(row.move.run) for row in rows), is_sure(rows))
 
 
 def check_new(new: Database) -> None:
@@ -66,10 +66,11 @@ def check_new(new: Database) -> None:
         raise ShardMisconfigured(f"{new.shown} has given ids or is in a fleet; a database that is added must be new")
 
 
-def join(new: Database, planned: Shard, given: Sequence[Given], lags: bool) -> Shard:
+def join(new: Database, planned: Shard, given: Sequence[Given], lags: bool, sure: bool) -> Shard:
     """Make the new database the planned slot.
 
     lags: a member of a cluster may still draw tickets and nodes of before, which nothing here knows.
+    sure: no failover may have forgotten another slot.
     """
     for _ in range(ATTEMPTS):
         now = new.current()
@@ -84,7 +85,8 @@ def join(new: Database, planned: Shard, given: Sequence[Given], lags: bool) -> S
             first = max(first, skip.tickets)
         # From now on as after a failover: nobody takes a worker number that a member may have leased.
         move = moved(known.move, planned.residue, known.move.run, randbits(63), now.at, time_ns() // 1_000_000)
-        planned = replace(planned, taken_under=move.key, tickets=known.tickets, move=move._replace(first_value=first))
+        move = move._replace(first_value=first)
+        planned = replace(planned, taken_under=move.key if sure else 0, tickets=known.tickets, move=move)
         new.transact(shard_row.join, known, planned, greatest(one.tags for one in given), skip)
     raise DatabaseUnavailable(UNSTEADY)
 

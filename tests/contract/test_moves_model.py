@@ -224,7 +224,7 @@ def test_a_slot_is_taken(database: Database, no: str, taken: tuple[int, ...]):
     written = model.marked(scene.rows, scene.here, scene.known_model, frozenset(taken))
     fits = written if no != "run" else None
 
-    assert database.run(shard_row.take_slot, scene.known, taken) == bool(fits)
+    assert database.run(shard_row.take_slot, scene.known, taken, True) == bool(fits)
     scene.check(fits)
 
 

@@ -121,6 +121,14 @@ CONTROLS: dict[str, Control] = {
     "an addition after a failover that forgot another": scene(
         "add: taken under the present move", TWO, FORGETS, drawn(NODES), done("add", "C", 2, "A", False)
     ),
+    "a word about one slot that makes a row sure of the others": scene(
+        "add: unused leaves the doubt",
+        TWO,
+        (("restore", "A", 5),),
+        done("add", "C", 3, "A", True),
+        done("add", "D", 2, "AC", False),
+        (("deploy", 0, "B", 0), ("deploy", 1, "D", 0), *drawn("p", "p"), *drawn("p", "p", i=1)),
+    ),
     "an addition that asks some slots": scene(
         "add: every slot answers",
         MAKE,

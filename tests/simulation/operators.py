@@ -48,14 +48,16 @@ def add(world: World, name: str, slot: int, names: str, unused: bool = False) ->
         taken = frozenset(union(*(shard.taken for shard in shards), [slot], lost))
         if not may_add(world, slot, read, unused):
             return
-        marks, values = mark(world, slot, read, taken), values_of(read)
+        doubt = "add: unused leaves the doubt" not in world.out
+        is_sure = not doubt or any(here and one.marked == one.move for one, here in read.values())
+        marks, values = mark(world, slot, read, taken, is_sure), values_of(read)
         if "add: marks, then reads" in world.out:
             found, is_marked = (yield from values), (yield from marks)
         else:
             is_marked = yield from marks
             found = (yield from values) if is_marked else []
         if is_marked and found:
-            yield from join(world, world.databases[name], slot, taken, sql.greatest(found, world.out))
+            yield from join(world, world.databases[name], slot, taken, sql.greatest(found, world.out), is_sure)
     finally:
         world.adding.remove(slot)
 
@@ -91,10 +93,12 @@ def may_add(world: World, slot: int, read: Read, unused: bool) -> bool:
     return is_present and not {slot, -slot} & {*taken}
 
 
-def mark(world: World, slot: int, read: Read, taken: frozenset[int]) -> Generator[Database, Connection | None, bool]:
+def mark(
+    world: World, slot: int, read: Read, taken: frozenset[int], is_sure: bool
+) -> Generator[Database, Connection | None, bool]:
     for member, (shard, _) in read.items():
         at = yield member
-        if not at or not at.commit(sql.marked(at.rows, at.server.run, shard, taken, world.out)):
+        if not at or not at.commit(sql.marked(at.rows, at.server.run, shard, taken, world.out, is_sure=is_sure)):
             return False
         world.marked.add(slot)
     return True
@@ -110,12 +114,12 @@ def values_of(read: Read) -> Generator[Database, Connection | None, list[Rows]]:
     return found
 
 
-def join(world: World, new: Database, slot: int, taken: frozenset[int], like: Rows) -> Command:
+def join(world: World, new: Database, slot: int, taken: frozenset[int], like: Rows, is_sure: bool) -> Command:
     at = yield new
     if not at or forgot_all(new):
         return
     world.moves += 1
-    written = sql.joined(at.rows, at.server.run, f"k{world.moves}", like, taken, slot, world.out)
+    written = sql.joined(at.rows, at.server.run, f"k{world.moves}", like, taken, slot, world.out, is_sure=is_sure)
     if written and "add: one transaction" in world.out:
         at.commit({SHARD: written[SHARD]._replace(first=at.rows[SHARD].first)})
         new.join("A")

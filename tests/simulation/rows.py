@@ -163,7 +163,9 @@ def made(rows: Rows, slots: int, fleet: str, reach: Callable[[str], int], out: W
     return {**written, SHARD: shard._replace(**marked)}
 
 
-def marked(rows: Rows, here: str, read: Shard, taken: frozenset[int], out: Words = ALL_WORDS) -> Rows | None:
+def marked(
+    rows: Rows, here: str, read: Shard, taken: frozenset[int], out: Words = ALL_WORDS, *, is_sure: bool = True
+) -> Rows | None:
     """The mark of `shards add` at a member: compare and set."""
     shard = rows[SHARD]
     if shard.fleet != read.fleet or not holds(
@@ -173,18 +175,30 @@ def marked(rows: Rows, here: str, read: Shard, taken: frozenset[int], out: Words
         ("add: move as read", shard.move == read.move),
     ):
         return None
-    return {SHARD: shard._replace(taken=frozenset(union(shard.taken, taken)), marked=shard.move)}
+    return {
+        SHARD: shard._replace(
+            taken=frozenset(union(shard.taken, taken)), marked=shard.move if is_sure else shard.marked
+        )
+    }
 
 
 def joined(
-    rows: Rows, here: str, key: object, like: Rows, taken: frozenset[int], slot: int, out: Words = ALL_WORDS
+    rows: Rows,
+    here: str,
+    key: object,
+    like: Rows,
+    taken: frozenset[int],
+    slot: int,
+    out: Words = ALL_WORDS,
+    *,
+    is_sure: bool = True,
 ) -> Rows | None:
     """The last transaction of `shards add`, in the new database: `like` are the greatest rows of the members."""
     shard, residue = like[SHARD], Residue(slot, like[SHARD].residue.step)
     empty = not rows[SHARD].fleet and not tags(rows) and not rows[TICKETS] and not rows[NODES]
     if not holds(out, ("add: empty", empty)):
         return None
-    row = shard._replace(run=here, move=key, marked=key, residue=residue, taken=taken, made=0)
+    row = shard._replace(run=here, move=key, marked=key if is_sure else None, residue=residue, taken=taken, made=0)
     found = {name: tag._replace(move=key, residue=residue) for name, tag in tags(like).items()}
     for name, tag in tags(rows).items():
         found[name] = tag._replace(

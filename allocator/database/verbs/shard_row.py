@@ -107,9 +107,12 @@ def make(connection: Connection, dialect: Dialect, known: Shard, fleet: str, slo
     return True
 
 
-def take_slot(connection: Connection, dialect: Dialect, known: Shard, taken: tuple[int, ...]) -> bool:
-    """Write which slots are taken into a member; False if its row is not as `known`."""
-    row = {"taken": text_of(taken), "taken_under": known.move.key}
+def take_slot(connection: Connection, dialect: Dialect, known: Shard, taken: tuple[int, ...], is_sure: bool) -> bool:
+    """Write which slots are taken into a member; False if its row is not as `known`.
+
+    is_sure: no failover may have forgotten another slot; else the row goes on to say that one may have.
+    """
+    row = {"taken": text_of(taken), "taken_under": known.move.key if is_sure else known.taken_under}
     return connection.execute(update(shard).where(*unmoved(connection, dialect, known)).values(row)).rowcount == 1
 
 
@@ -144,7 +147,7 @@ def join(connection: Connection, dialect: Dialect, known: Shard, new: Shard, tag
     if known.fleet or has_ids(connection, dialect):
         raise ShardMisconfigured("a database that is added must be new and empty, and this one has given ids")
     residue = {"slot": new.residue.offset, "slots": new.residue.step}
-    row = {"fleet": new.fleet, "taken": text_of(new.taken), "taken_under": new.move.key, **residue}
+    row = {"fleet": new.fleet, "taken": text_of(new.taken), "taken_under": new.taken_under, **residue}
     row |= columns_of(new.move)
     if connection.execute(update(shard).where(*unmoved(connection, dialect, known)).values(row)).rowcount != 1:
         return False
