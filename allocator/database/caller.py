@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import Connection, Engine, Executable, text
-from sqlalchemy.exc import InvalidRequestError, MissingGreenlet, SQLAlchemyError
+from sqlalchemy.exc import InvalidRequestError, MissingGreenlet, SQLAlchemyError, UnboundExecutionError
 
 from allocator.database.address import dialect_named, shown
 from allocator.database.driver_errors import translate, upgrade_of, words_of
@@ -154,8 +154,13 @@ def connection_of(given: Any) -> Connection:
             "numbers are drawn by a function that is not a coroutine: await session.run_sync(numbers.next, scope)"
         )
     if hasattr(given, "get_bind") and hasattr(given, "connection"):
-        found: Connection = given.connection()
-        if engines_of(given) - {found.engine}:
+        try:
+            found: Connection | None = given.connection()
+        except UnboundExecutionError:  # it has no database for what has no class
+            if not engines_of(given):
+                raise
+            found = None
+        if found is None or engines_of(given) - {found.engine}:
             raise InvalidDatabase(
                 "this session has several databases, each with a transaction and counters of its own; name the one of "
                 "the row: numbers.next(session.connection(bind_arguments={'mapper': Bill})); assign takes its Engine"

@@ -234,6 +234,7 @@ def test_a_session_of_several_databases_names_the_one_of_the_row(shop, tmp_path)
     with shop_at(with_schema(f"sqlite:///{tmp_path}/other.db")) as other:
         for session in (
             Session(shop, binds={Row: other}),
+            Session(binds={Row: other}),
             scoped_session(sessionmaker(shop, binds={Row: other})),
             Choosing(shop, other),
         ):
