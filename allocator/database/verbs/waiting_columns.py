@@ -182,7 +182,7 @@ def table_of(model: Any) -> Table:
         return table
     if (fields := getattr(model, "_meta", None)) is None:
         raise InvalidSetting(f"rows wait in a mapped class, a Table or a model of Django, got {quoted(model)}")
-    return Table(fields.db_table, MetaData(), *map(column_of, fields.concrete_fields))
+    return Table(fields.db_table, MetaData(), *map(column_of, fields.concrete_model._meta.local_concrete_fields))
 
 
 def column_of(field: Any) -> Column[Any]:

@@ -25,6 +25,7 @@ from allocator.errors import (  # noqa: E402
     DatabaseRefused,
     DatabaseUnavailable,
     InvalidDatabase,
+    InvalidSetting,
     NumberBusy,
     SchemaOutOfDate,
 )
@@ -234,6 +235,21 @@ class Till(models.Model):
         app_label = "waiting"
 
 
+class Rented(Till):
+    """Its table has a key and `days`: the other columns are those of its parent."""
+
+    days = models.IntegerField(null=True)
+
+    class Meta:
+        app_label = "waiting"
+
+
+class Shown(Till):
+    class Meta:
+        app_label = "waiting"
+        proxy = True
+
+
 NEW_YEAR = datetime(2025, 12, 31, 23, 30, tzinfo=UTC)
 """In Berlin it is 2026."""
 IN_BERLIN = {"reset": "year", "timezone": "Europe/Berlin"}
@@ -309,7 +325,9 @@ def scopes_and_moments_are_those_that_the_application_gives() -> None:
     same(list(Trip.objects.order_by("id").values_list("number", flat=True)), ["T-2026-1", "T-2026-2"])
     same(called("audit", *words), "2 rows: nothing was found\n")
     Till.objects.create(shop=7)
-    same(Numbers("till").waiting(Till, number="n", scope="shop", order_by="id").assign(connection), 1)
+    same(Numbers("till").waiting(Shown, number="n", scope="shop", order_by="id").assign(connection), 1)
+    said = refusal(InvalidSetting, lambda: Numbers("till").waiting(Rented, number="n", order_by="days"))
+    same(said, "'n' is no column of the table waiting_rented; there are till_ptr, days, till_ptr_id")
 
 
 @chapter
