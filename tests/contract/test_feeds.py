@@ -17,7 +17,7 @@ from support.processes.patience import until
 
 from allocator import Numbers
 from allocator.database.schema.tables import number
-from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
+from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, SchemaOutOfDate
 from allocator.numbers import Feed, WaitingNumbers
 
 servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
@@ -181,7 +181,7 @@ def test_a_follower_takes_an_engine():
 def test_a_follower_tries_again_after_an_error(shop, monkeypatch, caplog):
     add(shop, 1)
     stop, assign = threading.Event(), WaitingNumbers.assign
-    calls: list[Any] = [DatabaseUnavailable("away"), assign, assign]
+    calls: list[Any] = [DatabaseUnavailable("away"), SchemaOutOfDate("renamed"), assign, assign]
 
     def next_call(rows: WaitingNumbers, engine: Engine) -> int:
         if len(calls) == 1:
@@ -193,10 +193,11 @@ def test_a_follower_tries_again_after_an_error(shop, monkeypatch, caplog):
 
     monkeypatch.setattr(WaitingNumbers, "assign", next_call)
     monkeypatch.setattr("allocator.database.verbs.waiting_number_rows.RETRY_PAUSE", 0.0)
+    monkeypatch.setattr("allocator.database.verbs.waiting_number_rows.MEND_PAUSE", 0.0)
     with caplog.at_level(logging.WARNING, "allocator"):
         assert feed.follow(shop, stop, every=0.0) == 1
 
-    assert "numbers of 'happened.position' wait: away" in caplog.text
+    assert [one.message.partition("wait: ")[2] for one in caplog.records] == ["away", "renamed"]
 
 
 @SQLITE

@@ -36,6 +36,7 @@ from allocator.errors import (
     DatabaseUnavailable,
     Exhausted,
     InvalidArgument,
+    InvalidDatabase,
     InvalidSetting,
     NumberBusy,
     NumberConflict,
@@ -53,6 +54,8 @@ ATTEMPTS = 3
 """Runs of a transaction that others disturb."""
 in_use: WeakValueDictionary[object, Turns] = WeakValueDictionary()
 """For each process, engine and scope. Else the threads of a scope would queue at its counter to find nothing."""
+MEND_PAUSE = 10.0
+"""Seconds of a follower after an error that lasts until somebody mends its cause."""
 STATEMENT = 100
 """Rows or groups of one statement: SQLite refuses an expression of a thousand parts."""
 
@@ -120,9 +123,12 @@ class WaitingNumbers:
                         done += (numbered := free.assign(engine))
                         if not numbered:
                             wait(every)
-            except (DatabaseUnavailable, NumberConflict) as error:
+            except InvalidDatabase:  # what was given here
+                raise
+            except AllocatorError as error:
                 log.warning("numbers of %r wait: %s", self.rule.name, error)
-                stop.wait(RETRY_PAUSE)
+                passes = isinstance(error, DatabaseUnavailable | NumberConflict)
+                stop.wait(RETRY_PAUSE if passes else MEND_PAUSE)
         return done
 
     def assign(self, source: Any, scope: object = None) -> int:
