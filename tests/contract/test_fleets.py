@@ -19,7 +19,6 @@ from support.servers.fleets import MYSQLS, add, claim_tickets, draw_until, make,
 from allocator import Allocator
 from allocator.database.store import Database
 from allocator.errors import (
-    AllocatorError,
     DatabaseUnavailable,
     Exhausted,
     InvalidDatabase,
@@ -614,19 +613,3 @@ def test_a_database_that_cannot_be_reached_at_the_start_is_said_and_used_when_it
     assert "stopped using" in caplog.text
     execute(bare(urls[1]), "ALTER TABLE away RENAME TO allocator_shard")
     draw_until(ids, drawn, lambda: drawn[-1] % 3 == 2)
-
-
-@once
-@on_one_of_each
-def test_a_failover_of_one_database_goes_by_the_gap_and_the_others_serve(face, fleet):
-    urls = fleet(2)
-    ids = face(shards=urls)
-    drawn = [ids.ticket("job") for _ in range(4)]
-    moved(bare(urls[0]))
-    drawn += [ids.ticket("job") for _ in range(6)]
-    with pytest.raises(AllocatorError), closing(Database(urls[0])) as database:
-        database.lease_number(NumberClaim("billing", 3, 1000, time.time_ns() // 1_000_000, "holder"))
-
-    assert distinct(drawn) == 10
-    assert {ticket % 2 for ticket in drawn[4:]} == {0, 1}
-    assert max(ticket for ticket in drawn if ticket % 2) > 100_000

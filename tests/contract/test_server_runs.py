@@ -13,8 +13,6 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from struct import pack_into
@@ -28,7 +26,7 @@ from support.distinct import distinct
 from support.kit import SQLITE, database_of
 from support.servers.administrator import administrator, execute, values
 from support.servers.databases import with_schema
-from support.servers.fleets import MYSQLS, add, make
+from support.servers.fleets import MYSQLS
 
 from allocator import Allocator
 from allocator.database.connection import GUARD_RESTARTS
@@ -37,8 +35,7 @@ from allocator.database.schema import tables
 from allocator.database.sqlite import file as sqlite_file
 from allocator.database.sqlite import fork_gate
 from allocator.database.store import Database
-from allocator.database.verbs import claims, node_rows, segments
-from allocator.database.verbs.claims import Terms
+from allocator.database.verbs import segments
 from allocator.errors import (
     DatabaseUnavailable,
     InvalidSetting,
@@ -50,7 +47,6 @@ from allocator.errors import (
 from allocator.generators.worker_numbers import read_clocks
 from allocator.rules.failover import NODES_SKIPPED, TICKETS_SKIPPED
 from allocator.schemes.meteor import METEOR
-from allocator.schemes.shared.residues import ALL
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from allocator.schemes.snowflake import LeaseClaim
 from allocator.schemes.tag import Tag
@@ -200,27 +196,6 @@ def test_processes_and_tags_that_cross_at_once_skip_once_each(fresh):
         ids.close()
 
 
-@statements
-def test_a_claim_holds_only_for_the_rows_and_the_server_that_were_read(fresh):
-    """A proxy may have led us to another one; and a gap does not make good for ids that were seen."""
-    with other(fresh) as ids:
-        ids.reserve("order", 100)
-    with closing(Database(fresh)) as database:
-        database.mark_restored()
-        now = database.current("order")
-        terms = Terms(ALL, now.tag.move, now.shard.move.key, now.shard.move.run, 50)
-        for wrong in (
-            terms._replace(run="another"),
-            terms._replace(was=terms.now),
-            terms._replace(now=terms.was),
-            terms._replace(residue=ALL._replace(step=2)),
-        ):
-            assert database.run(claims.claim, "order", 10, wrong, 0) is None, wrong
-        assert database.run(claims.claim, "order", 10, terms, 151) is None
-        assert database.run(claims.claim, "order", 10, terms, 150) == 160
-        assert database.run(claims.claim, "order", 10, terms, 150) is None
-
-
 def test_what_is_skipped_is_not_issued(sync, fresh):
     ids = sync(fresh)
     assert ids.tags.create("order", start_after=5000).max_value == 5000
@@ -352,45 +327,6 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, act: Ca
 
 def moving(connection, *_: object) -> None:
     connection.exec_driver_sql(MOVED)
-
-
-@statements
-def test_of_processes_that_see_the_move_at_one_moment_one_writes_it(fresh, database, monkeypatch):
-    """Else those of a second failover, who skip once, could meet those of the first, who did so twice."""
-    first = database.register_node()
-    execute(fresh, MOVED)
-    with closing(Database(fresh)) as another:
-        found = []
-        note = database.note
-        monkeypatch.setattr(
-            database, "note", lambda *given, **more: [found.append(another.register_node()), note(*given)][1]
-        )
-        found.append(database.register_node())
-
-    assert found[1] == found[0] + 1 > first + NODES_SKIPPED
-    assert len({*values(fresh, "SELECT move FROM allocator_shard")}) == 1
-
-
-@statements
-def test_nothing_is_given_by_what_was_read_before_a_move(fresh, database, monkeypatch):
-    """A node, a tag that is made, a repair: each is fenced in the statement that writes it."""
-    database.create_tag(Tag("order"), has_start=False)
-    read = database.current("order")
-    for words in (MOVED, "UPDATE allocator_shard SET move = 5"):
-        execute(fresh, words)
-        assert database.run(node_rows.register, "h", 1, "v", datetime.now(UTC), read.shard) is None
-        assert not database.transact(segments.make, Tag("bill"), read.shard)
-        assert not database.run(segments.repair, read.tag, 50, read.shard)
-        database.current()
-    noted = database.current("order")
-
-    assert not database.transact(
-        segments.make, Tag("bill"), replace(noted.shard, move=noted.shard.move._replace(first_value=0))
-    )
-    assert database.transact(segments.make, Tag("bill"), noted.shard)
-    assert not database.transact(segments.make, Tag("bill"), noted.shard)
-    meanwhile(monkeypatch, node_rows, "register", moving)
-    assert database.register_node() > 2 * NODES_SKIPPED
 
 
 @SQLITE
@@ -634,19 +570,6 @@ def restored(url: str, last: int) -> None:
         execute(url, f"UPDATE allocator_ticket SET id = {last}", counter)
 
 
-def test_a_fleet_that_is_made_after_a_restore_begins_above_what_was_forgotten(shards):
-    old, new = shards(2)
-    with Allocator(old) as ids:
-        drawn, tickets = list(ids.reserve("order", 15)), [ids.ticket("job") for _ in range(300)]
-    execute(old, FORGET.format(10))
-    restored(old, 6)
-    urls = [make(old, 2)]
-    urls.append(add(urls, new, 2))
-    with Allocator(shards=urls, step=10, max_step=10) as ids:
-        assert distinct([*drawn, *ids.next_ids("order", 100)]) == 115
-        assert distinct([*tickets, *(ids.ticket("job") for _ in range(300))]) == 600
-
-
 @pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("act", ["use", "set", "set a start"])
 def test_a_slot_that_forgot_a_young_tag_begins_it_above_all_ids_of_it(fleet, act):
@@ -843,9 +766,6 @@ def test_a_file_that_was_deleted_is_not_written_any_more(fresh, file, tag):
         Path(f"{file}.away").rename(file)
 
         assert len(ids.reserve(tag, 10)) == 10
-
-
-MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
 
 
 MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)

@@ -188,15 +188,6 @@ def test_each_slot_gives_its_own(face, fleet):
     assert drawn[2::3] == [3, 6, 9, 12, 15]
 
 
-@on_one_of_each
-def test_two_allocators_get_no_ticket_twice(face, fleet):
-    urls = fleet(2)
-    one, two = face(shards=urls), face(shards=urls[::-1])
-    drawn = [ids.ticket("job") for _ in range(20) for ids in (one, two, two)]
-
-    assert distinct(drawn) == 60
-
-
 @pytest.mark.statements
 @in_each_way
 def test_sixteen_connections_on_one_type(shards, fleet_kind, claims):
