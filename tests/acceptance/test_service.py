@@ -103,26 +103,6 @@ def test_replicas_before_a_real_database_never_repeat_an_id(shared_database, kin
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_stop_cuts_no_answer(tmp_path, number):
-    """What was under way is answered whole; no id of a 200 is lost or cut."""
-    service = Served(f"sqlite:///{tmp_path}/ids.db")
-    load = Load(service, "/v1/tags/order/ids?count=1000")
-    load.start()
-    load.draw(2000)
-    code = service.stop(number)
-    load.end()
-    log = service.log()
-    service.close()
-
-    assert code == 0, log
-    assert load.statuses == {200}
-    assert distinct(load.ids) > 0
-    assert "Traceback" not in log
-    with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
-        assert ids.next_id("order") > max(map(int, load.ids))
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stop_tells_each_busy_connection_and_cuts_none(tmp_path, number):
     """Each of them would send one more request. SIGHUP comes when a terminal is closed."""
     busy, last = set[Connection](), []

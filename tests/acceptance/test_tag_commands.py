@@ -14,7 +14,7 @@ from support.servers.administrator import execute
 from allocator import Allocator
 from allocator.cli import main
 from allocator.database.store import Database
-from allocator.errors import DatabaseRefused, InvalidSetting, MaxValueWentBack, UnknownTag
+from allocator.errors import DatabaseRefused, MaxValueWentBack, UnknownTag
 from allocator.schemes.tag import Tag
 
 
@@ -107,18 +107,6 @@ def test_with_json_it_has_to_be_confirmed_too(fresh):
 
 
 @SQLITE
-def test_a_tag_that_is_used_meanwhile_stays(fresh):
-    with closing(Allocator(fresh)) as ids:
-        ids.tags.create("order")
-        last = ids.tags.last_claimed("order")
-        ids.reserve("order", 5)
-        with pytest.raises(InvalidSetting, match="'order' is in use: ids were claimed meanwhile"):
-            ids.tags.delete("order", last)
-
-        assert ids.reserve("order", 5)[-1] == 10
-
-
-@SQLITE
 def test_a_user_that_may_not_delete_closes_no_tag(fresh):
     with closing(Allocator(fresh)) as ids:
         ids.reserve("order", 5)
@@ -157,17 +145,3 @@ def test_a_process_that_still_draws_from_a_deleted_tag_stops(fresh):
 
         with pytest.raises((MaxValueWentBack, UnknownTag)):
             ids.reserve("order", 5)
-
-
-@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
-def test_a_fleet_deletes_a_tag_in_all_slots(fleet):
-    urls = fleet(2)
-    with closing(Allocator(shards=urls, step=1, max_step=1)) as ids:
-        drawn = max(ids.reserve("order", 1)[-1] for _ in range(4))
-    more = [word for url in urls for word in ("--url", url)]
-    done = CliRunner().invoke(main, ["tags", "delete", "order", "--yes", "--json", *more])
-
-    assert int(json.loads(done.stdout)["last"]) >= drawn
-    for url in urls:
-        with closing(Database(url)) as database:
-            assert database.fetch_tag("order") is None

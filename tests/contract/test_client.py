@@ -68,13 +68,6 @@ def test_ids_come_from_memory_and_the_service_is_asked_once_a_segment(face, shar
     assert len(asked) <= 1
 
 
-def test_two_clients_and_the_service_itself_never_share_an_id(face, shared_service, tag):
-    one, two = face(shared_service(), step=10, max_step=10), face(shared_service())
-    drawn = [number for _ in range(100) for number in (one.next_id(tag), two.next_id(tag), *one.next_ids(tag, 5))]
-
-    assert distinct(drawn)
-
-
 def test_another_server_is_asked_when_one_is_down(face, shared_service, tag):
     ids = face([nowhere(), shared_service(), nowhere()], timeout=2)
     drawn = [ids.next_id(tag) for _ in range(3)]

@@ -25,13 +25,11 @@ from sqlalchemy import create_engine, make_url, text
 from support.distinct import distinct
 from support.kit import SQLITE, database_of
 from support.servers.administrator import administrator, execute, values
-from support.servers.databases import with_schema
 from support.servers.fleets import MYSQLS
 
 from allocator import Allocator
 from allocator.database.connection import GUARD_RESTARTS
 from allocator.database.postgresql.dialect import PostgreSQL
-from allocator.database.schema import tables
 from allocator.database.sqlite import file as sqlite_file
 from allocator.database.sqlite import fork_gate
 from allocator.database.store import Database
@@ -495,51 +493,6 @@ def test_a_server_that_comes_back_gives_nothing_of_what_was_forgotten(verb, fres
         ids.next_id("strict")
 
 
-@SQLITE
-def test_a_backup_that_is_moved_into_place_twice_gives_nothing_twice(fresh, file):
-    """Of two backups the second may get the inode of the first database, and with it its run."""
-    drawn = drawn_by_another(fresh, "quiet", 100) + drawn_by_another(fresh, "busy", 100)
-    away = Path(f"{file}.first")
-    shutil.copyfile(file, f"{file}.monday")
-    drawn += drawn_by_another(fresh, "quiet", 100)
-    file.rename(away)
-    Path(f"{file}.monday").rename(file)
-    drawn_by_another(fresh, "busy", 100)
-    shutil.copyfile(file, away)  # Tuesday's, by the inode of the first
-    away.rename(file)
-
-    assert distinct([*drawn[200:], *drawn_by_another(fresh, "quiet", 100)]) == 200
-    assert drawn_by_another(fresh, "quiet", 1)[0] > LEAST
-
-
-@statements
-def test_a_smoke_test_on_the_green_side_costs_no_id(kind, fresh, new_database):
-    """Rows of tags come from the blue side until the switch; the row of the move stays that of the green one."""
-    green = with_schema(new_database(kind))
-    with other(fresh) as ids:
-        drawn = [*ids.reserve("quiet", 100), *ids.reserve("busy", 100)]
-    fed(fresh, green)
-    drawn_by_another(green, "busy", 10)  # the smoke test
-    with other(fresh) as ids:
-        drawn += [*ids.reserve("busy", 100), *ids.reserve("quiet", 100)]
-    fed(fresh, green, lost=50)
-    with other(green) as ids:
-        after = {name: ids.next_ids(name, 200) for name in ("busy", "quiet")}
-
-    assert not {*after["busy"], *after["quiet"]} & {*drawn}
-
-
-def fed(blue: str, green: str, lost: int = 0) -> None:
-    """Logical replication: the rows of tags, without the last ids."""
-    source, target = create_engine(blue), create_engine(green)
-    with source.connect() as reader, target.begin() as writer:
-        for row in [dict(row) for row in reader.execute(tables.segment.select()).mappings()]:
-            row["max_value"] -= lost
-            writer.execute(tables.segment.delete().where(tables.segment.c.tag == row["tag"]))
-            writer.execute(tables.segment.insert(), row)
-    source.dispose(), target.dispose()
-
-
 # -- fleets
 
 
@@ -872,22 +825,6 @@ def test_a_table_that_was_made_again_from_a_dump_is_another_one(fresh, tag):
     )
 
     assert run_at(fresh) != before
-
-
-SAYS = """CREATE FUNCTION says.current_setting(name text) RETURNS text LANGUAGE sql AS $$
-    SELECT CASE name WHEN '{0}' THEN 'off' ELSE pg_catalog.current_setting(name) END $$"""
-
-
-@ONLY_POSTGRES
-@pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
-def test_a_server_that_is_not_durable_is_another_one_after_each_start(fresh, setting):
-    """Said by a function that comes before the server's own, since other tests use this server too."""
-    before = run_at(fresh)
-    name = make_url(fresh).database
-    path = f"ALTER DATABASE {name} SET search_path = says, pg_catalog, public"
-    execute(fresh, "CREATE SCHEMA says", SAYS.format(setting), path)
-
-    assert run_at(fresh).startswith(f"{before}@")
 
 
 @ONLY_POSTGRES

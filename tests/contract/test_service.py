@@ -3,7 +3,6 @@
 import re
 import socket
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
 import pytest
@@ -100,16 +99,6 @@ def test_a_segment_is_refused_below_what_its_client_has_seen(embedded, tag):
     assert "the client says: " in line["message"], "this process has not seen them"
     assert embedded.post(f"{path}&seen=1.1.10").json["start"] == "11"
     assert embedded.post(f"/v1/tags/{tag}/ids").status == 200
-
-
-def test_many_at_once_never_get_the_same_id(service, tag):
-    def draw(_: int) -> list[str]:
-        return [number for _ in range(20) for number in service.post(f"/v1/tags/{tag}/ids?count=7").ids]
-
-    with ThreadPoolExecutor(8) as pool:
-        drawn = [number for ids in pool.map(draw, range(8)) for number in ids]
-
-    assert distinct(drawn) == 8 * 20 * 7
 
 
 def test_a_number_beyond_what_a_browser_reads_is_text(embedded, tag):

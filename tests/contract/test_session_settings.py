@@ -24,9 +24,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.schema.inspection import HEAD
 from allocator.database.store import Database
 from allocator.database.verbs import worker_number_rows
-from allocator.errors import DatabaseRefused, DatabaseUnavailable, ServerReplaced
-from allocator.rules.failover import FLOOR, NODES_SKIPPED, TICKETS_SKIPPED
-from allocator.schemes.meteor import METEOR
+from allocator.errors import DatabaseRefused, DatabaseUnavailable
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 
 LEASE = 30_000
@@ -249,18 +247,6 @@ def test_a_server_that_is_numbered_as_one_of_several_is_warned_of(servers, kind,
 
 
 @pytest.mark.parametrize("kind", OF_KIND)
-def test_a_server_that_is_not_durable_is_another_one_after_each_start(servers, kind):
-    server = servers(kind)
-    before = run_at(server.url)
-    for flushes in (2, 0):
-        with server.set(f"innodb_flush_log_at_trx_commit = {flushes}"):
-            here = run_at(server.url)
-
-        assert here.startswith(f"{before}-"), flushes
-        assert run_at(server.url) == before, flushes
-
-
-@pytest.mark.parametrize("kind", OF_KIND)
 def test_a_process_that_runs_learns_within_a_minute_that_its_server_is_not_durable(servers, kind, monkeypatch):
     """Else a crash of the server, which its sessions would survive by their retry, would forget what they claim."""
     server = servers(kind)
@@ -276,33 +262,6 @@ def test_a_process_that_runs_learns_within_a_minute_that_its_server_is_not_durab
             assert known().startswith(f"{before}-")
 
 
-@pytest.mark.parametrize("kind", OF_KIND)
-def test_a_server_whose_identity_returns_gives_nothing_of_what_was_forgotten(servers, kind):
-    """It is told as another one while it is not durable, and then as itself, as an old primary that was copied anew."""
-    server = servers(kind)
-
-    def drawn(*names: str) -> list[int]:
-        with Allocator(server.url, step=100, max_step=100) as ids:
-            return [one for name in names for one in ids.next_ids(name, 100)]
-
-    with Allocator(server.url) as ids:
-        ids.tags.create("strict", failover_gap="refuse")
-    before = drawn("quiet", "strict", "busy")
-    with Allocator(server.url) as ids:
-        ticket, node = ids.ticket("job"), METEOR.unpack(ids.meteor())["node"]
-    forget = "UPDATE allocator_segment SET max_value = max_value - 100 WHERE tag IN ('quiet', 'strict', 'busy')"
-    execute(server.url, forget)
-    with server.set("innodb_flush_log_at_trx_commit = 2"):
-        drawn("busy")
-    with Allocator(server.url) as ids:
-        assert ids.next_id("quiet") > max(before) + FLOOR
-        assert ids.next_id("new") > FLOOR
-        assert ids.ticket("job") > ticket + 2 * TICKETS_SKIPPED
-        assert METEOR.unpack(ids.meteor())["node"] > node + 2 * NODES_SKIPPED
-        with pytest.raises(ServerReplaced):
-            ids.next_id("strict")
-
-
 @pytest.mark.parametrize("kind", ["mysql"])
 def test_a_binary_log_of_statements_is_refused_in_a_sentence(servers, kind):
     server = servers(kind)
@@ -310,11 +269,6 @@ def test_a_binary_log_of_statements_is_refused_in_a_sentence(servers, kind):
         for call in (lambda: ids.next_id("order"), lambda: ids.ticket("job"), ids.meteor):
             with pytest.raises(DatabaseRefused, match="SET GLOBAL binlog_format = 'ROW'"):
                 call()
-
-
-def run_at(url: str) -> str:
-    with closing(Database(url)) as database:
-        return database.start().run
 
 
 class Silent:

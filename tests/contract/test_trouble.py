@@ -49,6 +49,12 @@ def without_key(url: str, value_type: str = "BIGINT") -> None:
     )
 
 
+def small_column(url: str, tag: str) -> None:
+    """A tag that is near the end of a column of 32 bits, and whose limit does not say so."""
+    without_key(url, "INT")
+    execute(url, f"{INSERT} ('{tag}', 2147483600, 20, 20, 9223372036854775807)")
+
+
 # -- the schema
 
 
@@ -263,11 +269,7 @@ def test_a_search_path_without_a_schema_is_refused(empty):
 @ON_SERVERS
 @pytest.mark.statements
 def test_a_column_too_small_gives_no_id_twice(sync, fresh, tag):
-    without_key(fresh, "INT")
-    execute(
-        fresh,
-        f"{INSERT} ('{tag}', 2147483600, 20, 20, 9223372036854775807)",
-    )
+    small_column(fresh, tag)
     ids = sync(fresh)
     drawn = []
     with pytest.raises(SchemaDamaged, match="see: allocator db check"):
@@ -280,11 +282,7 @@ def test_a_column_too_small_gives_no_id_twice(sync, fresh, tag):
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
 def test_control_without_strict_mode_a_small_column_repeats_ids(fresh, tag):
     """What the strict mode of our sessions and the check for warnings prevent."""
-    without_key(fresh, "INT")
-    execute(
-        fresh,
-        f"{INSERT} ('{tag}', 2147483600, 20, 20, 9223372036854775807)",
-    )
+    small_column(fresh, tag)
     with administrator(fresh) as connection:
         connection.execute(text("SET SESSION sql_mode = ''"))
         claim = text("UPDATE allocator_segment SET max_value = LAST_INSERT_ID(max_value + 100)")
@@ -297,8 +295,7 @@ def test_control_without_strict_mode_a_small_column_repeats_ids(fresh, tag):
 @pytest.mark.parametrize("gone", ["SESSION", "warned"])
 def test_each_guard_against_a_small_column_is_enough(fresh, tag, monkeypatch, gone):
     """Our sessions are strict whatever the server's are, and a value that was clipped comes with a warning."""
-    without_key(fresh, "INT")
-    execute(fresh, f"{INSERT} ('{tag}', 2147483600, 100, 100, 9223372036854775807)")
+    small_column(fresh, tag)
     lax = {"SESSION": "SET SESSION innodb_lock_wait_timeout = {half}", "warned": lambda result: False}
     monkeypatch.setattr(mysql, gone, lax[gone])
     with (

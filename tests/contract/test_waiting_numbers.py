@@ -48,8 +48,6 @@ from support.kit import SERVERS, on, statements
 
 from allocator import Numbers, errors
 from allocator.database.schema.tables import number
-from allocator.database.verbs import waiting_number_rows
-from allocator.database.verbs.gapless_number_rows import fetch_last
 from allocator.database.verbs.waiting_number_rows import STATEMENT, WaitingNumbers
 from allocator.schemes.gapless_numbers import MAX_NUMBER
 
@@ -566,30 +564,3 @@ def test_many_writers_and_callers_at_once(shop):
 
     assert sorted((tenant, text) for tenant, found in written(shop).items() for text in found) == sorted(expected)
     assert len(expected) == 36
-
-
-@on("postgres")
-def test_control_who_reads_the_counter_without_its_lock_gives_a_number_twice(kind, shop, monkeypatch):
-    def read_first(waiting: WaitingNumbers, caller: Any, first: Any, most: int) -> int:
-        row = {"name": "case", "scope": "", "period": ""}
-        rows = waiting._of_group(first.group, waiting_number_rows.fetch(caller, waiting.columns.waiting(None, most)))
-        last = (fetch_last(caller, row) or 0) + len(rows)
-        written = caller.update(waiting.columns.update(waiting_number_rows.numbered(waiting.rule, rows, last), ""))
-        caller.numbers.raise_to(caller, row, last)
-        return written
-
-    def add_file(urgent: int) -> None:
-        with Session(shop) as session, session.begin():
-            session.add(Case(court=UUID(int=1), file=str(urgent), urgent=urgent))
-
-    files = Numbers("case", format="C-{n}").waiting(Case, number=Case.n, order_by=Case.urgent)
-    monkeypatch.setattr(WaitingNumbers, "_run", read_first)
-    add_file(2)
-    with stopped(shop, DRAW, files.assign) as (first, go_on), shop.connect() as watcher, ThreadPoolExecutor(1) as pool:
-        add_file(1)
-        second = pool.submit(files.assign, shop.execution_options())  # as of another process
-        assert seen_waiting(kind, watcher, second)
-        go_on()
-        assert (first.result(60), second.result(60)) == (1, 1)
-    with shop.connect() as connection:
-        assert list(connection.scalars(select(Case.n))) == [1, 1]

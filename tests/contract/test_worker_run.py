@@ -52,13 +52,6 @@ def held(folder: Path) -> int:
     return int(path.read_text())
 
 
-@SQLITE
-def test_the_command_runs_under_its_number_and_its_exit_code_is_kept(start: Start):
-    first = start("one", "echo $NODE_ID; exit 7", "--env", "NODE_ID")
-
-    assert ended(first) == (7, "0\n", "")
-
-
 def test_commands_that_run_together_have_numbers_of_their_own_no_more_run_and_others_follow(start: Start, tmp_path):
     running = [start(str(number), HOLD, "--bits", "1") for number in range(2)]
     numbers = {held(tmp_path / str(number)) for number in range(2)}

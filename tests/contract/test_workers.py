@@ -13,12 +13,10 @@ import pytest
 from support.faults.wire import Wire
 from support.kit import ON_SERVERS, SQLITE
 from support.processes.patience import until
-from support.servers.databases import with_schema
-from support.servers.machine_images import killable
 
 from allocator import Allocator
 from allocator.database.store import Database
-from allocator.errors import InvalidSetting, LeaseLost, NodeIdsExhausted, TooManyRequests
+from allocator.errors import InvalidSetting, NodeIdsExhausted, TooManyRequests
 from allocator.schemes.worker_number_lease import NumberClaim
 
 L = 60_000
@@ -175,21 +173,3 @@ def test_a_lease_ends_where_the_database_stays_away(fresh):
             assert told.wait(60)
             assert held.lost
         wire.accept()
-
-
-@pytest.mark.nightly  # a server of its own is killed
-@ON_SERVERS
-def test_a_restart_of_the_server_loses_no_lease_and_delays_none(kind):
-    with killable(kind) as server:
-        with_schema(server.url)
-        with closing(Database(server.url, timeout=30)) as database:
-            first = database.lease_number(claim("pods", "a"))
-            given_back = database.lease_number(claim("pods", "b"))
-            database.release_number(given_back, now_ms())
-            server.kill()
-            server.start()
-
-            database.renew_number(first, now_ms())
-            with pytest.raises(LeaseLost):
-                database.renew_number(given_back, now_ms())
-            assert database.lease_number(claim("pods", "c")).number in (1, 2)

@@ -305,26 +305,6 @@ def test_control_the_timer_waits_for_its_time():
     assert late(0, wait=1) == 0
 
 
-@pytest.mark.nightly
-def test_a_number_out_of_a_database_ends_the_command_while_the_wrapper_is_stopped(tmp_path):
-    """And the next one has another number, or the same one after the end."""
-    url = f"sqlite:///{tmp_path}/ids.db"
-    words = [sys.executable, "-m", "allocator", "worker", "run", "--url", url, "--space", "x", "--seconds", "10", "--"]
-    script = f"trap '' TERM; echo $$ > {tmp_path}/pid; while :; do sleep 0.1; done"
-    wrapper = subprocess.Popen([*words, "sh", "-c", script], stderr=subprocess.PIPE, text=True)
-    try:
-        assert until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
-        command = int((tmp_path / "pid").read_text())
-        stop(wrapper.pid)
-        assert until(lambda: not runs(command), 60)
-        other = subprocess.run([*words, "sh", "-c", "echo $WORKER_ID"], capture_output=True, text=True, check=True)
-    finally:
-        wrapper.kill()
-        wrapper.communicate()
-
-    assert other.stdout in ("0\n", "1\n")
-
-
 # -- in a container, under tini
 
 

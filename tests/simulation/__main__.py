@@ -6,7 +6,10 @@ import argparse
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 
 from support.documents import reports
 from tqdm import tqdm
@@ -71,29 +74,18 @@ def many(seeds: range) -> int:
     return 0
 
 
-def pods(seeds: range) -> int:
+def of(name: str, what: str, one_world: Callable[[int], Counter[str] | Violation], seeds: range, at_once: int) -> int:
+    """Worlds of ends, of moves or of pods: up to the first that breaks a promise. A process gets so many at once."""
     began, total = time.monotonic(), Counter[str]()
-    with tqdm(total=len(seeds), unit=" worlds of pods") as bar:
-        for seed, verdict in workers.everywhere(seeds, PODS, os.cpu_count() or 1):
-            if verdict.held or verdict.pairs:
-                bar.close()
-                print(f"seed {seed}: held by two {verdict.held} times, used in one millisecond {verdict.pairs} times")
-                return 1
-            total.update(verdict.counts)
-            bar.update()
-    figures = f"in {time.monotonic() - began:.0f} s, no number of two: {told(total)}"
-    reports.write("simulate-workers", f"{len(seeds)} worlds of {PODS} pods, from seed {seeds.start}", figures)
-    return 0
-
-
-def of(name: str, what: str, found: Iterable[tuple[int, Counter[str] | Violation]], seeds: range) -> int:
-    """Worlds of ends, or of moves: up to the first that breaks a promise."""
-    began, total = time.monotonic(), Counter[str]()
-    with tqdm(total=len(seeds), unit=f" {what}") as bar:
-        for seed, counts in found:
+    with (
+        ProcessPoolExecutor(os.cpu_count() or 1, get_context("spawn")) as pool,
+        tqdm(total=len(seeds), unit=f" {what}") as bar,
+    ):
+        for seed, counts in zip(seeds, pool.map(one_world, seeds, chunksize=at_once), strict=True):
             if isinstance(counts, Violation):
                 bar.close()
                 print(f"seed {seed}: {counts}")
+                pool.shutdown(cancel_futures=True)
                 return 1
             total.update(counts)
             bar.update()
@@ -103,11 +95,15 @@ def of(name: str, what: str, found: Iterable[tuple[int, Counter[str] | Violation
 
 
 def ends(seeds: range) -> int:
-    return of("simulate-ends", "worlds of ends", between.everywhere(seeds, os.cpu_count() or 1), seeds)
+    return of("simulate-ends", "worlds of ends", between.one_world, seeds, 25)
 
 
 def of_moves(seeds: range) -> int:
-    return of("simulate-moves", "worlds of moves", moves.everywhere(seeds, os.cpu_count() or 1), seeds)
+    return of("simulate-moves", "worlds of moves", moves.one_world, seeds, 100)
+
+
+def pods(seeds: range) -> int:
+    return of("simulate-workers", f"worlds of {PODS} pods", partial(workers.one_world, PODS), seeds, 5)
 
 
 def main() -> int:

@@ -13,10 +13,8 @@ import random
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
-from multiprocessing import get_context
 from typing import Any
 from unittest.mock import patch
 
@@ -503,12 +501,6 @@ def faces() -> Iterator[None]:
         stack.enter_context(patch.multiple(worker_number_lease, SECONDS=HOLD / 1000, SNOWFLAKE_SECONDS=LENGTH / 1000))
         stack.enter_context(patch.object(allocator.database.store.log, "disabled", new=True))
         yield
-
-
-def everywhere(seeds: range, processes: int) -> Iterator[tuple[int, Counter[str] | Violation]]:
-    """A world after the other, on several processes, each with its seed."""
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        yield from zip(seeds, pool.map(one_world, seeds, chunksize=25), strict=True)
 
 
 def one_world(seed: int) -> Counter[str] | Violation:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from unittest.mock import patch
 from allocator.database.verbs import moves, node_rows, segments, shard_row, tickets, worker_number_rows
 from allocator.schemes.ticket import REPLACE
 from simulation.between import InMemory
+from simulation.patches import Patches
 
 
 def nothing(*_: Any) -> list[Any]:
@@ -44,7 +44,7 @@ class Control(NamedTuple):
     """
 
     shows: str
-    patches: dict[tuple[Any, str], Any]
+    patches: Patches
     seed: int = 0
 
 
@@ -71,12 +71,3 @@ CONTROLS: dict[str, Control] = {
         "(number|worker) . is of two", {(worker_number_rows, "moves"): fencing(unmoved=nothing)}, seed=42
     ),
 }
-
-
-@contextmanager
-def broken(control: Control) -> Iterator[None]:
-    """For as long as this fence is away."""
-    with ExitStack() as stack:
-        for (place, name), value in control.patches.items():
-            stack.enter_context(patch.object(place, name, value))
-        yield

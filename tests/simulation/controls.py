@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import allocator.database.registry
 from allocator.database.store import Database
@@ -21,6 +20,7 @@ from allocator.schemes.worker_number_lease import Clocks
 from simulation.dialect import SEGMENT, Dialect
 from simulation.fates import Fate
 from simulation.network import Connection, Statement
+from simulation.patches import Patches, patched
 from simulation.statement import Row, Rules
 from simulation.store import View
 from simulation.variant import Variant
@@ -141,7 +141,7 @@ class Control(NamedTuple):
 
     shows: str
     variant: Callable[[], Variant] = Variant
-    patches: dict[tuple[Any, str], Any] = {}
+    patches: Patches = {}
     seed: int = 0
 
 
@@ -197,7 +197,5 @@ CONTROLS: dict[str, Control] = {
 @contextmanager
 def broken(control: Control) -> Iterator[Variant]:
     """For as long as this rule is broken."""
-    with ExitStack() as stack:
-        for (kind, name), value in control.patches.items():
-            stack.enter_context(patch.object(kind, name, value))
+    with patched(control.patches):
         yield control.variant()

@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable
 from functools import partial
-from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 from allocator.schemes.shared.residues import NONE
@@ -588,9 +586,3 @@ def worlds(seeds: Iterable[int]) -> Counter[str]:
             raise found
         counts.update(found)
     return counts
-
-
-def everywhere(seeds: range, processes: int) -> Iterator[tuple[int, Counter[str] | Violation]]:
-    """A world after the other, on several processes, each with its seed."""
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        yield from zip(seeds, pool.map(one_world, seeds, chunksize=100), strict=True)

@@ -7,7 +7,8 @@ import re
 import pytest
 
 from simulation.between import worlds
-from simulation.between_controls import CONTROLS, broken
+from simulation.between_controls import CONTROLS
+from simulation.patches import patched
 from simulation.violation import Violation
 
 WORLDS, SEEDS = 60, 300
@@ -41,7 +42,7 @@ def test_no_id_comes_twice_wherever_a_server_or_process_ends():
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control_without_a_fence_one_does(name: str):
     control = CONTROLS[name]
-    with broken(control), pytest.raises(Violation) as found:
+    with patched(control.patches), pytest.raises(Violation) as found:
         worlds([control.seed, *range(SEEDS)])
 
     assert re.search(control.shows, str(found.value)), found.value

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from support.distinct import none_twice
 
-from simulation.worker_controls import CONTROLS, broken
+from simulation.patches import patched
+from simulation.worker_controls import CONTROLS
 from simulation.workers import LENGTH, Rules, World, overlaps, worlds
 
 FEW, MANY = 40, 1000
@@ -54,8 +55,9 @@ def test_nor_where_the_clock_of_the_server_alone_is_wrong_by_any_time():
 
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control_a_broken_rule_is_found(name: str):
-    with broken(CONTROLS[name]) as rules:
-        found = (World(seed, FEW, rules).run() for seed in range(SEEDS))
+    control = CONTROLS[name]
+    with patched(control.patches):
+        found = (World(seed, FEW, control.rules).run() for seed in range(SEEDS))
 
         assert any(world.held_twice() or world.pairs_twice() for world in found)
 

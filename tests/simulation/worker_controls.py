@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
-from unittest.mock import patch
+from typing import NamedTuple
 
 from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.worker_number_lease import Clocks, NumberLease, NumberRow, Renewal, Tenure
+from simulation.patches import Patches
 from simulation.workers import FOLLOWED, LENGTH, Rules
 
 released, left, want = rule.released, Tenure.left, Tenure.want
@@ -55,7 +53,7 @@ def after_its_end(tenure: Tenure, now: Clocks) -> Renewal | Wait | None:
 class Control(NamedTuple):
     """patches: of the rule, by class or module and name."""
 
-    patches: dict[tuple[Any, str], Any] = {}
+    patches: Patches = {}
     rules: Rules = FOLLOWED
 
 
@@ -85,12 +83,3 @@ CONTROLS: dict[str, Control] = {
     "taken on another server than was read": Control(rules=Rules(takes_on_the_known_run=False)),
     "a server's clock that steps further than a length": Control(rules=Rules(longest_step=5 * LENGTH)),
 }
-
-
-@contextmanager
-def broken(control: Control) -> Iterator[Rules]:
-    """For as long as this rule is broken."""
-    with ExitStack() as stack:
-        for (place, name), value in control.patches.items():
-            stack.enter_context(patch.object(place, name, value))
-        yield control.rules

@@ -20,13 +20,10 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from copy import copy
-from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from math import ceil
-from multiprocessing import get_context
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -35,6 +32,7 @@ from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, NumberRow, Tenure
+from simulation.violation import Violation
 
 BEGIN = 1_800_000_000_000
 LENGTH = 10_000
@@ -466,11 +464,8 @@ def worlds(seeds: Iterable[int], pods: int, rules: Rules = FOLLOWED) -> Verdict:
     return Verdict(counts, held, pairs)
 
 
-def everywhere(seeds: range, pods: int, processes: int) -> Iterator[tuple[int, Verdict]]:
-    """A world after the other, on several processes, each with its seed."""
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        yield from zip(seeds, pool.map(partial(one_world, pods), seeds, chunksize=5), strict=True)
-
-
-def one_world(pods: int, seed: int) -> Verdict:
-    return worlds([seed], pods)
+def one_world(pods: int, seed: int) -> Counter[str] | Violation:
+    counts, held, pairs = worlds([seed], pods)
+    if held or pairs:
+        return Violation(f"held by two {held} times, used in one millisecond {pairs} times")
+    return counts
