@@ -114,7 +114,7 @@ def test_a_database_that_is_used_becomes_a_fleet_while_everything_is_drawn(face,
 
 
 @once
-@on_one_of_each
+@pytest.mark.parametrize("fleet_kind", ["sqlite", *MYSQLS], indirect=True)
 def test_a_node_of_a_session_that_draws_tickets_is_the_next_of_its_slot(face, fleet):
     """Where tickets are numbered by the session, its offset and step must not number the nodes."""
     ids = face(shards=fleet(2))
