@@ -18,7 +18,7 @@ from allocator.errors import DatabaseUnavailable, InvalidSetting, MaxValueWentBa
 from allocator.rules.failover import beginning, crossing, repaired
 from allocator.rules.slots import Shard
 from allocator.schemes.shared.argument_checks import check_tag
-from allocator.schemes.shared.residues import Residue, Seen, is_outgrown, mark
+from allocator.schemes.shared.residues import Residue, Seen, mark
 from allocator.schemes.tag import FailoverGap, Tag, damaged, named, settle, unknown
 from allocator.schemes.ticket import REPLACE, RESERVED, check_ticket
 
@@ -103,7 +103,7 @@ class Database(Registry):
         began, terms = perf_counter(), self._terms.get(name)
         for _ in range(CLAIM_ATTEMPTS):
             # Step 0: the row was closed when it was read.
-            if terms and terms.residue.step and not is_outgrown(terms.residue, seen):
+            if terms and terms.residue.step:
                 low = mark(seen, terms.residue)
                 last = self.run(claims.claim, name, size, terms, low)
                 if last is not None:

@@ -29,7 +29,7 @@ from allocator.remote.wire import (
 )
 from allocator.rules.column_limit import Column
 from allocator.schemes.shared.argument_checks import check_tag
-from allocator.schemes.shared.residues import Seen, is_outgrown, mark, residue_of
+from allocator.schemes.shared.residues import Seen, mark, residue_of
 from allocator.schemes.tag import Tag, damaged
 from allocator.schemes.worker_number_lease import MAX_BITS, NumberClaim, NumberLease
 
@@ -83,7 +83,7 @@ class ServiceBackend:
                     "version of client and service"
                 )
             low = mark(seen, residue_of(segment))
-            if segment[0] <= low or is_outgrown(residue_of(segment), seen):
+            if segment[0] <= low:
                 raise damaged(name, f"a claim of {size} ids above {low} returned {segment}")
             return segment
 

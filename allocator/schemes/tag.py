@@ -16,7 +16,7 @@ from allocator.errors import (
     UnknownTag,
 )
 from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag, check_whole, quoted
-from allocator.schemes.shared.residues import ALL, Residue, Seen, is_outgrown, mark
+from allocator.schemes.shared.residues import ALL, Residue, Seen, mark
 from allocator.schemes.ticket import RESERVED
 
 DEFAULT_STEP = 10
@@ -124,10 +124,12 @@ def check_not_back(tag: Tag | None, name: str, seen: Seen) -> None:
         if any(residue.step > 1 for residue in seen):  # other shards have the tag
             raise went_back(name, "the row is gone", highest, f"allocator tags set {name} --start-after N")
         raise went_back(name, "the row is gone", highest, f"allocator tags create {name} --start-after N")
-    if tag and is_outgrown(tag.residue, seen):
-        raise went_back(name, "its fleet is forgotten", highest)
-    if tag and type(tag.max_value) is int and tag.residue.step and tag.max_value < mark(seen, tag.residue):
-        raise went_back(name, f"max_value is {tag.max_value}", mark(seen, tag.residue))
+    if tag and type(tag.max_value) is int and tag.residue.step:
+        low = mark(seen, tag.residue)
+        if tag.max_value < low <= highest:
+            raise went_back(name, f"max_value is {tag.max_value}", low)
+        if tag.max_value < low:
+            raise went_back(name, "its fleet is forgotten", highest)
 
 
 def unknown(name: str, known: Iterable[str] = ()) -> UnknownTag:

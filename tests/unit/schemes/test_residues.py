@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.distinct import distinct
 
-from allocator.schemes.shared.residues import ALL, Residue, is_outgrown, mark, residue_of
+from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.shared.residues import ALL, Residue, mark, residue_of
 
 places = st.integers(1, 50).flatmap(lambda step: st.tuples(st.integers(1, step), st.just(step)))
 
@@ -50,10 +51,14 @@ def test_each_node_and_each_worker_number_is_of_one_slot(step, bits):
 def test_a_slot_goes_on_above_what_it_gave_and_what_was_given_before_the_fleet():
     seen = {ALL: 50, Residue(1, 3): 80, Residue(2, 3): 30}
 
-    assert mark(seen, ALL) == 50
+    assert mark({ALL: 50}, ALL) == 50
     assert mark(seen, Residue(1, 3)) == 80
     assert mark(seen, Residue(2, 3)) == 50
+    assert mark(seen, Residue(3, 3)) == 50
     assert mark({}, ALL) == 0
-    assert is_outgrown(ALL, seen)
-    assert not is_outgrown(ALL, {ALL: 50})
-    assert not is_outgrown(Residue(3, 3), seen)
+
+
+@given(st.integers(0, MAX_ID), st.integers(0, MAX_ID))
+def test_no_id_of_a_row_that_has_forgotten_its_fleet_is_above_what_was_seen(before, of_slot):
+    assert mark({Residue(2, 3): of_slot}, ALL) == MAX_ID
+    assert mark({ALL: before, Residue(2, 3): of_slot}, ALL) == MAX_ID
