@@ -54,9 +54,15 @@ def add(
                 f"another command has changed {member.shown}, or it moved to another server, and nothing was added; "
                 f"take another slot, or run it again with --unused if no other command adds slot {slot}"
             )
-    given = [member.run(shard_row.fetch_given) for member in members]
+    given = [
+        member.transact(shard_row.fetch_given, replace(row, taken=taken))
+        for member, row in zip(members, rows, strict=True)
+    ]
+    known = [one for one in given if one]
+    if len(known) < len(given):
+        raise ShardMisconfigured(f"a database moved to another server, and slot {slot} is spent; take another")
     planned = Shard(rows[0].fleet, Residue(slot, rows[0].residue.step), taken)
-    return join(new, planned, given, any(is_of_cluster(row.move.run) for row in rows), is_sure(rows))
+    return join(new, planned, known, any(is_of_cluster(row.move.run) for row in rows), is_sure(rows))
 
 
 def check_new(new: Database) -> None:
@@ -78,7 +84,9 @@ def join(new: Database, planned: Shard, given: Sequence[Given], lags: bool, sure
         if known.word == planned.word:  # the answer of the attempt before was lost
             return known
         gap = skipped(now.at, planned.residue) if lags else Skipped(0, 0)
-        skip = Skipped(max(one.nodes for one in given) + gap.nodes, max(one.tickets for one in given) + gap.tickets)
+        # A member may know tickets of a lost one, or forgotten ones, by its first value alone.
+        last = max(max(one.tickets, one.first_value) for one in given)
+        skip = Skipped(max(one.nodes for one in given) + gap.nodes, last + gap.tickets)
         # Where tickets are claimed, a type begins as a tag does: above those that REPLACE drew.
         first = max(known.move.first_value, *(one.first_value for one in given))
         if known.tickets == CLAIM and any(one.replaced for one in given):

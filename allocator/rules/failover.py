@@ -175,11 +175,11 @@ def skipped(at: int, residue: Residue) -> Skipped:
 def beginning(template: Tag, first_value: int, is_alone: bool) -> Tag:
     """The start of a tag created on first use: above the ids of a tag of its name that may be lost.
 
-    A tag with a low limit starts lower, as its gaps are smaller, and keeps at least half of its range. In a fleet
-    `first_value` applies in full: it may stem from the ids of another slot.
+    A tag of large claims starts higher. One with a low limit starts lower, as its gaps are smaller, and keeps at least
+    half of its range. In a fleet `first_value` applies in full: it may stem from the ids of another slot.
     """
-    if is_alone:
-        first_value = min(first_value * floor_of(template) // FLOOR, template.limit // 2)
+    scaled = first_value * floor_of(template) // FLOOR
+    first_value = min(scaled, template.limit // 2) if is_alone else max(first_value, scaled)
     return replace(template, max_value=min(template.limit, max(template.max_value, first_value)))
 
 

@@ -151,6 +151,22 @@ class MemoryBackend:
         with self._table() as rows:
             rows[tag.name] = raised(tag, repaired(tag, above, 0))
 
+    def last_given(self, tag: Tag) -> int:
+        return tag.max_value
+
+    def close_tag(self, tag: Tag) -> Shard | None:
+        """Nothing comes between this and `remove_tag`, so nothing is closed."""
+        row = self.fetch_tag(tag.name)
+        return None if row and row.max_value > tag.max_value else Shard()
+
+    def reopen_tag(self, tag: Tag) -> None:
+        """Do nothing: it was not closed."""
+
+    def remove_tag(self, name: str) -> bool:
+        with self._table() as rows:
+            rows.pop(name, None)
+        return True
+
     def read_shard(self) -> Shard:
         """Memory is in no fleet."""
         return Shard()

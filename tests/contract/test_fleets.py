@@ -18,6 +18,7 @@ from support.servers.fleets import MYSQLS, add, claim_tickets, draw_until, make,
 
 from allocator import Allocator
 from allocator.database.store import Database
+from allocator.database.verbs import shard_row
 from allocator.errors import (
     DatabaseUnavailable,
     Exhausted,
@@ -185,6 +186,19 @@ def test_a_slot_that_claims_tickets_begins_above_those_that_another_replaced(fac
     assert {ticket % 4 for ticket in drawn[10:]} == {3}
 
 
+@once
+@pytest.mark.parametrize("fleet_kind", ["sqlite", *MYSQLS], indirect=True)
+def test_a_slot_begins_above_tickets_that_a_lost_one_drew_and_a_member_knows_by_its_first_value_alone(face, shards):
+    one, two, three = shards(3)
+    drawn = [face(one).ticket("job") for _ in range(5)]
+    claim_tickets(two)
+    urls = [make(one, 4)]
+    urls.append(add(urls, two, 2))
+    third = face(add(urls[1:], three, 3, 1))
+
+    assert third.ticket("job") > max(drawn)
+
+
 # -- tags of all slots
 
 
@@ -293,6 +307,27 @@ def test_a_tag_is_deleted_at_every_slot(face, fleet, monkeypatch):
 
     assert ids.tags.list() == []
     assert {face(url).next_id("order") for url in urls} <= {*drawn, 1, 2}
+
+
+@once
+@on_one_of_each
+def test_while_a_tag_is_deleted_no_slot_that_never_had_it_makes_it(face, fleet, monkeypatch):
+    urls, remove = fleet(2), Database.remove_tag
+    face(urls[0]).next_id("order")
+    asked: list[str] = []
+
+    def meanwhile(self, name):
+        if name and not asked:
+            with pytest.raises(UnknownTag, match="is being deleted") as told:
+                face(urls[1], timeout=1).next_id("order")
+            asked.append(str(told.value))
+        return remove(self, name)
+
+    monkeypatch.setattr(Database, "remove_tag", meanwhile)
+    tags = face(shards=urls).tags
+    tags.delete("order", tags.last_claimed("order"))
+
+    assert (len(asked), tags.list()) == (1, [])
 
 
 @once
@@ -488,6 +523,22 @@ def test_two_additions_at_once_are_not_both_done(shards, monkeypatch):
 
 
 @on_one_of_each
+def test_an_addition_whose_member_moves_before_it_is_read_is_not_done(shards, monkeypatch):
+    """The server that is read may have forgotten what was marked, and ids that were given."""
+    one, two = shards(2)
+    urls, take = [make(one, 4)], shard_row.take_slot
+
+    def forgetting(*words: object) -> bool:
+        taken = take(*words)
+        moved(one)
+        return taken
+
+    monkeypatch.setattr(shard_row, "take_slot", forgetting)
+    with pytest.raises(ShardMisconfigured, match="moved to another server, and slot 2 is spent"):
+        add(urls, two, 2)
+
+
+@on_one_of_each
 def test_an_addition_that_ended_before_its_last_step_spends_the_slot(shards, monkeypatch):
     one, two = shards(2)
     urls = [make(one, 4)]
@@ -505,6 +556,30 @@ def test_an_addition_that_ended_before_its_last_step_spends_the_slot(shards, mon
         add(urls, two, 2, 2)
 
     assert add(urls, two, 2, is_unused=True).endswith(".2")
+
+
+@once
+@on_one_of_each
+def test_after_make_a_gap_counts_what_was_given_alone_once_for_each_slot(face, shards):
+    """Since what is given later counts so too, and fewer of that may be forgotten than were given before."""
+    (one,) = shards(1)
+    alone = face(one)
+    before = alone.reserve("order", 100_000_000)[-1]
+    url = make(one, 8)
+    moved(one)
+
+    assert face(url).next_id("order") - before > 8 * 100_000_000
+
+
+@on_one_of_each
+def test_a_move_that_was_planned_before_make_is_not_written_after_it(shards):
+    """It would skip too little: numbers of one slot of many are further apart."""
+    (one,) = shards(1)
+    with closing(Database(one)) as database:
+        database.upgrade_schema()
+        start = database.start()
+        make(one, 8)
+        assert not database.note(start, start.shard, waits=True)
 
 
 @once

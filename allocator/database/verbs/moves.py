@@ -12,6 +12,7 @@ from allocator.database.schema.tables import shard
 from allocator.database.verbs import tickets
 from allocator.rules.failover import Move, Skipped
 from allocator.rules.slots import Shard
+from allocator.schemes.shared.residues import Residue
 from allocator.schemes.ticket import REPLACE
 
 COLUMNS = {
@@ -33,8 +34,8 @@ def columns_of(move: Move) -> dict[str, object]:
 
 def unmoved(connection: Connection, dialect: Dialect, known: Shard) -> list[ColumnElement[Any] | TextClause]:
     """The fence of a statement: the row as it was read, on the server run that it names, and a commit that lasts."""
-    slot = (shard.c.slot == known.residue.offset, shard.c.slots == known.residue.step)
     fleet = (shard.c.fleet == known.fleet, shard.c.taken == text_of(known.taken))
+    slot = slot_as(known.residue)
     return [*known_as(known.move), *slot, *fleet, here(connection, known.move.run), text(dialect.lasting(connection))]
 
 
@@ -45,6 +46,10 @@ def text_of(taken: Iterable[int]) -> str:
 def known_as(known: Move) -> list[ColumnElement[Any]]:
     as_read = (shard.c.server_run == known.run, shard.c.move == known.key, shard.c.new_tags_above == known.first_value)
     return [shard.c.id == 1, *as_read]
+
+
+def slot_as(known: Residue) -> list[ColumnElement[Any]]:
+    return [shard.c.slot == known.offset, shard.c.slots == known.step]
 
 
 def here(connection: Connection, run: str) -> ColumnElement[Any]:
@@ -63,7 +68,7 @@ def move(
     with dialect.transaction(connection):
         if not dialect.lock_shard_row(connection, waits):
             return False
-        as_it_was = (*known_as(before.move), here(connection, after.run))
+        as_it_was = (*known_as(before.move), *slot_as(before.residue), here(connection, after.run))
         moved = connection.execute(update(shard).where(*as_it_was).values(columns_of(after))).rowcount
         if moved:
             dialect.skip_nodes(connection, before.residue, skip.nodes)

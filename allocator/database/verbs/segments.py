@@ -86,18 +86,19 @@ def start(connection: Connection, dialect: Dialect, tag: Tag, changes: Mapping[s
 
 
 def close(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
-    """Close a tag: nothing is claimed from it any more. False if a claim has raised it, or if the shard's row is not as
-    `known`."""
-    return set_residue(connection, dialect, tag, known, NONE)
+    """Close a tag: nothing is claimed from it any more, and where it is missing nobody makes it. False if a claim has
+    raised it, or if the shard's row is not as `known`."""
+    if not write_shard(connection, dialect, known):
+        return False
+    insert(connection, dialect, tag, known)
+    return set_residue(connection, dialect, tag, NONE)
 
 
 def reopen(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
-    return set_residue(connection, dialect, tag, known, known.residue)
+    return write_shard(connection, dialect, known) and set_residue(connection, dialect, tag, known.residue)
 
 
-def set_residue(connection: Connection, dialect: Dialect, tag: Tag, known: Shard, residue: Residue) -> bool:
-    if not write_shard(connection, dialect, known):
-        return False
+def set_residue(connection: Connection, dialect: Dialect, tag: Tag, residue: Residue) -> bool:
     unchanged = (segment.c.tag == tag.name, segment.c.max_value <= tag.max_value)
     values = {"shard_offset": residue.offset, "shard_step": residue.step}
     connection.execute(update(segment).where(*unchanged).values(values))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from secrets import randbits
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, exists, func, insert, inspect, literal_column, select, update
+from sqlalchemy import Connection, case, exists, func, insert, inspect, literal_column, select, update
 
 from allocator.database.dialect import NOWHERE, Dialect, run_of
 from allocator.database.driver_errors import FORBIDDEN, meaning
@@ -15,6 +16,7 @@ from allocator.database.verbs.moves import as_move, columns_of, text_of, unmoved
 from allocator.errors import DatabaseRefused, SchemaDamaged, ShardMisconfigured
 from allocator.rules.failover import Skipped
 from allocator.rules.slots import Shard
+from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import Tag, is_of_tickets
 from allocator.schemes.ticket import CLAIM, REPLACE
@@ -103,6 +105,10 @@ def make(connection: Connection, dialect: Dialect, known: Shard, fleet: str, slo
     if connection.execute(update(shard).where(*unmoved(connection, dialect, known)).values(row)).rowcount != 1:
         return False
     segments.cross_all(connection, dialect, known.move, at)
+    # What was given alone counts S times from now on, as what a slot gives: gaps are in proportion to it.
+    given = segment.c.max_value - segment.c.skipped
+    skipped = case((given < MAX_ID // slots, segment.c.max_value - slots * given), else_=segment.c.max_value - MAX_ID)
+    connection.execute(update(segment).values(skipped=skipped))
     connection.execute(update(segment).where(segment.c.shard_step != 0).values(shard_step=slots))
     return True
 
@@ -129,12 +135,16 @@ class Given(NamedTuple):
     first_value: int
 
 
-def fetch_given(connection: Connection, dialect: Dialect) -> Given:
-    tags = segments.fetch_all(connection, dialect)
+def fetch_given(connection: Connection, dialect: Dialect, known: Shard) -> Given | None:
+    """In a transaction; None if the row is not as `known`. A tag that lacks the gap of the last move has the move 0."""
+    tags = [
+        tag if tag.move == known.move.key else replace(tag, move=0) for tag in segments.fetch_all(connection, dialect)
+    ]
     nodes, replaced = (connection.scalar(select(func.max(one.c.id))) or 0 for one in (node, ticket))
     claimed = (tag.max_value for tag in tags if is_of_tickets(tag.name))
-    first = connection.scalar(select(shard.c.new_tags_above)) or 0
-    return Given(tags, nodes, replaced, max(replaced, *claimed, 0), first)
+    if connection.scalar(select(shard.c.id).where(*unmoved(connection, dialect, known))) is None:
+        return None
+    return Given(tags, nodes, replaced, max(replaced, *claimed, 0), known.move.first_value)
 
 
 def join(connection: Connection, dialect: Dialect, known: Shard, new: Shard, tags: list[Tag], skip: Skipped) -> bool:
@@ -152,7 +162,9 @@ def join(connection: Connection, dialect: Dialect, known: Shard, new: Shard, tag
     if connection.execute(update(shard).where(*unmoved(connection, dialect, known)).values(row)).rowcount != 1:
         return False
     if tags:
-        connection.execute(insert(segment), [segments.row_of(tag, new) for tag in tags])
+        moves = [new.move.key if tag.move else 0 for tag in tags]
+        rows = [segments.row_of(tag, new) | {"move": move} for tag, move in zip(tags, moves, strict=True)]
+        connection.execute(insert(segment), rows)
     if skip.nodes:
         dialect.skip_nodes(connection, new.residue, skip.nodes)
     if skip.tickets and known.tickets == REPLACE:

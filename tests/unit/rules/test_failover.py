@@ -212,6 +212,8 @@ def test_a_new_tag_of_several_shards_begins_above_what_another_may_have_given():
     """`first_value` may be an operator's word, of which nothing is left out."""
     low = Tag("order", limit=1 << 15)
     assert beginning(low, 1000, is_alone=False).max_value == 1000
+    large = Tag("order", max_step=10 * FLOOR)
+    assert {beginning(large, FLOOR, is_alone=alone).max_value for alone in (True, False)} == {40 * FLOOR}
     assert beginning(low, FLOOR, is_alone=False).max_value == low.limit
 
 
