@@ -207,7 +207,8 @@ def close(name: str, databases: list[Database], world: World) -> Generator[Datab
         if not (at := (yield database)) or not is_ours(database, at.rows[SHARD]):
             return False
         shard = at.rows[SHARD]
-        if (tag := at.rows.get(name)) and not at.commit({name: tag._replace(residue=NONE)}):
+        tag = at.rows.get(name) or sql.Tag(0, shard.move)  # where it was never made, nobody may make it meanwhile
+        if not at.commit({name: tag._replace(residue=NONE)}):
             return False
         world.closings[name] += 1
         closed.append(shard)

@@ -199,7 +199,7 @@ def joined(
     if not holds(out, ("add: empty", empty)):
         return None
     row = shard._replace(run=here, move=key, marked=key if is_sure else None, residue=residue, taken=taken, made=0)
-    found = {name: tag._replace(move=key, residue=residue) for name, tag in tags(like).items()}
+    found = {name: tag._replace(move=tag.move and key, residue=residue) for name, tag in tags(like).items()}
     for name, tag in tags(rows).items():
         found[name] = tag._replace(
             value=max(tag.value, found[name].value if name in found else 0), move=key, residue=residue
@@ -216,7 +216,8 @@ def greatest(members: list[Rows], out: Words = ALL_WORDS) -> Rows:
         for counter in (TICKETS, NODES):
             found[counter] = max(found[counter], rows[counter] + (0 if "add: counters by a gap" in out else UNDER_WAY))
         for name, tag in tags(rows).items():
-            found[name] = max(tag, found.get(name, tag), key=lambda one: one.value)
+            known = tag if tag.move == rows[SHARD].move else tag._replace(move=None)  # it lacks the gap
+            found[name] = max(known, found.get(name, known), key=lambda one: one.value)
     if "add: first value" in out:
         found[SHARD] = shard._replace(first=0)
     if "add: above the members" in out:
