@@ -35,8 +35,8 @@ def shards() -> None:
 def make_fleet(slots: int, url: str) -> None:
     """Make the database slot 1 of a new fleet, while clients draw ids.
 
-    From then on it gives one number of each S, and the number of slots never changes: take 3, 4 or 8. A slot that is
-    lost is not used again.
+    From then on it gives one number of each S, and the number of slots never changes. Take more than you need: a slot
+    that is lost is not used again.
     """
     with open_database(url, creates=True) as database:
         make(database, slots)
@@ -70,7 +70,7 @@ def show_url(found: Status, about: str) -> None:
     """The URL is alone on stdout, for a pipe."""
     show(to_row(found), found.url)
     if not wants_json():
-        say = f"{found.where} is slot {found.row.word} of {found.row.residue.step}. {about}"
+        say = f"{found.where} is slot {found.word}. {about}"
         click.echo(f"{say} Write its URL so, with its password and other arguments.", err=True)
 
 
@@ -83,9 +83,10 @@ def list_shards(urls: tuple[str, ...]) -> None:
     """
     with open_databases(urls) as databases:
         found = [status_of(one) for one in databases]
-    known = [one.row for one in found if one.row.fleet]
+    named = {one.word.slot for one in found if one.word}
+    missing = {*unasked([one.row for one in found if one.row and one.row.fleet])} - named
     rows = [to_row(one) for one in found]
-    rows += [{"slot": slot, "database": None, "state": "not given"} for slot in unasked(known)]
+    rows += [{"slot": slot, "database": None, "state": "not given"} for slot in sorted(missing)]
     show_rows(rows, "slot database state")
     if any(one.error for one in found):
         sys.exit(REFUSED)
@@ -93,4 +94,5 @@ def list_shards(urls: tuple[str, ...]) -> None:
 
 def to_row(one: Status) -> dict[str, object]:
     state = str(one.error) if one.error else "serving"
-    return {"slot": one.row.residue.offset, "slots": one.row.residue.step, "database": one.url, "state": state}
+    slots = one.row.residue.step if one.row else None
+    return {"slot": one.word.slot if one.word else None, "slots": slots, "database": one.url, "state": state}

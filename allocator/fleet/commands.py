@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from secrets import randbits, token_hex
 from time import time_ns
@@ -15,7 +15,7 @@ from allocator.database.verbs import node_rows, shard_row
 from allocator.database.verbs.shard_row import Given
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
 from allocator.rules.failover import Skipped, is_of_cluster, moved, skipped
-from allocator.rules.slots import ARGUMENT, Shard, check_addition, check_slots, is_sure, union
+from allocator.rules.slots import ARGUMENT, Shard, Word, check_addition, check_slots, is_sure, union
 from allocator.schemes.meteor import Node
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import Tag
@@ -109,26 +109,31 @@ def greatest(tags: Iterable[list[Tag]]) -> list[Tag]:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A database as `shards list` shows it; `error` says why it is not used."""
+    """A database as `shards list` shows it.
+
+    row: None where it cannot be read. word: what the row says, else the URL. error: why it is not used.
+    """
 
     where: str
-    row: Shard = field(default_factory=Shard)
+    row: Shard | None
+    word: Word | None
     error: AllocatorError | None = None
 
     @property
     def url(self) -> str:
         """What an operator writes, without the password."""
-        return f"{self.where}?{ARGUMENT}={self.row.word}" if self.row.word else self.where
+        return f"{self.where}?{ARGUMENT}={self.word}" if self.word else self.where
 
 
 def status_of(database: Database) -> Status:
-    row = Shard()
+    row, word = None, database.address.word
     try:
         row = database.read_row()
+        word = row.word
         database.ping()
     except AllocatorError as error:
-        return Status(database.shown, row, error)
-    return Status(database.shown, row)
+        return Status(database.shown, row, word, error)
+    return Status(database.shown, row, word)
 
 
 class Holders(NamedTuple):

@@ -44,7 +44,7 @@ def test_a_fleet_is_made_by_what_the_commands_print(files, tmp_path):
     urls = [made_one.stdout.strip()]
     for slot, new in enumerate(files[1:], 2):
         added = run("shards", "add", new, "--slot", str(slot), urls=urls)
-        assert (added.exit_code, f"is slot {urls[0].rpartition('=')[2][:-1]}{slot} of 3." in added.stderr) == (0, True)
+        assert (added.exit_code, f"is slot {urls[0].rpartition('=')[2][:-1]}{slot}." in added.stderr) == (0, True)
         urls.append(added.stdout.strip())
 
     assert tickets(urls, 9) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
@@ -75,6 +75,11 @@ def test_a_list_shows_what_is_missing_or_wrong(files, tmp_path):
     away = run("shards", "list", urls=urls)
     assert away.exit_code == 1
     assert "there is no file" in away.output
+    (tmp_path / "two.db").write_text("no database " * 99)
+    ill = run("shards", "list", urls=urls)
+    assert ([line.split()[0] for line in ill.stdout.splitlines()[1:]], ill.exit_code) == (["1", "2", "3"], 1)
+    (tmp_path / "new.db").touch()
+    assert run("shards", "list", urls=[f"sqlite:///{tmp_path}/new.db"]).stdout.splitlines()[1].split()[0] == "-"
 
 
 def test_a_lost_database_is_replaced_under_another_slot(files, tmp_path):
