@@ -399,7 +399,10 @@ def test_a_block_that_is_too_large_stops_no_smaller_one_and_no_id(over, source):
 def test_an_interrupt_anywhere_in_a_claim_does_not_stop_the_tag(over, owner, name, next_one, has_threads, monkeypatch):
     """It is the caller's where it came in the caller, as where no thread can be had; else the claim failed."""
 
+    left = threading.Event()
+
     def leave(*_: object, **__: object) -> None:
+        left.set()
         raise SystemExit(3)
 
     monkeypatch.setattr(PAUSE, 0.0)
@@ -411,6 +414,7 @@ def test_an_interrupt_anywhere_in_a_claim_does_not_stop_the_tag(over, owner, nam
         interrupted.setattr(owner, name, leave)
         with pytest.raises(SystemExit if is_callers else DatabaseUnavailable):
             ids.next_id("order")
+        assert left.wait(10)  # on a busy machine the call may have ended before
 
     with suppress(DatabaseUnavailable):  # of a second attempt that had begun
         ids.next_id("order")
