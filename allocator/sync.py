@@ -18,10 +18,10 @@ from allocator.generators.sequence import Sequence, Sequences
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply, Terms
 from allocator.generators.worker_numbers import WorkerLease, Workers
-from allocator.rules.column_limit import max_step_for
 from allocator.runtime import forks
 from allocator.runtime.thread_pool import Background, result_of
 from allocator.runtime.waiting import Waits, wait_for
+from allocator.schemes.column_limit import max_step_for
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.argument_checks import MAX_ID, check_seconds, check_tag, quoted
 from allocator.schemes.snowflake import SnowflakeSettings

@@ -16,8 +16,8 @@ from allocator.database.store import Database
 from allocator.database.verbs import servers, shard_row
 from allocator.database.verbs.number_columns import Counter, fetch_counters
 from allocator.errors import AllocatorError
-from allocator.rules.slots import Shard
 from allocator.schemes.gapless_numbers import place
+from allocator.schemes.slots import Shard
 from allocator.schemes.ticket import CLAIM
 
 SHOWN = 20

@@ -10,7 +10,7 @@ import click
 from allocator.cli.options import TIMEOUT, fleet_options
 from allocator.cli.output import REFUSED, show
 from allocator.doctor import examine, is_healthy
-from allocator.rules.findings import Finding
+from allocator.schemes.shared.findings import Finding
 
 
 @click.command()

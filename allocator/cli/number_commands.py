@@ -33,7 +33,7 @@ from allocator.database.verbs.number_columns import (
 )
 from allocator.errors import InvalidSetting
 from allocator.numbers import Numbers, zone_of
-from allocator.rules.gapless_audit import Found, audit, disorder, is_period, read_row, reset_of
+from allocator.schemes.gapless_audit import Found, audit, disorder, is_period, read_row, reset_of
 from allocator.schemes.gapless_numbers import RESETS, Group, NumberRule, first_day, place, settings_in
 from allocator.schemes.shared.argument_checks import split_column
 

@@ -17,7 +17,7 @@ from allocator.database.address import BETWEEN_COMMAS, address_of
 from allocator.database.store import Database
 from allocator.errors import InvalidDatabase
 from allocator.remote.service_address import is_address
-from allocator.rules.slots import check_list
+from allocator.schemes.slots import check_list
 from allocator.sync import Allocator
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -13,8 +13,8 @@ from allocator.cli.output import REFUSED, CommandGroup, show, show_rows, wants_j
 from allocator.database.address import address_of
 from allocator.database.store import Database
 from allocator.fleet.commands import Status, add, make, status_of
-from allocator.rules.slots import unasked
 from allocator.schemes.shared.residues import MAX_SLOTS
+from allocator.schemes.slots import unasked
 
 
 @click.group(cls=CommandGroup)

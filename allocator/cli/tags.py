@@ -17,11 +17,11 @@ from allocator.database.columns.tag_columns import read_alone
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.fleet.tag_administration import Tags
 from allocator.remote.wire import tag_to_json
-from allocator.rules.column_limit import max_step_for
-from allocator.rules.findings import at, in_order
-from allocator.rules.tag_column import findings, is_closed, opened, planned_start
+from allocator.schemes.column_limit import max_step_for
 from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, TAG, check_tag
+from allocator.schemes.shared.findings import at, in_order
 from allocator.schemes.tag import DEFAULT_MAX_STEP, Tag
+from allocator.schemes.tag_column import findings, is_closed, opened, planned_start
 
 GAP = "Ids to skip after a failover; auto: by the ids issued so far; refuse: stop the tag."
 COLUMN = "Start after the greatest value of this column; its type sets the limit."

@@ -11,7 +11,7 @@ import click
 
 from allocator.cli.options import fleet_options, open_database, option
 from allocator.cli.output import CommandGroup, check_open, show, show_rows, wants_json
-from allocator.rules.token import ALL, DRAW, VERBS, Token
+from allocator.schemes.token import ALL, DRAW, VERBS, Token
 from allocator.service.token_administration import Tokens, home_of
 
 

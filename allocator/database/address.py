@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from allocator.database.dialect import Dialect
 from allocator.database.sqlite import fork_gate
 from allocator.errors import InvalidDatabase
-from allocator.rules.slots import ARGUMENT, Word, word_of
+from allocator.schemes.slots import ARGUMENT, Word, word_of
 
 BETWEEN_COMMAS = re.compile(r",\s*[a-zA-Z]\w*(?:\+\w+)?://")
 

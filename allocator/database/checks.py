@@ -13,7 +13,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import FORBIDDEN, is_forbidden, meaning
 from allocator.database.schema.tables import VERSION_TABLE, metadata
 from allocator.errors import DatabaseRefused
-from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding
+from allocator.schemes.shared.findings import DANGER, NOTE, OUTAGE, Finding
 
 WRITES, ADDS, READS = "SELECT, INSERT, UPDATE", "SELECT, INSERT", "SELECT"
 MOVES = ("server_run", "move", "new_tags_above", "moved_at", "made")

@@ -13,14 +13,14 @@ from sqlalchemy import ColumnElement, Connection, Engine, Insert, Table, TextCla
 
 from allocator.database.driver_errors import MISPLACED
 from allocator.database.schema.tables import node
-from allocator.rules.failover import Move
+from allocator.schemes.failover import Move
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import CLAIM
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
-    from allocator.rules.tag_column import Counter
+    from allocator.schemes.tag_column import Counter
 
 MAX_CONNECT_SECONDS = 10.0
 """Seconds: the longest wait for a connection, even where statements may take longer."""

@@ -20,10 +20,10 @@ from allocator.errors import (
     DatabaseUnavailable,
     SchemaOutOfDate,
 )
-from allocator.rules.failover import moved, skipped
-from allocator.rules.slots import ARGUMENT, Shard, check_word
 from allocator.runtime.forks import this_process
+from allocator.schemes.failover import moved, skipped
 from allocator.schemes.shared.residues import Residue
+from allocator.schemes.slots import ARGUMENT, Shard, check_word
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import (
     NumberClaim,

@@ -15,10 +15,10 @@ from allocator.database.registry import ATTEMPTS, UNSTEADY, Current, Registry
 from allocator.database.verbs import claims, segments, tickets
 from allocator.database.verbs.claims import Terms
 from allocator.errors import DatabaseUnavailable, InvalidSetting, MaxValueWentBack, UnknownTag
-from allocator.rules.failover import beginning, crossing, repaired
-from allocator.rules.slots import Shard
+from allocator.schemes.failover import beginning, crossing, repaired
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Residue, Seen, mark
+from allocator.schemes.slots import Shard
 from allocator.schemes.tag import FailoverGap, Tag, damaged, named, settle, unknown
 from allocator.schemes.ticket import REPLACE, RESERVED, check_ticket
 

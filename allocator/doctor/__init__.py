@@ -12,9 +12,9 @@ from allocator.doctor.fleet_rules import of_fleet
 from allocator.doctor.tag_rules import of_formats
 from allocator.errors import InvalidSetting
 from allocator.remote.client import ServiceBackend
-from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Severity, at, in_order, is_healthy
-from allocator.rules.slots import check_list
 from allocator.schemes.meteor import MeteorSettings
+from allocator.schemes.shared.findings import DANGER, NOTE, OUTAGE, Finding, Severity, at, in_order, is_healthy
+from allocator.schemes.slots import check_list
 from allocator.schemes.snowflake import SnowflakeSettings
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from allocator.database.verbs import (
 )
 from allocator.doctor.tag_rules import of_clocks, of_nodes, of_spaces, of_tags
 from allocator.errors import AllocatorError, DatabaseRefused, SchemaDamaged, SchemaOutOfDate
-from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, unchecked
-from allocator.rules.slots import Shard, Word
+from allocator.schemes.shared.findings import DANGER, NOTE, OUTAGE, Finding, unchecked
+from allocator.schemes.slots import Shard, Word
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import Space, spaces_of
 

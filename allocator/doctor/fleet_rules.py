@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from allocator.doctor.examination import Examination
 from allocator.errors import AllocatorError
-from allocator.rules.findings import DANGER, NOTE, Finding, few, unchecked
-from allocator.rules.slots import ARGUMENT, Word, check_word, unasked
+from allocator.schemes.shared.findings import DANGER, NOTE, Finding, few, unchecked
+from allocator.schemes.slots import ARGUMENT, Word, check_word, unasked
 
 
 def of_fleet(databases: Sequence[Examination]) -> Iterator[Finding]:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from allocator.rules.failover import has_room, reach_of
-from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Severity, few
+from allocator.schemes.failover import has_room, reach_of
 from allocator.schemes.formats.bit_layout import Layout, layout_from_text, moment
 from allocator.schemes.meteor import METEOR, MORE_NODES, WARN_FROM, MeteorSettings
 from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.shared.findings import DANGER, NOTE, OUTAGE, Finding, Severity, few
 from allocator.schemes.shared.residues import NONE, Residue
 from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeSettings
 from allocator.schemes.tag import REFUSE, Tag

@@ -1,4 +1,4 @@
-"""`allocator shards make|add|list`: the steps of `allocator.rules.slots`, each of which may be the last."""
+"""`allocator shards make|add|list`: the steps of `allocator.schemes.slots`, each of which may be the last."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from allocator.database.store import Database
 from allocator.database.verbs import node_rows, shard_row
 from allocator.database.verbs.shard_row import Given
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
-from allocator.rules.failover import Skipped, is_of_cluster, moved, skipped
-from allocator.rules.slots import ARGUMENT, Shard, Word, check_addition, check_slots, is_sure, union
+from allocator.schemes.failover import Skipped, is_of_cluster, moved, skipped
 from allocator.schemes.meteor import Node
 from allocator.schemes.shared.residues import Residue
+from allocator.schemes.slots import ARGUMENT, Shard, Word, check_addition, check_slots, is_sure, union
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import CLAIM
 from allocator.schemes.worker_number_lease import Space, together

@@ -23,8 +23,8 @@ from allocator.errors import (
     ServerReplaced,
     ShardMisconfigured,
 )
+from allocator.fleet.rotation import Rotation
 from allocator.fleet.tag_administration import Tags
-from allocator.rules.rotation import Rotation
 from allocator.runtime.thread_pool import Background
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.tag import Tag

@@ -17,10 +17,10 @@ from allocator.errors import (
     TagExists,
     UnknownTag,
 )
-from allocator.rules.column_limit import Column, NoColumn, max_step_for
-from allocator.rules.slots import Shard, check_all
+from allocator.schemes.column_limit import Column, NoColumn, max_step_for
 from allocator.schemes.shared.argument_checks import MAX_ID, check_tag, check_whole, quoted, split_column
 from allocator.schemes.shared.residues import Residue
+from allocator.schemes.slots import Shard, check_all
 from allocator.schemes.tag import FailoverGap, Tag, gap_of, unknown
 
 if TYPE_CHECKING:

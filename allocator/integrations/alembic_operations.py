@@ -20,8 +20,8 @@ from allocator.database.verbs.start import Start
 from allocator.errors import AllocatorError, InvalidSetting, SchemaOutOfDate, ServerReplaced
 from allocator.fleet.tag_administration import Tags, whole
 from allocator.integrations import make_tag
-from allocator.rules.slots import Shard
 from allocator.schemes.shared.argument_checks import split_column
+from allocator.schemes.slots import Shard
 from allocator.schemes.tag import FailoverGap, Tag
 
 P = ParamSpec("P")

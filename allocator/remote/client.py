@@ -27,7 +27,7 @@ from allocator.remote.wire import (
     ticket_from_json,
     whole,
 )
-from allocator.rules.column_limit import Column
+from allocator.schemes.column_limit import Column
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen, mark, residue_of
 from allocator.schemes.tag import Tag, damaged

@@ -36,8 +36,8 @@ class Tag:
     step, max_step: a claim takes at least `step` ids and, at a high rate, up to `max_step`.
     limit: the greatest id that the tag may issue.
     residue: of the ids of this database, where several serve the tag; of step 0 while it is being deleted.
-    failover_gap: how many ids are skipped after a failover or a restore, see `allocator.rules.failover`; or "auto", or
-        "refuse".
+    failover_gap: how many ids are skipped after a failover or a restore, see `allocator.schemes.failover`; or "auto",
+        or "refuse".
     skipped: how many numbers up to `max_value` were never claimed: failover gaps, and numbers below its start.
     claimed_at: the time of the last claim by the clock of the server, in milliseconds since 1970.
     move: the key of the last move to another server whose gap the row has.

@@ -18,7 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
-from allocator.rules.token import ALL, PREFIX, VERBS, Token
+from allocator.schemes.token import ALL, PREFIX, VERBS, Token
 from allocator.service.error_responses import Busy, Unauthorized
 from allocator.service.log_config import NUMBER
 

@@ -31,7 +31,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTag
-from allocator.rules.token import DRAW, SNOWFLAKE
+from allocator.schemes.token import DRAW, SNOWFLAKE
 from allocator.service.auth import TokenCache
 from allocator.service.dispatch import MAX_FORM, Dispatch, Endpoint, Refusal, body_within, headers_of
 from allocator.service.error_responses import NO_STORE, HttpRefusal, detail_of

@@ -20,9 +20,9 @@ from allocator.remote.wire import (
     segment_to_json,
     tag_to_json,
 )
-from allocator.rules.token import DRAW, READ
 from allocator.schemes.formats.id_inspection import inspection_to_json
 from allocator.schemes.snowflake import SnowflakeSettings
+from allocator.schemes.token import DRAW, READ
 from allocator.schemes.worker_number_lease import SNOWFLAKE, NumberClaim, NumberLease, length_of
 from allocator.service import schemas
 from allocator.service.auth import Principal

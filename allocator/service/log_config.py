@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TextIO
 
-from allocator.rules.token import PREFIX
+from allocator.schemes.token import PREFIX
 
 SECRET = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{24,}}")
 """A token, even a truncated one. Shorter matches may be names of tables."""

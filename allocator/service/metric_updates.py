@@ -21,10 +21,10 @@ from allocator.errors import (
     ShardMisconfigured,
 )
 from allocator.fleet.commands import holders_in
-from allocator.rules.days_left import DAY, Horizon
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.service.auth import TokenCache
+from allocator.service.days_left import DAY, Horizon
 from allocator.service.error_responses import detail_of
 from allocator.service.handlers import IdHandlers
 from allocator.service.metrics import MAX_TAGS, OF_TAG, Metrics

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from allocator.rules.token import READ
+from allocator.schemes.token import READ
 from allocator.service.dispatch import Dispatch, json_response
 from allocator.service.error_responses import NO_STORE, HttpRefusal
 from allocator.service.metric_updates import SECOND, MetricsUpdater

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from allocator.rules.token import ADMINISTER, DRAW, METEOR, OBJECTID, READ, SNOWFLAKE
+from allocator.schemes.token import ADMINISTER, DRAW, METEOR, OBJECTID, READ, SNOWFLAKE
 from allocator.service import schemas
 from allocator.service.dispatch import ANY_TOKEN, GuardedRoute, Right
 from allocator.service.error_responses import CONTENT_TYPE

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from allocator.database.address import address_of
 from allocator.database.verbs import token_rows
 from allocator.errors import InvalidSetting
-from allocator.rules.token import PREFIX, Token, digest_of
 from allocator.schemes.shared.argument_checks import quoted
+from allocator.schemes.token import PREFIX, Token, digest_of
 
 if TYPE_CHECKING:
     from allocator.database.store import Database

@@ -12,11 +12,11 @@ from typing import Any
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, NodeIdsExhausted, NotCopyable
 from allocator.fleet.tag_administration import COLUMNS, Tags
-from allocator.rules.column_limit import NoColumn
-from allocator.rules.failover import repaired
-from allocator.rules.slots import Shard
+from allocator.schemes.column_limit import NoColumn
+from allocator.schemes.failover import repaired
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen
+from allocator.schemes.slots import Shard
 from allocator.schemes.tag import Tag, settle, unknown
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 

@@ -17,8 +17,8 @@ from allocator.database.schema.tables import segment
 from allocator.database.store import Database
 from allocator.database.verbs import claims, segments
 from allocator.database.verbs.claims import Terms
-from allocator.rules.slots import Shard
 from allocator.schemes.shared.residues import ALL, NONE, Residue
+from allocator.schemes.slots import Shard
 
 GUARDS = st.sampled_from(["", "limit", "seen", "residue", "was", "now", "run"])
 """One says no, or none does: so each is tried where the others let the claim through."""

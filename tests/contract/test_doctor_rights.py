@@ -24,7 +24,7 @@ from allocator.cli import main
 from allocator.database.store import Database
 from allocator.doctor import DANGER, OUTAGE, Finding, examine, is_healthy
 from allocator.errors import AllocatorError, DatabaseRefused
-from allocator.rules.failover import FLOOR, TICKETS_SKIPPED
+from allocator.schemes.failover import FLOOR, TICKETS_SKIPPED
 
 TABLES = ("segment", "shard", "node", "lease", "token", "schema_version")
 PASSWORD = "Secret-1"

@@ -16,7 +16,7 @@ from support.servers.machines import Postgres, Templates, until
 
 from allocator import Allocator, Numbers
 from allocator.errors import DatabaseRefused, DatabaseUnavailable
-from allocator.rules.failover import FLOOR
+from allocator.schemes.failover import FLOOR
 
 QUICK = (
     "sqlite-renamed-running",

@@ -32,7 +32,7 @@ from allocator.errors import (
     UnknownTag,
 )
 from allocator.fleet import commands
-from allocator.rules.slots import word_of
+from allocator.schemes.slots import word_of
 from allocator.schemes.worker_number_lease import NumberClaim
 
 on_files = pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)

@@ -22,9 +22,9 @@ from allocator.database.schema.tables import segment, shard
 from allocator.database.store import Database
 from allocator.database.verbs import moves, node_rows, segments, shard_row, tickets
 from allocator.errors import ShardMisconfigured
-from allocator.rules.failover import Move, Skipped, crossing
-from allocator.rules.slots import Shard
+from allocator.schemes.failover import Move, Skipped, crossing
 from allocator.schemes.shared.residues import ALL, NONE, Residue
+from allocator.schemes.slots import Shard
 from allocator.schemes.tag import Tag
 
 NAME, FIRST = "model", 5

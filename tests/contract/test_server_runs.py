@@ -43,7 +43,7 @@ from allocator.errors import (
     UnknownTag,
 )
 from allocator.generators.worker_numbers import read_clocks
-from allocator.rules.failover import NODES_SKIPPED, TICKETS_SKIPPED
+from allocator.schemes.failover import NODES_SKIPPED, TICKETS_SKIPPED
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from allocator.schemes.snowflake import LeaseClaim

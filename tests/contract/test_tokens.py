@@ -24,7 +24,7 @@ from support.service.served import Guarded, Served, of_an_operator
 from allocator import Allocator
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting, UnknownTag
-from allocator.rules.token import PREFIX, digest_of
+from allocator.schemes.token import PREFIX, digest_of
 from allocator.service.app import application
 from allocator.service.dispatch import GuardedRoute
 from allocator.service.server import check_access

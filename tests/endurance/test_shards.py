@@ -25,7 +25,7 @@ from allocator import Allocator
 from allocator.database.store import Database
 from allocator.errors import AllocatorError
 from allocator.fleet import commands
-from allocator.rules.slots import Shard, Word
+from allocator.schemes.slots import Shard, Word
 
 # -- one of three is killed every 10 s
 

@@ -15,7 +15,7 @@ from support.servers.machine_images import Image, MariaDBImage, MySQLImage, Post
 from support.servers.machines import Green, Machine, Postgres, Templates
 
 from allocator import Allocator
-from allocator.rules.failover import FLOOR
+from allocator.schemes.failover import FLOOR
 from allocator.schemes.meteor import METEOR
 
 PODS: dict[str, type[Image]] = {"postgres": PostgresImage, "mysql": MySQLImage, "mariadb": MariaDBImage}

@@ -18,7 +18,7 @@ from support.servers.fleets import make
 
 from allocator import Allocator
 from allocator.errors import InvalidSetting, SchemaOutOfDate, ServerReplaced
-from allocator.rules.failover import FLOOR
+from allocator.schemes.failover import FLOOR
 
 
 @contextmanager

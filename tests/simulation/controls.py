@@ -11,7 +11,7 @@ from allocator.database.store import Database
 from allocator.database.verbs.claims import Terms
 from allocator.errors import DatabaseUnavailable
 from allocator.generators.supply import Supply
-from allocator.rules import failover
+from allocator.schemes import failover
 from allocator.schemes.segment_refill import Segments
 from allocator.schemes.shared.residues import Residue, Seen
 from allocator.schemes.shared.retry_pace import Pace

@@ -10,9 +10,9 @@ from typing import Any
 
 from allocator.database.verbs.claims import Terms
 from allocator.database.verbs.start import Start
-from allocator.rules.failover import Move, Skipped
-from allocator.rules.slots import Shard
+from allocator.schemes.failover import Move, Skipped
 from allocator.schemes.shared.residues import ALL
+from allocator.schemes.slots import Shard
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow, leased, released, renewed
 from simulation.fates import Fate

@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from allocator.rules.failover import PERIOD_MS, crossing, reach_of
+from allocator.schemes.failover import PERIOD_MS, crossing, reach_of
 from allocator.schemes.tag import Tag
 
 SECOND, HOUR, YEAR = 1000, 3600 * 1000, 365 * 24 * 3600 * 1000

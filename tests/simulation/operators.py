@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from allocator.rules.slots import unasked, union
 from allocator.schemes.shared.residues import NONE
+from allocator.schemes.slots import unasked, union
 from simulation import rows as sql
 from simulation.rows import CLAIM, NODES, SHARD, TICKETS, Rows, Shard, Tag
 

@@ -6,9 +6,9 @@ from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING
 
-from allocator.rules.failover import Move
-from allocator.rules.slots import Shard, Word
+from allocator.schemes.failover import Move
 from allocator.schemes.shared.residues import Residue
+from allocator.schemes.slots import Shard, Word
 from simulation.clocks import BEGIN
 from simulation.dialect import SEGMENT, SHARD
 from simulation.fates import Fate

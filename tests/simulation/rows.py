@@ -11,8 +11,8 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
-from allocator.rules.slots import union
 from allocator.schemes.shared.residues import ALL, NONE, Residue
+from allocator.schemes.slots import union
 
 REPLACE, CLAIM = "replace", "claim"
 """How tickets are drawn."""

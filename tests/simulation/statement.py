@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from allocator.database.verbs.claims import Terms
-from allocator.rules.failover import Move
+from allocator.schemes.failover import Move
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import FailoverGap, Tag
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from allocator.rules.failover import Move
+from allocator.schemes.failover import Move
 
 Key = tuple[str, object]
 """A table, and the key of a row."""

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 from support.distinct import none_twice
 
-from allocator.rules import failover
+from allocator.schemes import failover
 from simulation.failovers import BEGIN, HOUR, SECOND, Traffic, Years, after, drawn, is_promised
 
 YEARS = 2000

@@ -11,7 +11,7 @@ from sqlalchemy.types import NULLTYPE, TypeEngine
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import MISSING, NO_FUNCTION, meaning
 from allocator.errors import InvalidSetting
-from allocator.rules.column_limit import NoColumn, limit_of
+from allocator.schemes.column_limit import NoColumn, limit_of
 from allocator.schemes.shared.argument_checks import MAX_ID, split_table
 
 

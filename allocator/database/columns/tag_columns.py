@@ -10,9 +10,9 @@ from allocator.database.columns import column_types
 from allocator.database.dialect import Dialect
 from allocator.database.verbs import segments
 from allocator.errors import InvalidSetting
-from allocator.rules.tag_column import ColumnFacts, Counter, opened
 from allocator.schemes.shared.argument_checks import split_column, split_table
 from allocator.schemes.tag import Tag
+from allocator.schemes.tag_column import ColumnFacts, Counter, opened
 
 if TYPE_CHECKING:
     from allocator.database.store import Database

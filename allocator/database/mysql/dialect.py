@@ -25,14 +25,14 @@ from allocator.database.mysql.identity import (
 from allocator.database.schema.tables import segment
 from allocator.database.verbs.claims import triggered
 from allocator.errors import DatabaseUnavailable
-from allocator.rules.failover import CLUSTER, Move, is_run
+from allocator.schemes.failover import CLUSTER, Move, is_run
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import REPLACE
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
-    from allocator.rules.tag_column import Counter
+    from allocator.schemes.tag_column import Counter
 
 
 # GET_LOCK is of the whole server: schemas of several databases there change one after the other.
@@ -82,7 +82,7 @@ class MySQL(Dialect):
         return MariaDBNumbers(self) if is_mariadb else MySQLNumbers(self)
 
     def counter(self, connection: Connection, schema: str, table_name: str, column_name: str) -> Counter:
-        from allocator.rules.tag_column import Counter
+        from allocator.schemes.tag_column import Counter
 
         quote = connection.dialect.identifier_preparer.quote_identifier  # doubles %, as a statement needs
         place = ".".join(quote(part) for part in (schema, table_name) if part)

@@ -10,7 +10,7 @@ from allocator.database import checks
 from allocator.database.checks import GUARD, NEEDED, TABLES, WRITES, Check, others_may_write
 from allocator.database.dialect import Dialect
 from allocator.database.mysql.identity import is_merely_like_it
-from allocator.rules.findings import DANGER, Finding
+from allocator.schemes.shared.findings import DANGER, Finding
 
 VARIABLES = (
     "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'log_bin', "

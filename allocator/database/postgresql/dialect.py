@@ -28,7 +28,7 @@ from allocator.schemes.shared.residues import Residue
 
 if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
-    from allocator.rules.tag_column import Counter
+    from allocator.schemes.tag_column import Counter
 
 
 CLAIMED_THERE = "(" + ", ".join(f"to_regclass('{name}')" for name in CLAIMED) + ")"
@@ -101,7 +101,7 @@ class PostgreSQL(Dialect):
         return NumberDialect(self)
 
     def counter(self, connection: Connection, schema: str, table_name: str, column_name: str) -> Counter:
-        from allocator.rules.tag_column import Counter
+        from allocator.schemes.tag_column import Counter
 
         place = ".".join('"' + part.replace('"', '""') + '"' for part in (schema, table_name) if part)
         one = connection.execute(text(SEQUENCE), {"table": place, "column": column_name}).first()

@@ -10,7 +10,7 @@ from allocator.database import checks
 from allocator.database.checks import GUARD, TABLES, Check, others_may_write
 from allocator.database.dialect import Dialect
 from allocator.database.postgresql.identity import IS_DURABLE
-from allocator.rules.findings import DANGER, OUTAGE, Finding
+from allocator.schemes.shared.findings import DANGER, OUTAGE, Finding
 
 SEQUENCE = "allocator_node_id_seq"
 OTHERS = """

@@ -17,7 +17,7 @@ MariaDB alone; elsewhere `allocator_segment` has a row per type, whose name no t
 changes: the server run that wrote the row last, the random key of the last move, the first value of new tags, and the
 time of the move. `made` counts new tags: each writes the row, so that a move in between stops it. `taken` lists the
 slots of the fleet that were ever given, and `taken_under` is the move under which that was written: see
-`allocator.rules.slots`.
+`allocator.schemes.slots`.
 
 `allocator_node` gets a row for every start of a meteor generator; its number is never used again, so no row is ever
 deleted. Of slot k of S the number is (id - 1) * S + k, by the slot at that time, which the row keeps.

@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 from allocator.database.checks import GUARD, Check
 from allocator.database.dialect import Dialect, undo
 from allocator.database.sqlite.file import path_of
-from allocator.rules.findings import DANGER, Finding
 from allocator.runtime.mounts import MOUNTS, is_networked, mount_of, mounts_of
+from allocator.schemes.shared.findings import DANGER, Finding
 
 
 def local(connection: Connection, dialect: Dialect) -> Iterator[Finding]:

@@ -10,9 +10,9 @@ from sqlalchemy import ColumnElement, Connection, TextClause, literal_column, te
 from allocator.database.dialect import Dialect, run_of
 from allocator.database.schema.tables import shard
 from allocator.database.verbs import tickets
-from allocator.rules.failover import Move, Skipped
-from allocator.rules.slots import Shard
+from allocator.schemes.failover import Move, Skipped
 from allocator.schemes.shared.residues import Residue
+from allocator.schemes.slots import Shard
 from allocator.schemes.ticket import REPLACE
 
 COLUMNS = {

@@ -10,9 +10,9 @@ from sqlalchemy import Connection, insert, literal, select, text
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import node
 from allocator.database.verbs.moves import unmoved
-from allocator.rules.slots import Shard
 from allocator.schemes.meteor import Node
 from allocator.schemes.shared.residues import ALL, Residue
+from allocator.schemes.slots import Shard
 
 
 def register(

@@ -21,9 +21,9 @@ from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import segment, shard
 from allocator.database.verbs.moves import unmoved
 from allocator.database.verbs.tickets import IS_CLAIMED
-from allocator.rules.failover import Move, crossing
-from allocator.rules.slots import Shard
+from allocator.schemes.failover import Move, crossing
 from allocator.schemes.shared.residues import NONE, Residue
+from allocator.schemes.slots import Shard
 from allocator.schemes.tag import AUTO, REFUSE, FailoverGap, Tag, is_of_tickets
 from allocator.schemes.ticket import CLAIM
 

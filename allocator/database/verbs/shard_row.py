@@ -14,10 +14,10 @@ from allocator.database.schema.tables import lease, node, segment, shard, ticket
 from allocator.database.verbs import segments, tickets
 from allocator.database.verbs.moves import as_move, columns_of, text_of, unmoved
 from allocator.errors import DatabaseRefused, SchemaDamaged, ShardMisconfigured
-from allocator.rules.failover import Skipped
-from allocator.rules.slots import Shard
+from allocator.schemes.failover import Skipped
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.shared.residues import Residue
+from allocator.schemes.slots import Shard
 from allocator.schemes.tag import Tag, is_of_tickets
 from allocator.schemes.ticket import CLAIM, REPLACE
 

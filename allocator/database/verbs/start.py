@@ -26,9 +26,9 @@ from allocator.database.schema.tables import REVISIONS, VERSION_TABLE, segment, 
 from allocator.database.verbs.moves import as_move
 from allocator.database.verbs.segments import as_tag
 from allocator.database.verbs.shard_row import as_shard
-from allocator.rules.failover import Move
-from allocator.rules.slots import Shard
+from allocator.schemes.failover import Move
 from allocator.schemes.shared.residues import Residue
+from allocator.schemes.slots import Shard
 from allocator.schemes.tag import Tag, damaged
 
 

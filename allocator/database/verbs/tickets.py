@@ -20,9 +20,9 @@ from allocator.database.driver_errors import lacks_counter
 from allocator.database.schema.tables import segment, ticket
 from allocator.database.verbs.claims import triggered
 from allocator.errors import Exhausted
-from allocator.rules.slots import Shard
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.shared.residues import ALL, MAX_SLOTS
+from allocator.schemes.slots import Shard
 from allocator.schemes.ticket import REPLACE, RESERVED
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import token
-from allocator.rules.token import Token, scope_to_text
+from allocator.schemes.token import Token, scope_to_text
 
 
 def add(connection: Connection, dialect: Dialect, fresh: Token) -> int:

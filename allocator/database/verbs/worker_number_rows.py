@@ -22,7 +22,7 @@ from sqlalchemy import (
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import lease, shard
 from allocator.database.verbs import moves
-from allocator.rules.slots import Shard
+from allocator.schemes.slots import Shard
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
 
 READ = ("holder", "renewals", "until_ms", "used_until_ms")

@@ -18,7 +18,7 @@ from allocator.database.django.transaction import make_tables
 from allocator.database.store import Database
 from allocator.errors import AccessDenied, InvalidSetting, TagExists, UnknownTag
 from allocator.remote.service_address import addresses
-from allocator.rules.column_limit import Column
+from allocator.schemes.column_limit import Column
 from allocator.schemes.shared.argument_checks import MAX_ID, check_whole
 from allocator.sync import Allocator
 

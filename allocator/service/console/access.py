@@ -10,7 +10,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from allocator.rules.token import ADMINISTER, ALL, READ, Token
+from allocator.schemes.token import ADMINISTER, ALL, READ, Token
 from allocator.service.auth import PROXY_HEADERS, Principal, TokenCache, is_bearer, is_here, note_token
 from allocator.service.error_responses import HttpRefusal
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import floor, inf, log10
 
-from allocator.rules.days_left import DAY
+from allocator.service.days_left import DAY
 
 WIDTH, HEIGHT = 600, 100
 """Of a plot: a unit for each second, and for each percent."""

@@ -15,16 +15,16 @@ from starlette.routing import BaseRoute, Route
 
 from allocator.doctor import examine
 from allocator.errors import AccessDenied
-from allocator.rules.days_left import DAY
-from allocator.rules.token import READ, Token
 from allocator.runtime.thread_pool import Background
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.tag import Tag
+from allocator.schemes.token import READ, Token
 from allocator.service.auth import Principal, TokenCache
 from allocator.service.console.access import is_operator, principal_of, sees_all
 from allocator.service.console.history import ALL, EVERY, History
 from allocator.service.console.latest import MAX_TAGS, TIMEOUT, Latest, read_fleet, read_tags
 from allocator.service.console.rendering import REFRESH, Pages, Values
+from allocator.service.days_left import DAY
 from allocator.service.dispatch import headers_of
 from allocator.service.error_responses import ErrorReporter, HttpRefusal, detail_of
 from allocator.service.handlers import IdHandlers

@@ -11,7 +11,7 @@ import pytest
 from allocator.database.store import Database
 from allocator.database.verbs import shard_row
 from allocator.fleet import commands
-from allocator.rules.slots import Word
+from allocator.schemes.slots import Word
 
 on_servers = pytest.mark.parametrize("fleet_kind", ["postgres", "mysql", "mariadb"], indirect=True)
 

@@ -47,9 +47,9 @@ from allocator.errors import (
     NumberConflict,
     SchemaOutOfDate,
 )
-from allocator.rules.slots import Shard
 from allocator.runtime.thread_pool import takes_signals
 from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.slots import Shard
 
 
 class TooLate(Exception):

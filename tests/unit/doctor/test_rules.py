@@ -10,15 +10,15 @@ import pytest
 
 import allocator
 from allocator.doctor import tag_rules
-from allocator.rules.days_left import DAY, Horizon
-from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few, in_order, is_healthy, unchecked
 from allocator.runtime.mounts import is_networked, mount_of, mounts_of
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import METEOR, MeteorSettings
+from allocator.schemes.shared.findings import DANGER, NOTE, OUTAGE, Finding, few, in_order, is_healthy, unchecked
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, SnowflakeSettings
 from allocator.schemes.tag import REFUSE, Tag
 from allocator.schemes.worker_number_lease import NumberRow, Space
+from allocator.service.days_left import DAY, Horizon
 
 NOW = 1_790_000_000.0
 TAG = Tag("order", 1000)
@@ -32,7 +32,11 @@ def names(findings: Iterable[Finding]) -> list[str]:
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference.md"
 PACKAGE = Path(allocator.__file__).parent
-MAKE = [*PACKAGE.glob("doctor/*.py"), *PACKAGE.glob("database/**/*checks.py"), PACKAGE / "rules" / "findings.py"]
+MAKE = [
+    *PACKAGE.glob("doctor/*.py"),
+    *PACKAGE.glob("database/**/*checks.py"),
+    PACKAGE / "schemes" / "shared" / "findings.py",
+]
 NAME = r"(?:[a-z]+(?:-[a-z]+)+|refused|unreachable)"
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.errors import InvalidArgument, InvalidId, InvalidSetting, InvalidTag
-from allocator.rules.gapless_audit import Found, audit, disorder, is_period, read_row
+from allocator.schemes.gapless_audit import Found, audit, disorder, is_period, read_row
 from allocator.schemes.gapless_numbers import MAX_NUMBER, Group, Number, NumberFormat, NumberRule, day_of
 from allocator.schemes.waiting_numbers import WaitingRow, in_groups, numbered
 

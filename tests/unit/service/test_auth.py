@@ -19,7 +19,7 @@ from allocator.errors import (
     SchemaOutOfDate,
     TooManyRequests,
 )
-from allocator.rules.token import SCHEMES, VERBS, Token, digest_of
+from allocator.schemes.token import SCHEMES, VERBS, Token, digest_of
 from allocator.service.auth import RARE_BURST, RARE_SECONDS, SHARE, Principal, TokenCache, is_local
 from allocator.service.error_responses import Busy, Unauthorized
 

@@ -12,9 +12,9 @@ import pytest
 from starlette.requests import Request
 
 from allocator.errors import AllocatorError, DatabaseUnavailable
-from allocator.rules.token import VERBS, Token, digest_of
 from allocator.runtime.thread_pool import Background
 from allocator.schemes.tag import Tag
+from allocator.schemes.token import VERBS, Token, digest_of
 from allocator.service.auth import Principal, TokenCache
 from allocator.service.console import figures, rendering
 from allocator.service.console import latest as module

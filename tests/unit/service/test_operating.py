@@ -17,7 +17,7 @@ import yaml
 from prometheus_client.metrics_core import Metric
 
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, InvalidSetting, SchemaOutOfDate, UnknownTag
-from allocator.rules.token import PREFIX
+from allocator.schemes.token import PREFIX
 from allocator.service import metric_updates
 from allocator.service.http_server import address_of, handed_over, place_of
 from allocator.service.log_config import Caller, caller_of, config_of, masked

@@ -25,9 +25,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from allocator import errors
 from allocator.errors import AllocatorError, InvalidCount, InvalidSetting, InvalidTag
-from allocator.rules.token import VERBS, Token, digest_of
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import unknown
+from allocator.schemes.token import VERBS, Token, digest_of
 from allocator.service import routes, schemas
 from allocator.service.auth import EVERYTHING, Principal
 from allocator.service.dispatch import Dispatch, GuardedRoute, refusal_of

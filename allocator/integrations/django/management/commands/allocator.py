@@ -15,7 +15,7 @@ from allocator.database.django.database_setting import url_of_rows
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.integrations.django.ids import allocator_in_settings, arguments, own_databases
 from allocator.remote.service_address import addresses
-from allocator.rules.slots import ARGUMENT
+from allocator.schemes.slots import ARGUMENT
 
 
 class Command(BaseCommand):  # type: ignore[misc]

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from allocator.errors import DatabaseUnavailable
-from allocator.rules.rotation import FIRST_PAUSE, LONGEST_PAUSE, Rotation
+from allocator.fleet.rotation import FIRST_PAUSE, LONGEST_PAUSE, Rotation
 from allocator.schemes.shared.retry_pace import Wait
 
 DOWN = DatabaseUnavailable("down")

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from allocator.errors import InvalidSetting
-from allocator.rules.findings import DANGER, OUTAGE, Finding
 from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.shared.findings import DANGER, OUTAGE, Finding
 from allocator.schemes.tag import Tag
 
 LEAVE = 1_000_000

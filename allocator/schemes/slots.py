@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from allocator.errors import InvalidDatabase, ShardMisconfigured
-from allocator.rules.failover import UNMOVED, Move
+from allocator.schemes.failover import UNMOVED, Move
 from allocator.schemes.shared.residues import ALL, MAX_SLOTS, Residue
 from allocator.schemes.ticket import CLAIM
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from allocator.errors import InvalidDatabase, ShardMisconfigured
-from allocator.rules.failover import Move
-from allocator.rules.slots import (
+from allocator.schemes.failover import Move
+from allocator.schemes.shared.residues import Residue
+from allocator.schemes.slots import (
     Shard,
     Word,
     check_addition,
@@ -18,7 +19,6 @@ from allocator.rules.slots import (
     union,
     word_of,
 )
-from allocator.schemes.shared.residues import Residue
 
 HERE = Move("run", 7)
 

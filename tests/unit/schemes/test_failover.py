@@ -8,7 +8,7 @@ from support.documents.pages import ROOT
 
 from allocator import Tag
 from allocator.errors import InvalidSetting, ServerReplaced
-from allocator.rules.failover import (
+from allocator.schemes.failover import (
     AHEAD_MS,
     FLOOR,
     NODES_SKIPPED,

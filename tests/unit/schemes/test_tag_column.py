@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from allocator.errors import InvalidSetting
-from allocator.rules.column_limit import limit_of, max_step_for
-from allocator.rules.tag_column import (
+from allocator.schemes.column_limit import limit_of, max_step_for
+from allocator.schemes.tag import Tag
+from allocator.schemes.tag_column import (
     ColumnFacts,
     Counter,
     findings,
@@ -15,7 +16,6 @@ from allocator.rules.tag_column import (
     opened,
     planned_start,
 )
-from allocator.schemes.tag import Tag
 
 BIGINT, INT = 2**63 - 1, 2**31 - 1
 SEQUENCE = Counter("public.s", 5_001, BIGINT, "hold at {n}", is_below=True)
