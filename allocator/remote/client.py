@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from itertools import pairwise
 from time import monotonic
 from typing import Any
 
 from allocator.errors import (
     AccessDenied,
     AllocatorError,
-    InvalidArgument,
     InvalidSetting,
     LeaseLost,
     TagExists,
@@ -33,9 +30,7 @@ from allocator.schemes.shared.residues import Seen, mark, residue_of
 from allocator.schemes.tag import Tag, damaged
 from allocator.schemes.worker_number_lease import MAX_BITS, NumberClaim, NumberLease
 
-log = logging.getLogger("allocator")
-
-PAGE_SIZE = "1000"
+PAGE = 1000
 """Tags in one request, the most that a service allows."""
 
 
@@ -98,30 +93,33 @@ class ServiceBackend:
         return self.servers.request("POST", "/v1/nodes", read=lambda answer: whole("node", answer.get("node"), 1))
 
     def lease_number(self, claim: NumberClaim) -> NumberLease:
-        host = "".join(one if " " <= one <= "~" else "?" for one in claim.host[:255]) or "unknown"
-        form = {"bits": claim.bits, "host": host, "process": claim.process, "format": claim.format}
-        return self._number("POST", claim.space, claim.bits, claim.length_ms, claim.wall_ms, form)
+        form = {
+            "bits": claim.bits,
+            "seconds": claim.length_ms / 1000,
+            "now": claim.wall_ms,
+            "host": claim.host.encode("ascii", "replace").decode()[:255] or "unknown",
+            "process": claim.process,
+            "format": claim.format,
+        }
+        return self._number("POST", claim.space, claim.bits, claim.length_ms, form)
 
     def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
-        self._change_number(lease, wall_ms)
+        self._change_number(lease, {"now": wall_ms})
 
     def release_number(self, lease: NumberLease, used_ms: int) -> None:
-        self._change_number(lease, used_ms, release=True)
+        self._change_number(lease, {"now": used_ms, "release": True})
 
-    def _change_number(self, lease: NumberLease, now_ms: int, **form: object) -> None:
-        form |= {"number": lease.number, "holder": lease.holder}
+    def _change_number(self, lease: NumberLease, form: Mapping[str, object]) -> None:
+        ours = {"number": lease.number, "holder": lease.holder, "seconds": lease.length_ms / 1000}
         # A lease does not know the width of its space: accept any number, and compare it with ours.
-        if self._number("PUT", lease.space, MAX_BITS, lease.length_ms, now_ms, form) != lease:
+        if self._number("PUT", lease.space, MAX_BITS, lease.length_ms, {**ours, **form}) != lease:
             raise LeaseLost(f"the service answered for another number than {lease.number} of space {lease.space!r}")
 
-    def _number(
-        self, method: str, space: str, bits: int, length_ms: int, now_ms: int, form: Mapping[str, object]
-    ) -> NumberLease:
+    def _number(self, method: str, space: str, bits: int, length_ms: int, form: Mapping[str, object]) -> NumberLease:
         def read(answer: Any) -> NumberLease:
             return number_lease_from_json(answer, space, bits, length_ms)
 
-        times = {"seconds": length_ms / 1000, "now": now_ms}
-        return self.servers.request(method, f"/v1/workers/{space}", body={**form, **times}, read=read)
+        return self.servers.request(method, f"/v1/workers/{space}", body=form, read=read)
 
     def tags(self, template: Tag) -> Tags:
         return RemoteTags(self, template)
@@ -130,23 +128,11 @@ class ServiceBackend:
         path = f"/v1/tags/{check_tag(name)}"
         return self.servers.request("GET", path, read=lambda value: tag_named(name, value))
 
-    def page_of_tags(self, after: str) -> tuple[list[Tag], str]:
-        """Fetch the tags after this name, and the name to continue from, empty at the end."""
-
-        def read(answer: Any) -> tuple[list[Tag], str]:
-            following, page = answer.get("next", ""), []
-            names = [after, *(one["tag"] for one in answer["tags"])]
-            for one in answer["tags"]:
-                try:
-                    page.append(tag_from_json(one))
-                except InvalidArgument as error:
-                    log.error("%s lists tag %.80a, which is left out: %s", self.shown, one["tag"], error)
-            if following not in ("", *names[1:][-1:]) or any(one >= other for one, other in pairwise(names)):
-                raise InvalidSetting(f"the tags after {after!r} are not sorted by name")
-            return page, following
-
-        fields = {"limit": PAGE_SIZE} | ({"after": after} if after else {})
-        return self.servers.request("GET", "/v1/tags", fields, read=read)
+    def page_of_tags(self, after: str, most: int) -> list[Tag]:
+        fields = {"limit": str(most)} | ({"after": after} if after else {})
+        return self.servers.request(
+            "GET", "/v1/tags", fields, read=lambda answer: [tag_from_json(one) for one in answer["tags"]]
+        )
 
     def make_tag(self, tag: Tag, *, has_start: bool) -> Tag:
         form: dict[str, object] = {
@@ -178,13 +164,13 @@ class RemoteTags(Tags):
         self._service = service
 
     def _page(self, after: str, most: int) -> list[Tag]:
-        return self._service.page_of_tags(after)[0][:most]
+        return self._service.page_of_tags(after, most)
 
     def list(self) -> list[Tag]:
-        tags, following = self._service.page_of_tags("")
-        while following:
-            page, following = self._service.page_of_tags(following)
-            tags += page
+        tags = page = self._page("", PAGE)
+        while len(page) == PAGE:
+            page = self._page(page[-1].name, PAGE)
+            tags = tags + page
         return tags
 
     def get(self, tag: str) -> Tag:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import select
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from time import monotonic
 from typing import Any, TypeVar
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import allocator.errors
 from allocator.errors import (
@@ -39,8 +41,6 @@ T = TypeVar("T")
 
 log = logging.getLogger("allocator")
 
-MAX_ANSWER = 1_000_000
-"""Bytes of a body. The longest answer is a page of 1000 tags, of at most 250 bytes each."""
 MAX_IDLE = 10.0
 """Seconds. `allocator serve` closes a connection that is idle for 75, and proxies may do so sooner."""
 MAX_DETAIL = 1000
@@ -64,16 +64,17 @@ class Servers:
         timeout: float,
         headers: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
-        if token is not None and (not isinstance(token, str) or not token.isascii() or not token.isprintable()):
-            raise InvalidSetting("token must be a str of printable ASCII characters")
-        if token is not None and not token.strip():
-            raise InvalidSetting("token is empty; leave it out, or unset ALLOCATOR_TOKEN, if the service needs none")
+        if token is not None and not (isinstance(token, str) and re.fullmatch("[!-~]+", token)):
+            raise InvalidSetting(
+                "token must be printable ASCII characters without blanks; leave it out, or unset ALLOCATOR_TOKEN, if "
+                "the service needs none"
+            )
         if token and (overheard := ", ".join(filter(is_overheard, urls))):
             log.warning("the token is sent unencrypted to %s; use https://", overheard)
         self.shown = ", ".join(urls)
         self._servers = [Server(url) for url in urls]
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._more = headers
+        self._authorization = {"Authorization": f"Bearer {token}"} if token else {}
+        self._headers = headers or dict
         self._timeout = timeout
         self._closed = False
         self._first = 0
@@ -97,33 +98,26 @@ class Servers:
         if self._closed:
             raise AllocatorClosed
         end = monotonic() + PART_OF_TIMEOUT * (self._timeout if timeout is None else timeout)
-        query = "&".join(f"{name}={quote(value)}" for name, value in (fields or {}).items())
-        target = f"{path}?{query}" if query else path
-        data = None if body is None else json.dumps(body).encode()
+        target = f"{path}?{urlencode(fields)}" if fields else path
+        data = None if body is None else json.dumps(body)
         kind = {"Content-Type": "application/json"} if data else {}
-        request = method, target, data, {**self._further(), **self._headers, **(headers or {}), **kind}
+        try:
+            all_headers = {**self._headers(), **self._authorization, **(headers or {}), **kind}
+        except Exception as error:
+            raise InvalidSetting(f"headers must return a mapping, got {type(error).__name__}: {error}") from error
         order = [*range(self._first, len(self._servers)), *range(self._first)]
-        error: AllocatorError = DatabaseUnavailable(f"no time was left for a request to {self.shown}")
+        failure: AllocatorError = DatabaseUnavailable(f"no time was left for a request to {self.shown}")
         for tried, number in enumerate(order):
             if (left := end - monotonic()) <= 0:
                 break
             self._first, server = number, self._servers[number]
             try:
                 # A server that hangs leaves the others their share of the time.
-                answer = server.answer(left / (len(order) - tried), *request)
-                return convert(server.address, read, answer)
-            except (DatabaseUnavailable, DatabaseRefused) as failure:
-                error = failure
-        raise error
-
-    def _further(self) -> Mapping[str, str]:
-        """What `headers` returns for this request."""
-        if self._more is None:
-            return {}
-        try:
-            return {str(name): str(value) for name, value in self._more().items()}
-        except Exception as error:
-            raise InvalidSetting(f"headers must return a mapping, got {type(error).__name__}: {error}") from error
+                answer = server.answer(left / (len(order) - tried), method, target, data, all_headers)
+                return converted(server.address, read, answer)
+            except (DatabaseUnavailable, DatabaseRefused) as error:
+                failure = error
+        raise failure
 
     def close(self) -> None:
         self._closed = True
@@ -132,26 +126,32 @@ class Servers:
     def abandon(self) -> None:
         """Close the kept connections; in the child of a fork its copies, which the parent does not notice."""
         for server in self._servers:
-            server.kept = threading.local()
+            server.close()
 
 
 class Server:
-    """A server, with one kept connection for each thread."""
+    """A server, and the connections to it that wait for their next request."""
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self._parts = urlsplit(address)
-        self._prefix = "" if self._parts.scheme == "unix" else quote(self._parts.path, safe="/%:@!$&'()*+,;=~")
-        self._tls = ssl.create_default_context() if self._parts.scheme == "https" else None
-        self.kept = threading.local()
+        parts = urlsplit(address)
+        self._prefix = quote(parts.path, safe="/%:@!$&'()*+,;=~")
+        self._connect: Callable[[], HTTPConnection] = partial(HTTPConnection, parts.netloc)
+        if parts.scheme == "unix":
+            self._prefix, self._connect = "", partial(UnixConnection, parts.path)
+        elif parts.scheme == "https":
+            self._connect = partial(HTTPSConnection, parts.netloc, context=ssl.create_default_context())
+        self._idle: list[tuple[HTTPConnection, float]] = []
+        """Each with the time of its last use."""
 
-    def answer(self, timeout: float, method: str, target: str, *content: Any) -> Any:
-        """Send a request, and return the JSON of its answer. Raises the error that the service raised.
+    def answer(self, timeout: float, method: str, target: str, *content: Any) -> bytes:
+        """Send a request, and return the body of its answer. Raises the error that the service raised.
 
         timeout: seconds for each operation on the connection.
         """
+        request = method, self._prefix + target, *content
         try:
-            answer = self._exchange(timeout, method, self._prefix + target, *content)
+            status, body, retry_after = self._send(timeout, request)
         except ssl.SSLError as error:
             raise DatabaseRefused(
                 f"TLS with {self.address} failed: {printable(error)}; if its certificate is self-signed, name the "
@@ -162,112 +162,92 @@ class Server:
             raise DatabaseUnavailable(f"{self.address} did not answer: {trouble}") from error
         except ValueError as error:
             raise InvalidSetting(f"headers returned what HTTP refuses: {error}") from error
-        return answer_of(self.address, *answer)
+        if status in {200, 201}:
+            return body
+        refused = refusal(self.address, status, body)
+        if isinstance(refused, DatabaseUnavailable) and retry_after.isdecimal():
+            refused.seconds = min(float(retry_after), MAX_RETRY_AFTER)
+        raise refused
 
-    def _exchange(self, timeout: float, *request: Any) -> tuple[int, bytes, str]:
-        """Send a request, and receive the status, the body and Retry-After of its answer.
-
-        If a kept connection ends before an answer came, its server has closed it: send once more, on a new one.
-        """
-        kept: Connection | None = getattr(self.kept, "connection", None)
-        if kept and kept.is_usable():
+    def _send(self, timeout: float, request: tuple[Any, ...]) -> tuple[int, bytes, str]:
+        """If a kept connection ends before an answer came, its server has closed it: send once more, on a new one."""
+        if kept := self._kept():
             with suppress(ConnectionError, ssl.SSLError):
-                return kept.exchange(timeout, *request)
-        self.kept.connection = fresh = Connection(self._parts, self._tls)
-        return fresh.exchange(timeout, *request)
+                return self._exchange(kept, timeout, request)
+        return self._exchange(self._connect(), timeout, request)
+
+    def _exchange(self, connection: HTTPConnection, timeout: float, request: tuple[Any, ...]) -> tuple[int, bytes, str]:
+        """The status, the body and Retry-After of the answer."""
+        try:
+            connection.timeout = timeout
+            if connection.sock:
+                connection.sock.settimeout(timeout)
+            connection.request(*request)
+            with connection.getresponse() as answer:
+                body = answer.read()
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append((connection, monotonic()))
+        return answer.status, body, answer.getheader("Retry-After", "")
+
+    def _kept(self) -> HTTPConnection | None:
+        """A connection on which nothing came since its last answer: neither the end, nor an answer to no request."""
+        while self._idle:
+            connection, used_at = self._idle.pop()
+            if connection.sock and monotonic() - used_at < MAX_IDLE:
+                received = select.poll()
+                received.register(connection.sock, select.POLLIN)
+                if not received.poll(0):
+                    return connection
+            connection.close()
+        return None
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop()[0].close()
+
+    __del__ = close
 
 
-class Connection(HTTPConnection):
-    """A connection that is kept for the next request, until an exchange on it fails."""
-
-    def __init__(self, parts: SplitResult, tls: ssl.SSLContext | None) -> None:
-        self.default_port = 443 if tls else 80
-        super().__init__(parts.hostname or "localhost", parts.port or self.default_port)
-        self._path, self._tls = parts.path if parts.scheme == "unix" else "", tls
-        self._used_at = 0.0
+class UnixConnection(HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost")
+        self._path = path
 
     def connect(self) -> None:
-        if self._path:
-            self.sock = socket.socket(socket.AF_UNIX)
-            self.sock.settimeout(self.timeout)
-            self.sock.connect(self._path)
-            return
-        super().connect()
-        if self._tls:
-            self.sock = self._tls.wrap_socket(self.sock, server_hostname=self.host)
-
-    def exchange(self, timeout: float, *request: Any) -> tuple[int, bytes, str]:
-        try:
-            self.timeout = timeout
-            if self.sock:
-                self.sock.settimeout(timeout)
-            self.request(*request)
-            with self.getresponse() as answer:
-                content = answer.read(MAX_ANSWER + 1)
-                if answer.length or len(content) > MAX_ANSWER:
-                    raise HTTPException(f"the answer was cut off, or is larger than {MAX_ANSWER} bytes")
-        except BaseException:
-            self.close()
-            raise
-        self._used_at = monotonic()
-        return answer.status, content, answer.getheader("Retry-After", "")
-
-    def is_usable(self) -> bool:
-        """Whether nothing came since the last answer: neither the end, nor an answer that nobody asked for."""
-        if not self.sock or monotonic() - self._used_at >= MAX_IDLE:
-            return False
-        try:
-            self.sock.settimeout(0)
-            self.sock.recv(1)
-        except (BlockingIOError, ssl.SSLWantReadError):
-            return True
-        except OSError:
-            pass
-        return False
-
-    def __del__(self) -> None:
-        """Close the socket when its thread ends or its server is replaced."""
-        self.close()
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
 
 
-def convert(server: str, read: Callable[[Any], T], value: Any) -> T:
-    """Call `read`, and refuse an answer of another kind of server."""
+def converted(server: str, read: Callable[[Any], T], body: bytes) -> T:
+    """What `read` makes of the JSON, unless it is the answer of another kind of server."""
     try:
-        return read(value)
-    except (InvalidArgument, AttributeError, KeyError, TypeError) as error:
+        return read(json.loads(body))
+    except (InvalidArgument, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise DatabaseRefused(
             f"{server}: not a response of allocator serve: {printable(error)}; check the URL, and any proxy"
         ) from error
 
 
-def answer_of(server: str, status: int, content: bytes, retry_after: str = "") -> Any:
-    """The JSON of an answer; raises the error that the service raised, whose name is in problem+json."""
+def refusal(server: str, status: int, body: bytes) -> AllocatorError:
+    """The error that the service raised, whose name is in problem+json."""
     try:
-        return json_of(server, status, content)
-    except DatabaseUnavailable as error:
-        if retry_after.isdecimal():
-            error.seconds = min(float(retry_after), MAX_RETRY_AFTER)
-        raise
-
-
-def json_of(server: str, status: int, content: bytes) -> Any:
-    try:
-        answer = json.loads(content)
-        if status in {200, 201}:
-            return answer
+        answer = json.loads(body)
         name, detail = str(answer["error"]), printable(answer["detail"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError):
         if status in {401, 403}:
-            raise AccessDenied(f"{server} answered {status}") from error
+            return AccessDenied(f"{server} answered {status}")
         if status == 429:
-            raise TooManyRequests(f"{server}: a proxy limits the requests of this client") from error
-        raise DatabaseUnavailable(f"{server} answered {status}, not as allocator serve does; check the URL") from error
+            return TooManyRequests(f"{server}: a proxy limits the requests of this client")
+        return DatabaseUnavailable(f"{server} answered {status}, not as allocator serve does; check the URL")
     kind = getattr(allocator.errors, name, None)
     if kind in FAILOVER_ERRORS or (kind is None and status == 503):
-        raise DatabaseUnavailable(f"{server} cannot serve now: {detail}")
+        return DatabaseUnavailable(f"{server} cannot serve now: {detail}")
     if isinstance(kind, type) and issubclass(kind, AllocatorError) and kind is not AllocatorError:
-        raise kind(detail)
-    raise DatabaseRefused(f"{server} answered {status}: {detail}")
+        return kind(detail)
+    return DatabaseRefused(f"{server} answered {status}: {detail}")
 
 
 def printable(value: object) -> str:

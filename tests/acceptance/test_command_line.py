@@ -168,7 +168,7 @@ EMPTY: list[tuple[dict[str, Any], str]] = [
     ({"database": create_engine("sqlite:///")}, "names no file"),
     ({"shards": ["sqlite:///mine.db", ""]}, "the URL of the database is empty"),
     ({"database": [""]}, "a list of servers may hold only addresses"),
-    ({"database": "http://localhost", "token": ""}, "token is empty"),
+    ({"database": "http://localhost", "token": ""}, "token must be printable ASCII characters"),
 ]
 
 NOT_UNDERSTOOD = (

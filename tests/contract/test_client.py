@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
-from itertools import repeat
 from threading import Event
 from time import monotonic
 
@@ -15,7 +14,7 @@ import pytest
 from support.distinct import distinct
 from support.kit import backend_of
 from support.processes.patience import until
-from support.service.hostile_server import FLOODS, Hostile, saying
+from support.service.hostile_server import Hostile, saying
 from support.service.served import Guarded, Served
 
 import allocator.errors
@@ -271,7 +270,7 @@ def test_a_lease_of_a_worker_that_cannot_be_is_refused(made):
         ids.snowflake()
 
 
-# -- the client before servers whose answer is too large, wrong, or one that nobody asked for
+# -- the client before servers whose answer is wrong, or one that nobody asked for
 
 
 TIMEOUT = 4.0
@@ -285,22 +284,6 @@ def asking(*addresses: str, timeout: float = TIMEOUT) -> ServiceBackend:
 
 def always(body: object, **more: str) -> Hostile:
     return Hostile(lambda asked: [saying(body, **more)])
-
-
-@pytest.mark.parametrize("name", FLOODS)
-def test_an_answer_without_end_fills_no_memory(name):
-    before, piece = FLOODS[name]
-
-    def answers(asked: str) -> Iterator[bytes]:
-        yield before
-        yield from repeat(piece, 12_000_000 // len(piece))
-
-    with Hostile(answers) as hostile:
-        with pytest.raises(
-            DatabaseUnavailable, match=r"larger than 1000000 bytes|LineTooLong|more than 100 headers|IncompleteRead"
-        ):
-            asking(hostile.address, timeout=20).read_tag("order")
-        assert hostile.hung_up.wait(5)
 
 
 # -- connections that are kept
@@ -428,23 +411,6 @@ def test_the_settings_of_another_tag_are_refused():
         assert asking(hostile.address, good.address).read_tag("order") == Tag("order", 0, 50, 50, 1_000_000)
         with pytest.raises(DatabaseRefused, match="the answer is for tag 'other', not for 'order'"):
             asking(hostile.address).read_tag("order")
-
-
-def test_pages_of_tags_that_come_to_no_end_are_refused():
-    first, empty = saying({"tags": [SETTINGS], "next": "order"}), saying({"tags": [], "next": "order"})
-    with (
-        Hostile(lambda asked: [empty if "after" in asked else first]) as hostile,
-        Allocator(hostile.address, timeout=15) as ids,
-        pytest.raises(DatabaseRefused, match="the tags after 'order' are not sorted"),
-    ):
-        ids.tags.list()
-
-
-def test_a_tag_that_no_client_can_read_hides_no_other(caplog):
-    odd = [SETTINGS | {"tag": "odd", "failover_gap": "-7"}, SETTINGS | {"tag": "odder", "limit": "0"}]
-    with always({"tags": [*odd, SETTINGS]}) as server, Allocator(server.address) as ids:
-        assert [tag.name for tag in ids.tags.list()] == ["order"]
-    assert caplog.text.count("which is left out") == 2
 
 
 EVIL = "gone\x1b[2J\r\n2026-01-01 INFO all is well\x00\u202e" + "x" * 5000

@@ -151,8 +151,8 @@ def test_no_service_there_is_named(tmp_path):
 
 
 def test_an_address_that_names_no_socket_is_refused():
-    said = "^a Unix socket is written unix:///run/allocator/ids.sock, in at most 107 bytes, got '"
-    for address in ("unix://run/ids.sock", "unix:/run/ids.sock", "unix:///", "unix:///a\nb", f"unix:///{'é' * 54}"):
+    said = "^a Unix socket is written unix:///run/allocator/ids.sock, got '"
+    for address in ("unix://run/ids.sock", "unix:/run/ids.sock", "unix:///", "unix:///a\nb"):
         with pytest.raises(InvalidDatabase, match=said):
             Allocator(address)
 
