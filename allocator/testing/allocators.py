@@ -1,38 +1,31 @@
 """`MemoryAllocator` and `AsyncMemoryAllocator`: claims without threads, waiting or the clock.
 
-Both faces draw ids by generators that say what to wait for; those of this file wait for nothing. An error is raised
-immediately, where an `Allocator` would retry until its timeout, and the next call tries again.
+An error is raised immediately, where an `Allocator` would retry until its timeout, and the next call tries again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, count
 from math import inf
-from typing import Any, ParamSpec, TypeVar, Unpack, cast
+from typing import Any, Unpack, cast
 
 from allocator.aio import AsyncAllocator, Settings
 from allocator.errors import AllocatorError, InvalidDatabase, InvalidSetting
 from allocator.generators.sequence import Sequence
-from allocator.generators.supply import Ended
 from allocator.generators.worker_numbers import Workers
 from allocator.runtime.iterators import LockedIterator
 from allocator.runtime.thread_pool import Background, Work
-from allocator.runtime.waiting import Outcome
 from allocator.schemes.formats.bit_layout import Format
 from allocator.schemes.meteor import MeteorBlocks, MeteorSettings
-from allocator.schemes.segment_refill import Claim, Segments
 from allocator.schemes.shared.argument_checks import quoted
-from allocator.schemes.shared.retry_pace import Pace, Wait
+from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import SnowflakeBlocks
 from allocator.schemes.worker_number_lease import Clocks
 from allocator.sync import Allocator
 from allocator.testing.memory_backend import MemoryBackend
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 START = 1_767_225_600
 """2026-01-01T00:00:00Z, the start of a test, in seconds since 1970."""
@@ -55,42 +48,16 @@ class SynchronousBackground(Background):
         work.run()
 
 
-class Unpaced(Pace[Claim]):
-    """A test does not wait until a call may be tried again."""
-
-    def pause(self, error: AllocatorError, now: float, begun_at: float | None = None) -> None:
-        """Do nothing."""
-
-
 class MemorySequence(Sequence):
-    """The ids of one tag. Each is drawn under the lock, after a check whether a test wants the call to fail."""
+    """The ids of one tag, each claimed by itself: none is held in memory."""
 
-    _ids: Iterator[int] = iter(())
+    def _advance(self, missing: int = 1) -> int:
+        return self._claim_beside(1, {}, True)[0]
 
-    def _new_core(self) -> Segments:
-        core = super()._new_core()
-        core.pace = Unpaced(inf)
-        return core
-
-    def _serve(self, values: Iterable[int]) -> int | None:
-        self._ids = iter(values)
-        return next(self._ids, None)
-
-    def _at_hand(self, now: float) -> int | None:
-        return next(self._ids, None)
-
-    def _want(self, now: float, missing: int) -> Claim | Wait | None:
-        return super()._want(0.0, missing)  # the same claims, however fast a test is
-
-    def _check_entry(self) -> None:
-        super()._check_entry()
-        cast(MemoryAllocator, self._owner)._memory.check()
-
-    def _advance(self, missing: int = 1) -> int | Ended | Wait:
-        while isinstance(step := super()._advance(missing), Outcome):  # a claim that was made in here, or beside
-            if error := step.result(self._terms.timeout):
-                raise error.again()
-        return step
+    def _claim_beside(self, count: int, others: Seen, exact: bool) -> range:
+        self._check_usable()
+        self._open()
+        return self._backend.claim_segment(self.tag, count, others, exact=exact)
 
 
 def checked(values: Iterator[int], check: Callable[[], None]) -> Iterator[int]:
@@ -122,9 +89,9 @@ class MemoryAllocator(Allocator):
         with MemoryAllocator() as ids:
             ids.next_id("order")        1
 
-    It takes the settings of `Allocator` except `token`, `headers` and `shards`; `runway` has
-    no effect, since the speed of a test varies. The first id of a tag and the first ticket are 1. Meteors and
-    snowflakes begin on 2026-01-01 as node 1 and worker 0. It never waits and starts no thread.
+    It takes the settings of `Allocator` except `token`, `headers` and `shards`; `runway` has no effect. The first id
+    of a tag and the first ticket are 1, and the next ones follow without a gap. Meteors and snowflakes begin on
+    2026-01-01 as node 1 and worker 0. It never waits and starts no thread.
 
     Raises `InvalidDatabase` for a URL or engine, and `InvalidSetting`.
     """
@@ -136,7 +103,6 @@ class MemoryAllocator(Allocator):
             raise InvalidSetting(f"a MemoryAllocator takes no {' or '.join(names)}, since it has no database")
         self._memory = MemoryBackend()
         super().__init__(cast(Any, self._memory), **settings)
-        self._terms = replace(self._terms, runway=0.0)
         self._background = SynchronousBackground()
         self._workers = Workers(
             self._memory, self._background, self._terms.timeout, self._overdue, clocks=lambda: STILL, renews=False
@@ -150,56 +116,36 @@ class MemoryAllocator(Allocator):
         template = replace(self._template, name=tag)
         return MemorySequence(template, self._memory, self._background, self._terms, self._sequences, self)
 
-    def fail(self, error: AllocatorError) -> AbstractContextManager[object]:
-        """Make every call for ids or tags raise `error`, until `recover` or the end of a `with` block.
-
-        No id is lost: ids in memory are served afterwards.
-        """
+    @contextmanager
+    def fail(self, error: AllocatorError) -> Iterator[None]:
+        """Make every call for ids or tags raise `error`, until the end of the `with` block. No id is lost."""
         if not isinstance(error, AllocatorError):
             raise InvalidSetting(
                 f"fail() needs an AllocatorError such as DatabaseUnavailable('...'), got {quoted(error)}"
             )
         self._memory.failure = error
-        return call_at_end(self.recover)
-
-    def go_away(self) -> AbstractContextManager[object]:
-        """Simulate an outage of the database, until `recover` or the end of a `with` block.
-
-        Ids in memory are still served, as in a real outage; then calls raise `DatabaseUnavailable` without waiting.
-        """
-        self._memory.is_away = True
-        return call_at_end(self.recover)
-
-    def recover(self) -> None:
-        """End `fail` and `go_away`."""
-        self._memory.failure, self._memory.is_away = None, False
+        try:
+            yield
+        finally:
+            self._memory.failure = None
 
     def __repr__(self) -> str:
         return "<MemoryAllocator>"
 
 
-def call_at_end(call: Callable[[], None]) -> AbstractContextManager[object]:
-    """A context manager that calls `call` at its end; using it is optional."""
-    stack = ExitStack()
-    stack.callback(call)
-    return stack
-
-
 class AsyncMemoryAllocator(AsyncAllocator):
     """`MemoryAllocator` for asyncio: the same settings, or a `MemoryAllocator` to share.
 
-    Its `memory` is the `MemoryAllocator`, for `fail`, `go_away` and `recover`. Not bound to an event loop.
+    Its `memory` is the `MemoryAllocator`, for `fail`. Not bound to an event loop.
     """
 
     def __init__(self, memory: MemoryAllocator | None = None, **settings: Unpack[Settings]) -> None:
-        if memory is not None and not isinstance(memory, MemoryAllocator):
+        if not isinstance(memory, MemoryAllocator | None):
             raise InvalidDatabase(
                 f"an AsyncMemoryAllocator can only share a MemoryAllocator, got {type(memory).__name__}"
             )
-        if memory is None:
-            super().__init__(MemoryAllocator(**settings))
-        else:
-            super().__init__(memory, **settings)
+        shared, settings = (MemoryAllocator(**settings), {}) if memory is None else (memory, settings)
+        super().__init__(shared, **settings)
         self._owned = memory is None
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from allocator.errors import AllocatorError, DatabaseUnavailable, NodeIdsExhausted, NotCopyable
+from allocator.errors import AllocatorError, NodeIdsExhausted, NotCopyable
 from allocator.fleet.tag_administration import COLUMNS, Tags
 from allocator.schemes.column_limit import NoColumn
 from allocator.schemes.failover import repaired
@@ -24,17 +24,15 @@ FIELDS = {column: name for name, column in COLUMNS.items() if name == "limit"}
 
 
 class MemoryBackend:
-    """Implements `Backend`, and the part of `Database` that `Tags` uses.
+    """Implements `Backend`, and the part of `Database` that `Tags` uses; `Tags.delete` is not for tests.
 
-    failure: raised by every call for ids.
-    is_away: whether calls that need the database fail.
+    failure: raised by every call.
     """
 
     shown = "memory"
 
     def __init__(self) -> None:
         self.failure: AllocatorError | None = None
-        self.is_away = False
         self.rows: dict[str, Tag] = {}
         self._lock = threading.RLock()
         self._counts: Counter[str] = Counter()
@@ -42,7 +40,7 @@ class MemoryBackend:
         self._forked = False
 
     def check(self) -> None:
-        """Raise `failure` if it is set, even where ids are in memory; and in a forked child."""
+        """Raise `failure` if it is set; and in a forked child."""
         if self._forked:
             raise NotCopyable("a MemoryAllocator cannot be used after a fork: create a new one in the child")
         if self.failure is not None:
@@ -52,8 +50,6 @@ class MemoryBackend:
     def _table(self) -> Iterator[dict[str, Tag]]:
         """Lock the rows for one statement."""
         self.check()
-        if self.is_away:
-            raise DatabaseUnavailable("the database does not answer, since the test called go_away()")
         with self._lock:
             yield self.rows
 
@@ -131,9 +127,8 @@ class MemoryBackend:
             return [rows[name] for name in sorted(rows) if name > after][:most]
 
     def create_tag(self, tag: Tag, *, has_start: bool) -> Shard | None:
-        row = replace(tag, skipped=tag.max_value)
         with self._table() as rows:
-            return self.read_shard() if rows.setdefault(tag.name, row) is row else None
+            return self.read_shard() if rows.setdefault(tag.name, tag) is tag else None
 
     def start_tag(self, fresh: Tag, changes: Mapping[str, int]) -> Shard | None:
         return self.read_shard() if self.change_tag(fresh.name, changes) else self.create_tag(fresh, has_start=True)
@@ -144,28 +139,12 @@ class MemoryBackend:
             if name not in rows:
                 return False
             fields: dict[str, Any] = {FIELDS.get(column, column): value for column, value in changes.items()}
-            rows[name] = replace(raised(rows[name], fields.pop("max_value", 0)), **fields)
+            rows[name] = replace(rows[name], **fields)
             return True
 
     def repair_segment(self, tag: Tag, above: int | None) -> None:
         with self._table() as rows:
-            rows[tag.name] = raised(tag, repaired(tag, above, 0))
-
-    def last_given(self, tag: Tag) -> int:
-        return tag.max_value
-
-    def close_tag(self, tag: Tag) -> Shard | None:
-        """Nothing comes between this and `remove_tag`, so nothing is closed."""
-        row = self.fetch_tag(tag.name)
-        return None if row and row.max_value > tag.max_value else Shard()
-
-    def reopen_tag(self, tag: Tag) -> None:
-        """Do nothing: it was not closed."""
-
-    def remove_tag(self, name: str) -> bool:
-        with self._table() as rows:
-            rows.pop(name, None)
-        return True
+            rows[tag.name] = replace(tag, max_value=repaired(tag, above, 0))
 
     def read_shard(self) -> Shard:
         """Memory is in no fleet."""
@@ -173,9 +152,3 @@ class MemoryBackend:
 
     def read_column(self, table: str, column: str) -> tuple[object, str, int]:
         raise NoColumn(f"a MemoryAllocator has no tables, so it cannot read the column {table}.{column}")
-
-
-def raised(tag: Tag, to: int) -> Tag:
-    """The tag, where it is not above already; the ids that no claim gave are skipped, as in a database."""
-    value = max(tag.max_value, to)
-    return replace(tag, max_value=value, skipped=tag.skipped + value - tag.max_value)

@@ -70,5 +70,5 @@ def test_in_memory_there_is_nothing_to_make():
     with MemoryAllocator() as ids:
         ids.create_tables()
         ids.ping()
-        with ids.go_away(), pytest.raises(DatabaseUnavailable):
+        with ids.fail(DatabaseUnavailable("away")), pytest.raises(DatabaseUnavailable):
             ids.ping()
