@@ -4,18 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import sqlalchemy
-from alembic.autogenerate import render_python_code
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
-from alembic.operations.ops import CreateTableOp, UpgradeOps
 from sqlalchemy import (
     BigInteger,
     Column,
     Engine,
     Integer,
     MetaData,
-    String,
     Table,
     create_engine,
     event,
@@ -24,7 +18,7 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.exc import IntegrityError, OperationalError, StatementError
+from sqlalchemy.exc import StatementError
 from sqlalchemy.orm import Session
 from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
 from support.kit import SQLITE
@@ -135,40 +129,6 @@ def test_more_rows_than_a_segment_has(engine, base, ids):
         connection.execute(insert(table), [{"name": str(number)} for number in range(1000)])
 
     assert keys(engine, table) == list(range(1, 1001))
-
-
-# -- a table that a migration made
-
-
-@pytest.mark.parametrize("kind", ["postgres", "mysql"], indirect=True)
-@pytest.mark.parametrize("ours", [True, False], ids=["ours", "control"])
-def test_plain_sql_takes_no_id_of_the_tag(engine, ids, ours):
-    """The database would count from 1 too, by a generator that Alembic writes for a key with another default."""
-    table = models(ids).Order.__table__
-    if not ours:
-        key = Column("id", BigInteger, primary_key=True, default=ids.sequence("order").next_id)
-        table = Table("order", MetaData(), key, Column("name", String(20)))
-    code = render_python_code(UpgradeOps([CreateTableOp.from_table(table)]))
-    with engine.begin() as connection:
-        operations = Operations(MigrationContext.configure(connection))
-        exec("\n".join(line.strip() for line in code.splitlines()), {"op": operations, "sa": sqlalchemy})
-
-    quoted = engine.dialect.identifier_preparer.quote_identifier("order")
-
-    def write_plainly() -> None:
-        with engine.begin() as connection:
-            connection.execute(text(f"INSERT INTO {quoted} (name) VALUES ('x')"))
-
-    if ours:
-        with pytest.raises((IntegrityError, OperationalError)):
-            write_plainly()
-        with engine.begin() as connection:
-            connection.execute(insert(table), ROWS)
-        assert keys(engine, table) == [1, 2, 3]
-    else:
-        write_plainly()
-        with engine.begin() as connection, pytest.raises(IntegrityError):
-            connection.execute(insert(table), ROWS)
 
 
 # -- an INSERT from a SELECT
