@@ -30,7 +30,7 @@ from allocator.errors import InvalidArgument
 
 def run(*words: str, url: str | None = None) -> Result:
     environment = {"ALLOCATOR_DATABASE_URL": url} if url else {}
-    return CliRunner().invoke(main, list(words), env=environment)
+    return CliRunner().invoke(main, list(words), env={"ALLOCATOR_PUBLIC_KEY": KEY, **environment})
 
 
 @pytest.fixture
@@ -132,7 +132,13 @@ def test_an_option_wins_over_the_environment(here):
     assert [path.name for path in here.glob("*.db")] == ["mine.db"]
 
 
+KEY, OTHER = bytes(range(32)).hex(), "ab" * 16
+"""Of public ids: the one in use, and another."""
 REFUSED = {
+    "public decode ch7CeG9133OA2RkV": "was altered or mistyped",
+    "public decode ch7CeG9133OA2RkUx": "error: a public id is 16 characters of 0-9 A-Z a-z, got 17",
+    f"public decode {PublicIds(OTHER).encode(1)}": "or made with another key",
+    "public decode x --check 99": "error: check must be 0 to 48, got 99",
     "next a,b": "error: a tag is 1 to 64 of the characters",
     "next order -n 0": "error: count must be 1 to 10000000, got 0",
     "next --scheme meteor -n 0": "error: count must be 1 to 10000000, got 0",
@@ -140,6 +146,8 @@ REFUSED = {
     "next order --url nonsense": "error: this is not a database URL",
     "next order --url sqlite://ids.db": "error: the URL of a file has three slashes: sqlite:///ids.db",
     "next order --url sqlite://data/ids.db": "error: the URL of a file has three slashes: sqlite:///data/ids.db",
+    "doctor --url http://127.0.0.1:1": "127.0.0.1:1 is a service; this needs the URL of the database itself",
+    "db check --url unix:///run/ids.sock": "is a service; this needs the URL of the database itself",
     "next order --url oracle://u:s3cret@h/x": "known are sqlite, postgresql, mysql, mariadb",
     "tags set order --step 5": "error: tag 'order' does not exist",
     "tags create order --step 0": "error: step must be 1 to 100000000, got 0",
@@ -506,27 +514,17 @@ def test_what_rows_hold_does_not_command_the_terminal(fresh):
 # -- `allocator public`, as a user types it
 
 
-KEY = bytes(range(32)).hex()
-OTHER = "ab" * 16
-
-
 def decoded(*words: str, key: str | None = KEY, **environment: str) -> Result:
     return CliRunner().invoke(main, ["public", *words], env={"ALLOCATOR_PUBLIC_KEY": key, **environment})
 
 
 def test_what_an_application_encoded_is_decoded():
     for text in ("base62", "crockford"):
-        public = PublicIds(KEY, prefix="ord_", text=text)
+        public = PublicIds(KEY, prefix="ord_", text=text, check=40, limit=2**53 - 1)
         texts = [public.encode(id_) for id_ in (1, 2)]
-
-        assert decoded("decode", *texts, "--prefix", "ord_", "--text", text).output == "1\n2\n"
-
-
-def test_the_options_are_those_of_the_format():
-    text = PublicIds(KEY, check=40, limit=2**53 - 1).encode(5)
-
-    assert decoded("decode", text, "--limit", str(2**53 - 1), "--check", "40").output == "5\n"
-    assert json.loads(decoded("decode", PublicIds(KEY).encode(5), "--json").output) == {"ids": ["5"]}
+        options = ("--prefix", "ord_", "--text", text, "--limit", str(2**53 - 1), "--check", "40")
+        assert decoded("decode", *texts, *options).output == "1\n2\n"
+        assert json.loads(decoded("decode", *texts, *options, "--json").output) == {"ids": ["1", "2"]}
 
 
 def test_older_keys_follow_the_one_in_use():
@@ -541,22 +539,6 @@ def test_the_key_may_be_in_a_file(tmp_path: Path):
     text = PublicIds(KEY).encode(1)
 
     assert decoded("decode", text, key=None, ALLOCATOR_PUBLIC_KEY_FILE=str(tmp_path / "key")).output == "1\n"
-
-
-NOT_DECODED = {
-    "decode ch7CeG9133OA2RkV": "was altered or mistyped",
-    "decode ch7CeG9133OA2RkUx": "error: a public id is 16 characters of 0-9 A-Z a-z, got 17",
-    f"decode {PublicIds(OTHER).encode(1)}": "or made with another key",
-    "decode x --check 99": "error: check must be 0 to 48, got 99",
-}
-
-
-def test_a_refusal_is_one_sentence():
-    for words, sentence in NOT_DECODED.items():
-        done = decoded(*words.split())
-
-        assert (done.exit_code, done.stderr.count("\n")) == (1, 1), words
-        assert sentence in done.stderr
 
 
 def test_without_a_key_the_command_is_not_understood():

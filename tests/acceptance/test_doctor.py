@@ -3,8 +3,6 @@
 import pytest
 from support.kit import Said, run
 from support.servers.administrator import execute
-from support.servers.databases import with_schema
-from support.servers.fleets import made
 
 DANGEROUS = "UPDATE allocator_segment SET shard_step = 3"
 
@@ -14,7 +12,7 @@ def doctor(url: str, *words: str) -> Said:
 
 
 @pytest.fixture
-def sound(tmp_path, new_database) -> str:
+def sound(tmp_path) -> str:
     url = f"sqlite:///{tmp_path}/ids.db"
     assert run(url, "next", "order").code == 0
     return url
@@ -54,24 +52,3 @@ def test_an_outage_is_1():
 
     assert done.code == 1
     assert done.out.startswith("outage  unreachable")
-
-
-def test_shards_are_given_together(tmp_path):
-    plain = [with_schema(f"sqlite:///{tmp_path}/{name}.db") for name in ("first", "second")]
-    first, second = made(plain)
-    for _ in range(2):
-        run(f"{first} {second}", "next", "order")
-    execute(plain[1], "UPDATE allocator_segment SET shard_offset = 1")
-    listed = doctor(f"{first} {second}", "--json").json["findings"]
-
-    assert [(one["name"], one["database"].rpartition("/")[2]) for one in listed if one["severity"] == "danger"] == [
-        ("tag-of-another-lane", "second.db")
-    ]
-
-
-def test_a_service_is_no_database():
-    for address in ("http://127.0.0.1:1", "unix:///run/allocator/ids.sock"):
-        done = doctor(address)
-
-        assert done.code == 1, address
-        assert "is a service; this needs the URL of the database itself" in done.err

@@ -15,7 +15,6 @@ from support.servers.administrator import administrator, execute
 from support.servers.available import server
 from support.servers.databases import one_of_each, with_schema
 from support.servers.fleets import made
-from support.servers.throwaway import free_port
 
 from allocator import Allocator, AsyncAllocator, MeteorSettings
 from allocator.database.schema.tables import REVISIONS
@@ -162,33 +161,7 @@ def test_tables_that_are_ahead_or_missing(kind, patient, new_database):
         assert none.mend == "run: allocator db upgrade"
 
 
-def test_a_database_that_does_not_answer_is_an_outage():
-    found = examine([f"postgresql+psycopg://nobody@127.0.0.1:{free_port()}/ids"])
-
-    assert [(one.name, one.severity) for one in found] == [("unreachable", OUTAGE)]
-
-
 # -- the tables and the server
-
-TRIGGER = {
-    "postgres": (
-        "CREATE RULE twice AS ON UPDATE TO allocator_segment DO ALSO NOTIFY twice",
-        "DROP RULE twice ON allocator_segment",
-    ),
-    "mysql": (
-        "CREATE TRIGGER twice BEFORE UPDATE ON allocator_segment FOR EACH ROW SET NEW.step = 5",
-        "DROP TRIGGER twice",
-    ),
-    "sqlite": ("CREATE TRIGGER twice AFTER UPDATE ON allocator_segment BEGIN SELECT 1; END", "DROP TRIGGER twice"),
-}
-TRIGGER["mariadb"] = TRIGGER["mysql"]
-
-
-@pytest.mark.statements
-def test_a_trigger_that_can_change_what_a_claim_gets(kind, patient):
-    found = patient.shows("schema-damaged", *TRIGGER[kind])
-
-    assert (found.severity, "twice" in found.mend) == (DANGER, True)
 
 
 @ON_POSTGRES
@@ -326,8 +299,12 @@ def test_an_allocator_of_either_face_an_engine_and_a_list_are_examined_alike(pat
 
 
 def test_what_is_no_database_is_refused():
-    with Allocator("http://127.0.0.1:1") as ids, pytest.raises(InvalidSetting, match="is a service"):
-        examine(ids)
+    for address in ("http://127.0.0.1:1", "unix:///run/allocator/ids.sock"):
+        with (
+            Allocator(address) as ids,
+            pytest.raises(InvalidSetting, match="is a service, but the doctor examines databases"),
+        ):
+            examine(ids)
     with MemoryAllocator() as ids, pytest.raises(InvalidSetting, match="this allocator has no database, only memory"):
         examine(ids)
     with pytest.raises(InvalidDatabase):

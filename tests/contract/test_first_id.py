@@ -100,10 +100,9 @@ def test_tables_that_another_thread_made_meanwhile_are_looked_at_again(fresh, mo
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
 def test_a_table_without_transactions_is_refused(fresh):
-    execute(fresh, "ALTER TABLE allocator_segment ENGINE = MyISAM")
-
-    with (
-        Allocator(fresh) as ids,
-        pytest.raises(SchemaDamaged, match="undo it: ALTER TABLE allocator_segment ENGINE = InnoDB"),
-    ):
-        ids.next_id("order")
+    for table, draw in (("allocator_segment", "next_id"), ("allocator_ticket", "ticket")):
+        execute(fresh, f"ALTER TABLE {table} ENGINE = MyISAM")
+        undo = f"ALTER TABLE {table} ENGINE = InnoDB"
+        with Allocator(fresh) as ids, pytest.raises(SchemaDamaged, match=f"undo it: {undo}"):
+            getattr(ids, draw)("order")
+        execute(fresh, undo)

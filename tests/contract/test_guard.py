@@ -17,7 +17,7 @@ from allocator import Allocator
 from allocator.cli import main
 from allocator.database.schema import upgrade
 from allocator.database.store import Database
-from allocator.doctor import examine
+from allocator.doctor import DANGER, examine
 from allocator.errors import MaxValueWentBack, SchemaDamaged, TagExists
 
 on_guarded = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
@@ -179,6 +179,8 @@ def test_a_trigger_made_by_hand_is_refused_at_first_contact_and_the_message_says
                     drawn += ids.reserve("order", 5)
             assert drop in str(refused.value)
         assert drop in asked(fresh, "check")
+        found = named(examine(fresh))["schema-damaged"]
+        assert (found.severity, drop in found.mend) == (DANGER, True)
         table_name = "allocator_ticket" if "allocator_ticket" in made[-1] else "allocator_segment"
         execute(fresh, f"{drop} ON {table_name}" if kind == "postgres" else drop)
         with Allocator(fresh, step=5, max_step=5) as ids:

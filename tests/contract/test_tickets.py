@@ -28,7 +28,6 @@ from allocator.errors import (
     Exhausted,
     InvalidTag,
     MaxValueWentBack,
-    SchemaDamaged,
     ShardMisconfigured,
 )
 from allocator.runtime.thread_pool import Work, result_of
@@ -261,14 +260,6 @@ def test_the_servers_own_increment_does_not_matter(shards, fleet_kind):
         drawn = [ids.ticket("job") for _ in range(5)]
 
     assert drawn == [1, 2, 3, 4, 5]
-
-
-@pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
-def test_a_table_that_would_repeat_tickets_is_refused(fresh):
-    execute(fresh, "ALTER TABLE allocator_ticket ENGINE = MyISAM")
-    undo = "undo it: ALTER TABLE allocator_ticket ENGINE = InnoDB"
-    with Allocator(fresh) as ids, pytest.raises(SchemaDamaged, match=undo):
-        ids.ticket("job")
 
 
 LAST = "UPDATE allocator_segment SET max_value = 9223372036854775805 WHERE tag = '.ticket:job'"
