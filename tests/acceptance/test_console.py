@@ -127,15 +127,9 @@ def test_a_page_ends_with_its_token(guarded):
 def test_without_a_token_configured_it_is_open_to_this_machine_by_its_own_names(open_service):
     """A page of the web cannot look at it, also by a name that it has pointed here."""
     assert open_service.get("/").status == 200
-    for headers in (
-        {"Host": f"evil.example:{open_service.port}"},
-        {"Sec_Fetch_Site": "cross-site"},
-        {"Origin": "https://evil.example"},
-        {"X_Forwarded_For": "203.0.113.9"},
-    ):
-        refused = open_service.get("/", **headers)
-        assert (refused.status, "WWW-Authenticate" in refused.headers) == (401, False), headers
-        assert "ask it by the name localhost" in refused.body.decode(), headers
+    refused = open_service.get("/", Host=f"evil.example:{open_service.port}")
+    assert (refused.status, "WWW-Authenticate" in refused.headers) == (401, False)
+    assert "ask it by the name localhost" in refused.body.decode()
 
 
 # -- what a browser is told

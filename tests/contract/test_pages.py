@@ -15,7 +15,7 @@ import allocator.remote.client
 from allocator import Allocator
 from allocator.cli import main
 from allocator.database.schema import tables
-from allocator.errors import DatabaseRefused, DatabaseUnavailable
+from allocator.errors import DatabaseRefused
 from allocator.fleet.tag_administration import Tags
 from allocator.remote.client import ServiceBackend
 from allocator.schemes.tag import Tag
@@ -158,9 +158,3 @@ def test_a_client_takes_pages_that_follow_each_other_alone():
     for wrong in (page("a"), page("b", following="b"), page("d", "c"), page("c", following="b"), page(following="c")):
         with pytest.raises((DatabaseRefused, allocator.errors.InvalidSetting)):
             listed(page("a", "b", following="b"), wrong)
-
-
-def test_a_client_that_is_refused_for_the_moment_may_try_again(monkeypatch):
-    body = b'{"error": "Refused", "detail": "too many requests with this token wait; retry"}'
-    with pytest.raises(DatabaseUnavailable, match="too many requests with"):
-        allocator.remote.http.answer_of("https://ids.example.org", 503, body)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from allocator.database.dialect import Dialect
 from allocator.errors import (
-    AccessDenied,
     DatabaseRefused,
     DatabaseUnavailable,
     InvalidSetting,
@@ -82,11 +81,6 @@ def test_a_secret_is_known_by_its_digest():
     assert found.find_in_memory({}) is None
 
 
-def test_a_token_that_has_expired_is_not_known():
-    assert token_cache(token(expires_at=NOW - timedelta(seconds=1))).find_in_memory(bearer()) is None
-    assert token_cache(token(expires_at=NOW + timedelta(days=1))).find_in_memory(bearer())
-
-
 def test_an_open_book_is_open_to_this_machine_until_a_token_was_made():
     assert token_cache(is_open=True).find_in_memory({b"host": b"localhost"})
     assert not token_cache(is_open=True).find_in_memory({b"host": b"example.org"})
@@ -151,16 +145,6 @@ def test_nobody_waits_for_the_tokens_longer_than_for_the_database():
         asyncio.run(found.find(bearer()))
 
 
-def test_what_was_read_last_stays_good_while_the_database_is_away():
-    answers = [([token()], True)]
-    found = TokenCache(lambda: answers.pop() if answers else raising(), False)
-    asyncio.run(found.refresh())
-    asyncio.run(found.refresh())
-
-    assert isinstance(found.failure, DatabaseUnavailable)
-    assert found.find_in_memory(bearer())
-
-
 def test_the_end_of_an_outage_is_said_once(caplog):
     caplog.set_level("INFO", "allocator.service")
     answers = [None, [token()], [token()], None, [token()], [token()]]  # of a start without the database, too
@@ -192,13 +176,6 @@ def test_a_grant_that_did_not_change_keeps_what_it_had_ready():
     asyncio.run(found.refresh())
 
     assert found.find_in_memory(bearer()) is not first
-
-
-def test_a_token_is_told_what_it_may_not():
-    with pytest.raises(AccessDenied, match="this token may not draw 'b'"):
-        Principal(token(tags=("a",))).check("draw", "b")
-    with pytest.raises(AccessDenied, match="this token may not read tags"):
-        Principal(token(verbs=("draw",))).check("read", None)
 
 
 def test_a_token_uses_a_share_of_the_connections_and_no_more():
@@ -353,11 +330,6 @@ def test_a_wish_that_makes_no_sense_is_refused(subtests):
     ]:
         with subtests.test(changes=changes), pytest.raises(InvalidSetting, match=sentence):
             good_for(**changes).checked()
-
-
-def test_a_sound_wish_is_taken():
-    for verb in VERBS:
-        assert good_for(verbs=(verb,), expires_at=MADE + timedelta(seconds=1)).checked()
 
 
 def test_a_digest_is_the_sha_256():

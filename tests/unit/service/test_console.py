@@ -69,12 +69,6 @@ def test_no_password_is_taken_from_the_network_without_encryption():
         assert found(basic(SECRET), host=host) == "known"
 
 
-def test_a_service_that_is_open_to_this_machine_asks_nobody():
-    assert found(tokens=False, host="localhost") == "open"
-    with pytest.raises(Unauthorized, match="serves this machine alone"):
-        found(tokens=False, host="evil.example")
-
-
 # -- plots, and numbers as people read them
 
 
