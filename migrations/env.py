@@ -13,10 +13,10 @@ from alembic.util import CommandError
 from sqlalchemy import Connection
 
 from allocator.database.address import address_of
-from allocator.database.connection import Runner
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import PREFIX, VERSION_TABLE, metadata
 from allocator.database.schema.upgrade import ADDRESS, CONNECTION
+from allocator.database.store import Database
 
 PATIENCE = 600.0
 """Seconds that an upgrade may wait for another upgrade, and that one statement may take."""
@@ -57,8 +57,8 @@ def main() -> None:
         with context.begin_transaction():
             context.run_migrations()
         return
-    with closing(Runner(address, PATIENCE)) as runner:
-        runner.run(upgrade_alone)
+    with closing(Database(address, PATIENCE)) as database:
+        database.run(upgrade_alone)
 
 
 def upgrade_alone(connection: Connection, dialect: Dialect) -> None:

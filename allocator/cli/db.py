@@ -9,11 +9,12 @@ import click
 
 from allocator.cli.options import database_options, fleet_options, only_one, open_database, open_databases
 from allocator.cli.output import REFUSED, CommandGroup, show
+from allocator.database import checks
 from allocator.database.address import address_of
 from allocator.database.schema import inspection
 from allocator.database.schema import upgrade as migrations
 from allocator.database.store import Database
-from allocator.database.verbs import servers, shard_row
+from allocator.database.verbs import shard_row
 from allocator.database.verbs.number_columns import Counter, fetch_counters
 from allocator.errors import AllocatorError
 from allocator.schemes.gapless_numbers import place
@@ -108,7 +109,7 @@ def check(url: str) -> None:
         revision = database.run(lambda connection, _: inspection.current(connection))
         found, blind = database.run(inspection.problems, database.address.shown), None
         with suppress(AllocatorError):  # the server run of a standby cannot be read
-            blind = database.run(servers.fetch_blind)
+            blind = database.run(checks.fetch_blind)
         newest = "the newest" if revision == inspection.HEAD else f"the newest is {inspection.HEAD}"
         state = f"{database.address.shown} is at revision {revision or 'none'} ({newest})"
         lines = found or ["the tables are correct"]

@@ -8,8 +8,8 @@
 
 `address.py`        from a URL or an engine to a dialect
 `dialect.py`        what differs between databases; each folder answers it
-`store.py`          one database as the others use it: segments, tags; on `registry.py` (nodes, leases, failovers)
-`connection.py`     engines and connections of our own, and how a verb runs on one
+`store.py`          one database: how a verb runs; what is known of it; claims, tickets, nodes, worker numbers, tags
+`connection.py`     connections of our own, and one that a migration lends
 `driver_errors.py`  from a driver's error to one of ours
 `checks.py`         what the doctor asks; more in the `doctor_checks.py` of each folder
 `caller.py`         a transaction of the application: numbers without gaps

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Executable, delete, false, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.dialect import Dialect
+from allocator.database.dialect import Blind, Dialect
 from allocator.database.driver_errors import FORBIDDEN, is_forbidden, meaning
 from allocator.database.schema.tables import VERSION_TABLE, metadata
 from allocator.errors import DatabaseRefused
@@ -46,6 +46,11 @@ class Check(NamedTuple):
 
 def ask(connection: Connection, dialect: Dialect, check: Check) -> list[Finding]:
     return list(check.ask(connection, dialect))
+
+
+def fetch_blind(connection: Connection, dialect: Dialect) -> Blind | None:
+    """What the failover guard cannot see here."""
+    return dialect.blind(connection)
 
 
 def guard(connection: Connection, dialect: Dialect) -> Iterator[Finding]:

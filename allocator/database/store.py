@@ -1,26 +1,68 @@
-"""One database: claims segments of its tags, draws tickets, and changes their rows."""
+"""One database: runs each verb on a connection of its own, and knows what its next statement checks again.
+
+It checks the schema, notes a failover, claims segments, draws tickets, numbers nodes, leases worker numbers, and
+changes the rows of tags. Each verb is a statement or a transaction: see `verbs/`.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from time import perf_counter
-from typing import ParamSpec, TypeVar
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from pathlib import Path
+from random import uniform
+from secrets import randbelow, randbits
+from time import monotonic, perf_counter, sleep, time_ns
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
+from sqlalchemy import Connection, Engine, Pool
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from allocator import __version__
+from allocator.database.address import Address, address_of
 from allocator.database.columns import column_types
-from allocator.database.registry import ATTEMPTS, UNSTEADY, Current, Registry
-from allocator.database.verbs import claims, segments, tickets
+from allocator.database.connection import Lent, check_committed, connect, engine_of
+from allocator.database.dialect import Dialect
+from allocator.database.driver_errors import as_raised, is_answer, is_contended, is_stale, translate
+from allocator.database.schema import inspection, upgrade
+from allocator.database.verbs import claims, moves, node_rows, segments, shard_row, start, tickets, worker_number_rows
 from allocator.database.verbs.claims import Terms
-from allocator.errors import DatabaseUnavailable, InvalidSetting, MaxValueWentBack, UnknownTag
-from allocator.schemes.failover import beginning, crossing, repaired
+from allocator.database.verbs.start import Start
+from allocator.errors import (
+    AllocatorClosed,
+    AllocatorError,
+    DatabaseUnavailable,
+    InvalidSetting,
+    MaxValueWentBack,
+    NotCopyable,
+    SchemaOutOfDate,
+    ServerReplaced,
+    UnknownTag,
+)
+from allocator.runtime.forks import catch_up, this_process
+from allocator.runtime.thread_pool import beside, takes_signals
+from allocator.schemes.failover import beginning, crossing, moved, repaired, skipped
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Residue, Seen, mark
-from allocator.schemes.slots import Shard
+from allocator.schemes.slots import ARGUMENT, Shard, check_word
 from allocator.schemes.tag import FailoverGap, Tag, damaged, named, settle, unknown
 from allocator.schemes.ticket import REPLACE, RESERVED, check_ticket
+from allocator.schemes.worker_number_lease import (
+    NumberClaim,
+    NumberLease,
+    Space,
+    check_clock,
+    check_moved,
+    choose,
+    lost,
+    spaces_of,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,16 +71,46 @@ log = logging.getLogger("allocator")
 claims_log = logging.getLogger("allocator.claims")
 """Logs a record per claim at the level DEBUG."""
 
+CONTENDED_PAUSE = 0.005
+"""Seconds before the first retry after a deadlock; the pause doubles, since many may be retrying."""
+ATTEMPTS = 20
+"""Tries before the call fails: each one lost a race with another process, or met a failover."""
+MOVING_PAUSE, LONGEST_PAUSE = 0.02, 1.0
+"""Seconds that a process waits at most while another one notes a failover, the first time and later ones: hundreds may
+be waiting, and it needs the database."""
+UNSTEADY = "the database keeps failing over, several servers answer in turn, or a client that notes it hangs; retry"
 SKIPPED = "%s: skipped %s ids that may already be in use, since the database moved to another server, next id %s"
-CLAIM_ATTEMPTS = 20
-"""How often a claim close to the limit may lose the race for the remaining ids."""
+
+abandoned: list[Pool] = []
+"""Pools inherited by a fork. Their connections are the parent's: kept, so that no garbage collection closes them."""
 
 
-class Database(Registry):
-    """One database, by its verbs."""
+class Current(NamedTuple):
+    """The rows of a `Start` that are of the server run which the shard's row names."""
 
-    def __init__(self, database: object, timeout: float = 5.0) -> None:
-        super().__init__(database, timeout)
+    tag: Tag | None
+    shard: Shard
+    at: int
+
+
+class Database:
+    """One database, reached by connections that belong to the allocator alone.
+
+    Safe to use from several threads. Nothing is opened before the first verb.
+    """
+
+    def __init__(self, database: object, timeout: float = 5.0, lent: Connection | None = None) -> None:
+        """lent: the only connection, as of a migration. Its owner opened it, commits and closes it."""
+        self.address: Address = address_of(database)
+        self.timeout = timeout
+        self.dialect = self.address.dialect
+        self.engine: Engine = engine_of(self.address, timeout)
+        self._lent = None if lent is None else Lent(lent, self.dialect, self.shown)
+        self._ended: AllocatorError | None = None
+        self._file, self._is_in_memory = self.address.file, self.address.is_in_memory
+        self.may_create = self.address.word is None
+        """Whether SQLite may make a missing file, which would be empty: not for a slot, nor for one that was there."""
+        self._schema_seen = self._was_told = False
         self._terms: dict[str, Terms] = {}
         """Of each tag, as if its gap were skipped: the next claim's statement checks all of it again."""
         self._shard: Shard | None = None
@@ -47,16 +119,260 @@ class Database(Registry):
         """The greatest ticket of each type and residue. What is in it is replaced, and not changed."""
         self._lock = threading.Lock()
 
+    def __repr__(self) -> str:
+        return f"<Database {self.shown}>"
+
     @property
     def shown(self) -> str:
+        """The URL without its password."""
         return self.address.shown
 
+    def run(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function on a connection of our own.
+
+        A lost connection may hide a commit, and the verb is run again: `allocator.database.verbs` says why each may be.
+        """
+        if self._lent:
+            return self._lent.run(verb, *args, **kwargs)
+        # A signal handler that raises inside of a statement, or of the pool's own code, would leave it half done.
+        here = partial(self._run, verb, *args, **kwargs)
+        return beside(here) if takes_signals() else here()
+
+    def transact(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `run`, in a transaction."""
+
+        def within(connection: Connection, dialect: Dialect, *args: P.args, **kwargs: P.kwargs) -> T:
+            with dialect.transaction(connection):
+                return verb(connection, dialect, *args, **kwargs)
+
+        return self.run(verb if self._lent else within, *args, **kwargs)  # a migration has a transaction
+
+    def _run(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        catch_up()
+        if self._ended:
+            raise self._ended.again()
+        is_new = self._file is not None and self._may_be_made()
+        began, pause, was_asked = monotonic(), CONTENDED_PAUSE, False
+        try:
+            for attempt in count():
+                try:
+                    return self._run_once(began + self.timeout, verb, *args, **kwargs)
+                except SQLAlchemyError as error:
+                    passed = monotonic() - began
+                    if is_contended(error, self.dialect) and passed + pause < self.timeout:
+                        sleep(pause)
+                        pause = min(2 * pause, self.dialect.max_pause)
+                    elif not was_asked and self._identity_was_refused(error):
+                        was_asked = True
+                    # A connection lost at once was stale in the pool. One lost later: the server is in trouble.
+                    elif attempt or not is_stale(error) or passed > self.timeout / 2:
+                        raise translate(error, self.dialect, self.shown, passed) from error
+        finally:
+            if is_new:  # also where the verb failed
+                self._tell_made()
+        raise AssertionError("unreachable")
+
+    def _run_once(
+        self, end: float, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        dialect = self.dialect
+        with dialect.alone(self._file, end), connect(self.engine, self.shown) as connection:
+            try:
+                spoken = dialect.before(connection)
+                result = verb(connection, spoken, *args, **kwargs)
+            except BaseException as error:
+                # A MemoryError, or an exception sent to this thread, may have left a statement under way, whose answer
+                # the next one would read. A database in memory waits for none, and would end with its connection.
+                if not (is_answer(error) or self._is_in_memory):
+                    connection.invalidate(error)
+                raise as_raised(error)  # noqa: B904  the error itself, unless SQLAlchemy has wrapped it
+            check_committed(connection, spoken)
+            self.may_create = False
+            return result
+
+    def _identity_was_refused(self, error: SQLAlchemyError) -> bool:
+        """Whether a server refused to identify itself, and a statement that asks for less was found."""
+        if not isinstance(error, DBAPIError) or not error.orig or not self.dialect.is_refusal(error.orig):
+            return False
+        with suppress(SQLAlchemyError):
+            end = monotonic() + self.timeout
+            return self._run_once(end, lambda connection, dialect: dialect.find_identity(connection))
+        return False
+
+    def _may_be_made(self) -> bool:
+        """Whether the file is missing. Raises if it may not be made."""
+        if not self.is_missing():
+            return False
+        if not self.may_create:
+            raise DatabaseUnavailable(f"there is no file {self._file}; check the path, or put it back")
+        return True
+
+    def _tell_made(self) -> None:
+        if not self.is_missing():
+            with suppress(Exception):  # a failing handler of the user's must not cost what the verb returns
+                log.warning(
+                    "made a new SQLite database at %s: its ids begin at 1; if there was one before, stop and put it "
+                    "back",
+                    os.path.realpath(str(self._file)),
+                )
+
+    def is_missing(self) -> bool:
+        try:
+            return self._file is not None and not Path(self._file).exists()
+        except OSError:
+            return False  # the folder may not be entered, as the driver says better
+
+    def close(self) -> None:
+        self._ended = AllocatorClosed()
+        self.engine.dispose()
+
     def abandon(self) -> None:
+        """In a forked child: drop the connections without closing them, since they are the parent's."""
         self._lock = threading.Lock()
-        super().abandon()
+        if self._is_in_memory:
+            self._ended = self._ended or NotCopyable(
+                "a database in memory cannot be used after a fork, since the parent has it: make another Allocator in "
+                "the child, or use a file, as in sqlite:///ids.db"
+            )
+        abandoned.append(self.engine.pool)
+        if given := self.address.pool:
+            abandoned.append(given)
+            self.address = replace(self.address, pool=given.recreate())
+        self.engine = engine_of(self.address, self.timeout)  # a thread of the parent may hold a lock of the old pools
+
+    # ---- what this process knows of the database
+
+    def check_schema(self) -> None:
+        """Once: the tables have the revision that is needed, or `SchemaOutOfDate` is raised."""
+        if not self._schema_seen:
+            self.start()
+
+    def start(self, name: str = "") -> Start:
+        """Fetch the rows, with that of the tag `name`.
+
+        Looks at the schema if a table is missing, or at another revision. An embedded database makes its tables.
+        """
+        asked = self.shown, name
+        try:
+            found = self.run(start.fetch, *asked, not self._schema_seen)
+        except SchemaOutOfDate:
+            found = self.run(start.fetch, *asked, self._has_revision())
+        self._schema_seen = True
+        return found
+
+    def on_tables(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `run`, for a verb that may be the first one: looks at the schema as `start` does."""
+        try:
+            return self.run(verb, *args, **kwargs)
+        except SchemaOutOfDate:
+            self._has_revision()
+            return self.run(verb, *args, **kwargs)
+
+    def _has_revision(self) -> bool:
+        """Whether a revision says that the tables are there, which a host application may have made without one.
+
+        Raises `SchemaOutOfDate` if they are missing. An embedded database makes them.
+        """
+        try:
+            return self.run(inspection.check, self.shown)
+        except SchemaOutOfDate:
+            if not self.dialect.embedded:
+                raise
+        self.upgrade_schema()
+        return True
+
+    def read_row(self) -> Shard:
+        """The shard's row, whatever server wrote it; one that says nothing where it was not made yet."""
+        return self.on_tables(shard_row.fetch) or Shard()
+
+    def check_slot(self, row: Shard | None) -> None:
+        if self.address.word:
+            check_word(self.shown, self.address.word, row or Shard())
+
+    def check_owner(self) -> None:
+        """Raise where this user may not write the shard's row, or the server does not say which one it is."""
+        self.on_tables(shard_row.check_owner)
+
+    def upgrade_schema(self) -> None:
+        if self._lent:
+            raise SchemaOutOfDate(f"{self.shown} lacks tables of the allocator; run: allocator db upgrade")
+        self.run(upgrade.upgrade, self.shown, self.timeout)
+        # Before the first id: else a failover could forget the row with the ids.
+        self.run(shard_row.begin_alone, self.shown)
+        self.current()
+
+    def current(self, name: str = "") -> Current:
+        """The rows on the server run that they name. If the database has moved, the move is noted first.
+
+        Raises `ShardMisconfigured` where the database is not the slot that its URL says.
+        """
+        end, pause = monotonic() + self.timeout, MOVING_PAUSE
+        for _ in range(ATTEMPTS):
+            start = self.start(name)
+            if start.shard is None:
+                self.run(shard_row.begin_alone, self.shown)
+            elif start.shard.move.run == start.run:
+                self.check_slot(start.shard)
+                self._tell(start.shard, start.numbering)
+                return Current(start.tag, start.shard, start.at)
+            elif not self.note(start, start.shard):
+                if monotonic() + pause > end:
+                    break
+                sleep(uniform(0.0, pause))  # noqa: S311  # no secret
+                pause = min(2 * pause, LONGEST_PAUSE)
+        raise DatabaseUnavailable(UNSTEADY)
+
+    def mark_restored(self) -> None:
+        """Move the database as after a failover: an operator knows of forgotten ids that nothing else shows."""
+        for _ in range(ATTEMPTS):
+            start = self.start()
+            if start.shard is None:
+                raise shard_row.missing(self.shown)
+            if self.note(start, start.shard, waits=True):
+                return
+        raise DatabaseUnavailable(UNSTEADY)
+
+    def note(self, start: Start, before: Shard, *, waits: bool = False) -> bool:
+        """Write a move; False if another process did, or does."""
+        if self._lent:  # to note it takes connections of our own
+            raise ServerReplaced(
+                f"the tag was not made: {self.shown} moved to another server, and ids of the tag may be forgotten "
+                "there; run: allocator db upgrade"
+            )
+        after = moved(before.move, before.residue, start.run, randbits(63), start.at, time_ns() // 1_000_000)
+        if not self.run(moves.move, before, after, skipped(start.at, before.residue), waits):
+            return False
+        log.warning(
+            "%s moved to another server (a promoted standby, or a MariaDB in a new container without a fixed "
+            "hostname), or was restored: each tag skips ids that may already be in use; the server was %s and is %s",
+            self.shown,
+            before.move.run,
+            after.run,
+        )
+        return True
 
     def ping(self) -> None:
         self.check_slot(self.start().shard)
+
+    def _tell(self, shard: Shard, server: Residue) -> None:
+        """Log, once, what an operator should change, though nothing is wrong yet."""
+        if self._was_told:
+            return
+        self._was_told = True
+        if shard.fleet and not self.address.word:
+            log.warning(
+                "%s is slot %s, and its URL does not say so: add ?%s=%s, so that no copy or older state is used in its "
+                "place",
+                *(self.shown, shard.word, ARGUMENT, shard.word),
+            )
+        if shard.residue.step == 1 and server.step > 1:
+            log.warning(
+                "%s has auto_increment_offset = %d and auto_increment_increment = %d, as one of %d servers: each gives "
+                "the same ids, unless all are slots of one fleet; see: allocator shards make --help",
+                *(self.shown, *server, server.step),
+            )
+
+    # ---- claims and tickets
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
         """Fetch the row of a tag. A missing one is made from `template` where `create` allows it."""
@@ -101,7 +417,7 @@ class Database(Registry):
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         """Claim `size` ids above those `seen`; fewer, if no more remain and they need not be `exact`."""
         began, terms = perf_counter(), self._terms.get(name)
-        for _ in range(CLAIM_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             # Step 0: the row was closed when it was read.
             if terms and terms.residue.step:
                 low = mark(seen, terms.residue)
@@ -158,6 +474,48 @@ class Database(Registry):
                 raise
         self._made(Tag(name, step=1, max_step=1), None)
         return None
+
+    # ---- nodes and worker numbers
+
+    def register_node(self) -> int:
+        """A new node number, for this process."""
+        now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+        for _ in range(ATTEMPTS):
+            shard = self.current().shard
+            number = self.run(node_rows.register, *this_process(), __version__, now, shard)
+            if number is not None:
+                return number
+        raise DatabaseUnavailable(UNSTEADY)
+
+    def lease_number(self, claim: NumberClaim) -> NumberLease:
+        """Lease a free number of a space. Raises `NodeIdsExhausted`, and `InvalidSetting` by settings or clock."""
+        for attempt in range(ATTEMPTS):
+            shard = self.current().shard
+            at, rows = self.run(worker_number_rows.fetch, claim.space)
+            check_clock(claim, at)
+            check_moved(shard.move.at, claim, at)
+            chosen = choose(rows, claim, shard.residue, at, 1 << min(attempt, 10), randbelow(1 << 16))
+            if self.run(worker_number_rows.take, chosen, claim, shard):
+                number = chosen if isinstance(chosen, int) else chosen.number
+                return NumberLease(claim.space, number, claim.holder, claim.length_ms)
+        raise DatabaseUnavailable(f"every free number of space {claim.space!r} was taken by another process first")
+
+    def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
+        """Raises `LeaseLost` if another process holds the number, or if the lease has ended."""
+        if not self.run(worker_number_rows.renew, lease, wall_ms):
+            raise lost(lease)
+
+    def release_number(self, lease: NumberLease, used_ms: int) -> None:
+        """Give a number back. `used_ms` is the last millisecond of the wall clock in which it may have been used."""
+        if not self.run(worker_number_rows.release, lease, used_ms):
+            raise lost(lease)
+
+    def worker_spaces(self) -> list[Space]:
+        """Who holds which number."""
+        at, rows = self.on_tables(worker_number_rows.fetch_all)
+        return spaces_of(rows, self.read_row().residue, at)
+
+    # ---- the rows of tags
 
     def repair_segment(self, tag: Tag, above: int | None) -> None:
         """Raise a tag, and write the key of the last move into its row."""

@@ -9,8 +9,7 @@ from secrets import randbits, token_hex
 from time import time_ns
 from typing import NamedTuple
 
-from allocator.database.registry import ATTEMPTS, UNSTEADY
-from allocator.database.store import Database
+from allocator.database.store import ATTEMPTS, UNSTEADY, Database
 from allocator.database.verbs import node_rows, shard_row
 from allocator.database.verbs.shard_row import Given
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured

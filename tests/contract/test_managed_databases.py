@@ -21,8 +21,8 @@ from support.servers.administrator import execute
 from support.servers.databases import with_schema
 
 from allocator import Allocator
+from allocator.database import checks
 from allocator.database.store import Database
-from allocator.database.verbs import servers
 from allocator.doctor import examine
 from allocator.errors import DatabaseRefused
 
@@ -349,7 +349,7 @@ def test_a_fleet_is_refused_where_a_server_does_not_say_which_one_it_is(new_data
     url = new_database("postgres")
     look_alike(url, POSTGRES["nothing"])
     with closing(Database(url)) as database:
-        database.run(servers.fetch_blind)
+        database.run(checks.fetch_blind)
 
         with pytest.raises(DatabaseRefused, match="a fleet needs servers"):
             database.check_owner()
@@ -359,7 +359,7 @@ def test_a_fleet_is_refused_where_a_server_does_not_say_which_one_it_is(new_data
 def test_ids_of_every_kind_are_drawn_by_an_engine_that_refuses(engine):
     draws_all(engine)
     with closing(Database(engine)) as database:
-        assert database.run(servers.fetch_blind).sleeps
+        assert database.run(checks.fetch_blind).sleeps
         database.mark_restored()
     assert first_id(engine) > LEAST
     if engine.name == "mysql":

@@ -434,7 +434,7 @@ def test_a_clock_that_is_years_ahead_delays_no_lease_for_years(sync, fresh, monk
     """A process that only makes a tag may be the first to notice a failover."""
     sync(fresh).next_id("before")
     execute(fresh, MOVED)
-    monkeypatch.setattr("allocator.database.registry.time_ns", lambda: time_ns() + 10 * 365 * 86_400 * 10**9)
+    monkeypatch.setattr("allocator.database.store.time_ns", lambda: time_ns() + 10 * 365 * 86_400 * 10**9)
     sync(fresh).next_id("order")
     monkeypatch.undo()
 

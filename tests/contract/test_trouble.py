@@ -149,7 +149,7 @@ def test_a_deadlock_is_tried_again(url, tag, monkeypatch):
     with Allocator(url) as ids:
         ids.reserve(tag, 1)
         answers = [True, True, False]
-        monkeypatch.setattr("allocator.database.connection.is_contended", lambda error, dialect: answers.pop(0))
+        monkeypatch.setattr("allocator.database.store.is_contended", lambda error, dialect: answers.pop(0))
         claim = claims.claim
 
         def deadlocked(connection, dialect, *claimed):

@@ -217,7 +217,7 @@ def test_alembic_waits_for_the_transaction_of_another_program(empty, monkeypatch
     with other.connect() as connection:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         retried = Mock(side_effect=lambda seconds: connection.exec_driver_sql("ROLLBACK"))
-        monkeypatch.setattr("allocator.database.connection.sleep", retried)
+        monkeypatch.setattr("allocator.database.store.sleep", retried)
         monkeypatch.setenv("ALLOCATOR_DATABASE_URL", empty)
         command.upgrade(upgrade.alembic_config(), "head")
     other.dispose()

@@ -14,6 +14,7 @@ import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from functools import cache
 from typing import Any
 from unittest.mock import patch
@@ -23,7 +24,8 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-import allocator.database.registry
+import allocator.database.store
+from allocator.database.address import address_of
 from allocator.database.driver_errors import translate
 from allocator.database.sqlite.dialect import SQLite
 from allocator.database.store import Database
@@ -31,7 +33,6 @@ from allocator.database.verbs import shard_row
 from allocator.errors import AllocatorError, LeaseLost, MaxValueWentBack, ServerReplaced, UnknownTag
 from allocator.fleet import commands
 from allocator.fleet.tag_administration import Tags
-from allocator.integrations.alembic_operations import MigrationDatabase
 from allocator.schemes import worker_number_lease
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.shared.residues import Residue, residue_of
@@ -298,8 +299,7 @@ def migrate(world: World) -> None:
     tag = Tag(world.random.choice(world.names))
     try:
         with world.server.connected() as connection:
-            database = MigrationDatabase(connection)
-            database.dialect = DIALECT
+            database = Database(replace(address_of("sqlite://"), dialect=DIALECT), lent=connection)
             made = database.create_tag(tag, has_start=False)
     except ServerReplaced:
         world.counts["migrations refused"] += 1
@@ -497,7 +497,7 @@ def current() -> World:
 def faces() -> Iterator[None]:
     with ExitStack() as stack:
         server()
-        stack.enter_context(patch.multiple(allocator.database.registry, **NUMBERS))
+        stack.enter_context(patch.multiple(allocator.database.store, **NUMBERS))
         stack.enter_context(patch.multiple(worker_number_lease, SECONDS=HOLD / 1000, SNOWFLAKE_SECONDS=LENGTH / 1000))
         stack.enter_context(patch.object(allocator.database.store.log, "disabled", new=True))
         yield

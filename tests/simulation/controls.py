@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import allocator.database.registry
+import allocator.database.store
 from allocator.database.store import Database
 from allocator.database.verbs.claims import Terms
 from allocator.errors import DatabaseUnavailable
@@ -167,7 +167,7 @@ CONTROLS: dict[str, Control] = {
         f"{TWICE}|nothing was forgotten", patches={(failover, "gap"): lambda tag, reach, at: 0}, seed=70
     ),
     "a server that comes back is known": Control(
-        f"{TWICE}|nothing was forgotten", patches={(allocator.database.registry, "moved"): keeping_the_key}, seed=136
+        f"{TWICE}|nothing was forgotten", patches={(allocator.database.store, "moved"): keeping_the_key}, seed=136
     ),
     "a restart that counts as another server": Control(
         "no server was replaced|a server was replaced, and none was", lambda: Variant(restarts_count=True), seed=7

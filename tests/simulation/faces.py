@@ -12,8 +12,6 @@ from unittest.mock import patch
 from weakref import WeakSet
 
 import allocator.aio
-import allocator.database.connection
-import allocator.database.registry
 import allocator.database.store
 import allocator.fleet.fleet_backend
 import allocator.generators.meteor
@@ -25,7 +23,6 @@ import allocator.runtime.thread_pool
 import allocator.runtime.waiting
 import allocator.sync
 from allocator.backend import ATTEMPTS
-from allocator.database.connection import Runner
 from allocator.database.store import Database
 from allocator.fleet.fleet_backend import Alone, Fleet
 from allocator.schemes import worker_number_lease
@@ -49,21 +46,20 @@ def backend_of(database: Any, shards: Any, token: Any, headers: Any, background:
     return Fleet([Database(one, timeout / ATTEMPTS) for one in shards], background, timeout)
 
 
-run = Runner.run
+run = Database.run
 
 
-def run_imitation(database: Runner, verb: Any, *args: Any) -> Any:
+def run_imitation(database: Database, verb: Any, *args: Any) -> Any:
     return run(database, imitation(verb), *args)
 
 
-RUNNER = {
+STORE = {
+    "threading": threads.Threading,
     "address_of": lambda place: place,
     "monotonic": clocks.monotonic,
     "engine_of": lambda place, timeout: place.engine(timeout),
     "sleep": clocks.sleep,
     "takes_signals": lambda: False,
-}
-NUMBERS = {
     "randbits": lambda bits: dice().getrandbits(bits),
     "randbelow": lambda limit: dice().randrange(limit),
     "time_ns": lambda: int(clocks.Time.time() * 1e9),
@@ -79,7 +75,6 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
     (allocator.generators.sequence, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
     (allocator.sync, {"monotonic": clocks.monotonic, "backend_of": backend_of}),
     (allocator.fleet.fleet_backend, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
-    (allocator.database.store, {"threading": threads.Threading}),
     (
         allocator.generators.snowflake,
         {
@@ -107,9 +102,8 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
         allocator.runtime.waiting,
         {"monotonic": clocks.monotonic, "queue": SimpleNamespace(SimpleQueue=threads.SimpleQueue)},
     ),
-    (allocator.database.connection, RUNNER),
-    (Runner, {"run": run_imitation, "transact": run_imitation}),
-    (allocator.database.registry, NUMBERS),
+    (allocator.database.store, STORE),
+    (Database, {"run": run_imitation, "transact": run_imitation}),
 )
 
 

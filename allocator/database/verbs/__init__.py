@@ -5,13 +5,13 @@ it is one of these, which a test holds complete:
 
 Changes no row:
     examination.of_numbers
-    checks.ask column_types.read examination.rows inspection.check inspection.check_sound
+    checks.ask checks.fetch_blind column_types.read examination.rows inspection.check inspection.check_sound
     inspection.current inspection.problems node_rows.fetch_newest
-    number_columns.fetch_counters segments.fetch_page servers.fetch_blind servers.fetch_run
+    number_columns.fetch_counters segments.fetch_page
     shard_row.check_owner shard_row.fetch shard_row.fetch_given shard_row.fetch_if_made shard_row.has_ids start.fetch
     tag_columns.read token_rows.any_made token_rows.fetch_all worker_number_rows.fetch worker_number_rows.fetch_all
 Does another of these, in a transaction:
-    connection.within
+    store.within
 Takes something else; what the first run took stays unused, a lease until its end:
     claims.claim node_rows.register tickets.draw worker_number_rows.take
 Finds what the first run wrote, and answers the same:

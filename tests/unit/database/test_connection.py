@@ -21,7 +21,6 @@ from allocator import Allocator
 from allocator.database import connection as module
 from allocator.database import verbs
 from allocator.database.address import dialect_of
-from allocator.database.connection import Runner
 from allocator.database.django.transaction import DjangoCaller
 from allocator.database.driver_errors import (
     FILE_BUSY_CODES,
@@ -35,6 +34,7 @@ from allocator.database.driver_errors import (
 from allocator.database.mysql.dialect import MySQL
 from allocator.database.postgresql.dialect import PostgreSQL
 from allocator.database.schema.tables import Stored, metadata
+from allocator.database.store import Database
 from allocator.database.verbs import tickets
 from allocator.database.verbs.gapless_number_rows import number_dialect, translated
 from allocator.errors import (
@@ -69,10 +69,10 @@ def plain(connection: Connection, dialect: object, error: BaseException | None =
 
 
 @pytest.fixture
-def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     """With a pool, as of a server."""
     monkeypatch.setattr(module, "NullPool", QueuePool)
-    made = Runner(f"sqlite:///{tmp_path}/ids.db")
+    made = Database(f"sqlite:///{tmp_path}/ids.db")
     yield made
     made.close()
 
@@ -108,7 +108,7 @@ def test_what_sqlalchemy_wraps_reaches_the_caller_too(runner):
 
 
 def test_a_database_in_memory_is_not_ended():
-    runner = Runner("sqlite://")
+    runner = Database("sqlite://")
 
     @event.listens_for(runner.engine, "do_execute")
     def interrupt(cursor: object, sql: str, *_: object) -> None:
