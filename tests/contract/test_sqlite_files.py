@@ -16,7 +16,7 @@ from support.distinct import Duplicate, distinct
 from support.faults.ill_databases import as_nobody
 
 from allocator import Allocator
-from allocator.database import connection as runner
+from allocator.database import store as runner
 from allocator.database.sqlite import dialect as sqlite
 from allocator.database.sqlite import file as files
 from allocator.database.store import Database
