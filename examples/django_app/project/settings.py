@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import django
+
 FOLDER = Path(os.environ.get("SHOP_FOLDER", Path(__file__).parent.parent))
 SECRET_KEY = os.environ.get("SECRET_KEY", "only for trying it out")
 DEBUG = True
@@ -46,7 +48,7 @@ DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": FOLDER / "shop.sqlite3",
-        "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20},
+        "OPTIONS": {"timeout": 20} | ({"transaction_mode": "IMMEDIATE"} if django.VERSION >= (5, 1) else {}),
     }
 }
 if url := os.environ.get("DATABASE_URL"):
