@@ -1,4 +1,4 @@
-"""The quick tests on each Python and line of SQLAlchemy, and the SQL on older PostgreSQL: parts of `make nightly`."""
+"""The quick tests on each Python, SQLAlchemy and Django, and the SQL on older PostgreSQL: parts of `make nightly`."""
 
 import sys
 
@@ -12,7 +12,7 @@ from tools.nightly import MATRIX
 nox.options.default_venv_backend = "uv"
 nox.options.error_on_missing_interpreters = True
 
-OLDEST = "sqlalchemy==2.0.43 aiosqlite==0.20.0"  # aiosqlite 0.22 leaves a thread that this one does not end
+OLDEST = "sqlalchemy==2.0.43 django==4.2.* aiosqlite==0.20.0"  # aiosqlite 0.22 leaves a thread that it does not end
 LAST_2_0, NEWEST = "sqlalchemy==2.0.58", "sqlalchemy>=2.1,<2.2"
 PACKAGES = {"3.11-oldest": OLDEST, "3.11-2.0": LAST_2_0}
 TESTS = ("python", "-m", "tools.retry", "--numprocesses", "4", "--dist", "loadfile")

@@ -63,7 +63,7 @@ PIECE = re.compile(r"(?P<brace>\{\{|\}\})|\{(?P<field>\w+)(?::0(?P<width>[1-9][0
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number that was issued; `str()` is its text.
+    """A number that was issued; `str()` is its text. Write `text` or `n` into a column: few drivers take the number.
 
     n: 1 to 2**63 - 1.
     text: what people see, as `INV-2026-00001`.

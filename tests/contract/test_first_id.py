@@ -100,7 +100,8 @@ def test_tables_that_another_thread_made_meanwhile_are_looked_at_again(fresh, mo
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
 def test_a_table_without_transactions_is_refused(fresh):
-    for table, draw in (("allocator_segment", "next_id"), ("allocator_ticket", "ticket")):
+    draws = {"allocator_segment": "next_id", "allocator_number": "next_id", "allocator_ticket": "ticket"}
+    for table, draw in draws.items():
         execute(fresh, f"ALTER TABLE {table} ENGINE = MyISAM")
         undo = f"ALTER TABLE {table} ENGINE = InnoDB"
         with Allocator(fresh) as ids, pytest.raises(SchemaDamaged, match=f"undo it: {undo}"):

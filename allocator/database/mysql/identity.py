@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from allocator.database.schema.tables import CLAIMED
+from allocator.database.schema.tables import CLAIMED, number
 
 CLOCK = "CAST(1000 * UNIX_TIMESTAMP() + MICROSECOND(NOW(3)) DIV 1000 AS SIGNED)"
 """UNIX_TIMESTAMP(NOW(3)) would follow local time, which steps back an hour in autumn."""
@@ -41,7 +41,7 @@ MENDS = (
     "SELECT CONCAT('DROP TRIGGER `', REPLACE(trigger_name, '`', '``'), '`') AS mend FROM information_schema.triggers "
     f"WHERE event_object_schema = DATABASE() AND event_object_table IN {CLAIMED} "
     "UNION ALL SELECT CONCAT('ALTER TABLE ', table_name, ' ENGINE = InnoDB') FROM information_schema.tables "
-    f"WHERE table_schema = DATABASE() AND table_name IN {CLAIMED} AND engine <> 'InnoDB') AS found)"
+    f"WHERE table_schema = DATABASE() AND table_name IN {(*CLAIMED, number.name)} AND engine <> 'InnoDB') AS found)"
 )
 """See `Dialect.mends`. A user without the right TRIGGER sees no trigger, but then a claim gets no insert id."""
 FACTS = {
