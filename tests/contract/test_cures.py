@@ -76,7 +76,7 @@ def test_a_file_and_a_limit_and_a_count_by_what_is_recommended(tmp_path, monkeyp
     assert run(url, "next", "few").out == "3\n"
 
 
-def test_numbers_that_a_restore_may_have_lost_are_listed_and_told_by_the_doctor(fresh):
+def test_numbers_that_a_restore_may_have_lost_are_listed_and_told_by_the_doctor(fresh, caplog):
     """A standby that was promoted, or a backup, lacks them together with their rows: no audit finds them."""
     with opened(fresh) as engine, engine.begin() as connection:
         Numbers("bill", format="B{year}-{n}", reset="year").next(connection, "a", date(2026, 3, 9))
@@ -87,6 +87,7 @@ def test_numbers_that_a_restore_may_have_lost_are_listed_and_told_by_the_doctor(
     assert "the newest number of 'bill' of scope 'a' in 2026 is 1\n" in told
     with Allocator(fresh) as ids:
         ids.reserve("order", 1)
+    assert "or a MariaDB in a new container without a fixed hostname" in caplog.text
     words = re.search(r"allocator (numbers set) NAME N", told)[1].split()
     assert "the database moved to another server, or was restored, and numbers" in run(fresh, "doctor").out
     assert "is 6\n" in run(fresh, *words, "bill", "5", "--scope", "a", "--period", "2026").out

@@ -6,7 +6,7 @@ import pytest
 from alembic.autogenerate import compare_metadata, render_python_code
 from alembic.migration import MigrationContext
 from alembic.operations import ops
-from sqlalchemy import MetaData, insert, select, text
+from sqlalchemy import MetaData, func, insert, select, text
 from sqlalchemy.exc import StatementError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.applications.sqlalchemy_models import ROWS, models
@@ -58,6 +58,8 @@ def test_rows_of_core_and_returning_have_texts_too(engine, base):
         session.commit()
 
         assert set(session.scalars(select(base.Order.id))) == {ONE, TWO, THREE}
+        before = func.lag(base.Order.id, type_=base.Order.id.type).over(order_by=base.Order.id)  # else it is a number
+        assert session.scalars(select(before).order_by(base.Order.id)).all() == [None, ONE, TWO]
         assert session.execute(insert(base.Order.__table__).values(name="d")).inserted_primary_key[0] == orders.encode(
             4
         )
