@@ -209,7 +209,7 @@ def test_a_plain_alteration_is_named_with_what_replaces_it(keys, tmp_path):
     here = keys(*CHAIN, operation="migrations.AlterField")
     found = manage("check", here).stderr
     for migration in ("m2", "m3", "m4"):
-        assert f"keys.{migration}: AlterField of order.id gives ids of deleted rows again" in found
+        assert f"keys.{migration}: Alter field id on order: ids of deleted rows come again" in found
     new, old, above = re.search(r"write (\S+) in place of (\S+), and above: (.*)", found).groups()
     for migration in (tmp_path / "keys" / "migrations").glob("m*.py"):
         migration.write_text(f"{above}\n{migration.read_text()}".replace(old, new))

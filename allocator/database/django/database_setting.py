@@ -8,7 +8,6 @@ from typing import Any
 
 from sqlalchemy import URL
 
-from allocator.database.address import address_of
 from allocator.errors import InvalidDatabase
 
 IN_MEMORY = "sqlite://"
@@ -94,10 +93,3 @@ def file_of(name: str) -> Path | None:
 
 def beside(file: Path) -> Path:
     return file.with_name(f"{file.stem}.ids{file.suffix}")
-
-
-def is_same_file(database: object, vendor: str, entry: Mapping[str, Any]) -> bool:
-    """Whether ids would come from the file that Django writes to."""
-    file = file_of(str(entry.get("NAME") or "")) if vendor == "sqlite" else None
-    ours = address_of(database).file
-    return file is not None and ours is not None and Path(ours).absolute() == file.absolute()

@@ -15,7 +15,7 @@ from django.db.models.signals import post_save  # type: ignore[import-untyped]
 from django.db.models.sql import InsertQuery  # type: ignore[import-untyped]
 
 from allocator.errors import InvalidId, InvalidTag
-from allocator.integrations.django.ids import allocator, column_of, fit, is_own, raise_above, start_of
+from allocator.integrations.django.ids import allocator, column_of, is_own, settle, start_of
 from allocator.public_ids import PublicIds
 from allocator.schemes.shared.argument_checks import check_tag
 
@@ -166,9 +166,8 @@ class AllocatedBigAutoField(BigAutoField):
         """Draw the first id in this process, above all ids in the table: a counter or a fixture may have set them."""
         sequence = ids.sequence(self.tag)
         column = column_of(self)
-        fit(ids, self.tag, column)
         start = start_of(self.model, self.attname, column.limit) if is_own(ids) else 0
-        used = raise_above(ids, self.tag, max(start, self._greatest_loaded))
+        used = settle(ids, self.tag, column, max(start, self._greatest_loaded))
         while (number := int(sequence.next_id())) <= used:
             pass  # skip ids in memory from another model with this tag
         self._sequence = ids, sequence

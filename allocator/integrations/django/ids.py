@@ -13,7 +13,7 @@ from django.core.signals import setting_changed  # type: ignore[import-untyped]
 from django.db import DEFAULT_DB_ALIAS, Error, connections, models, router, transaction  # type: ignore[import-untyped]
 
 from allocator.backend import database_list
-from allocator.database.django.database_setting import is_same_file, url_of
+from allocator.database.django.database_setting import url_of
 from allocator.database.django.transaction import make_tables
 from allocator.database.store import Database
 from allocator.errors import AccessDenied, InvalidSetting, TagExists, UnknownTag
@@ -125,12 +125,6 @@ def on_setting(*, setting: str, **more: Any) -> None:
 setting_changed.connect(on_setting)
 
 
-def shares_file() -> bool:
-    """Tell whether ids would come from a file that Django writes to."""
-    entries = [(connection.vendor, connection.settings_dict) for connection in connections.all()]
-    return any(is_same_file(one, *entry) for one in own_databases() for entry in entries)
-
-
 def own_databases() -> list[Any]:
     """The databases whose tables `migrate` must create: none with a service."""
     if allocator_in_settings() is not None:
@@ -180,43 +174,38 @@ def greatest_in(alias: str, model: Any, column: str) -> int:
         return 0
 
 
-def fit(ids: Any, tag: str, column: Column) -> None:
-    """Make a missing tag end where its column does, and warn of one that ends later."""
-    if column.limit >= MAX_ID:
-        return
-    try:
-        found = ids.tags.get(tag)
-    except AccessDenied:
-        return  # the token may only draw
-    except UnknownTag:
-        if not ids._terms.create_missing:
-            raise
-        with suppress(TagExists, AccessDenied):  # made just now, or by a service with settings of its own
-            ids.tags.create(tag, limit=column.limit)
-        return
-    if found.limit > column.limit:
-        log.warning(
-            "tag %r has the limit %d, but %s holds ids only up to %d: INSERTs above that will fail; lower the limit: "
-            "manage.py allocator tags set %s --limit %d",
-            *(tag, found.limit, column.name, column.limit, tag, column.limit),
-        )
+def settle(ids: Any, tag: str, column: Column, greatest: int) -> int:
+    """Let the next id of `tag` be above the greatest id of a table. Returns the value that it will be above.
 
-
-def raise_above(ids: Any, tag: str, greatest: int) -> int:
-    """Raise `tag` above the greatest id of a table. Returns the value that the next id will be above."""
+    A missing tag is made, up to the end of its column; a warning names one that ends later.
+    """
+    if not greatest and column.limit >= MAX_ID:
+        return 0
     try:
-        if greatest and greatest > max_value_of(ids, tag):
+        found = tag_of(ids, tag, column)
+        if found.limit > column.limit:
+            log.warning(
+                "tag %r has the limit %d, but %s holds ids only up to %d: INSERTs above that will fail; lower the "
+                "limit: manage.py allocator tags set %s --limit %d",
+                *(tag, found.limit, column.name, column.limit, tag, column.limit),
+            )
+        if greatest > found.max_value:
             ids.tags.set(tag, start_after=greatest)
     except InvalidSetting:
-        if greatest > max_value_of(ids, tag):  # else another process has just raised it
+        if greatest > ids.tags.get(tag).max_value:  # else another process has just raised it
             raise
     except AccessDenied:
         return 0  # the token may only draw: the tag's creator has chosen its start
     return greatest
 
 
-def max_value_of(ids: Any, tag: str) -> int:
+def tag_of(ids: Any, tag: str, column: Column) -> Any:
+    """The tag. One that is missing is made without a start: a failover may have forgotten its ids."""
     try:
-        return int(ids.tags.get(tag).max_value)
+        return ids.tags.get(tag)
     except UnknownTag:
-        return int(ids.reserve(tag, 1)[-1])  # creates the tag like any first use, without ids in memory
+        if not ids._terms.create_missing:
+            raise
+    with suppress(TagExists):  # made just now
+        ids.tags.create(tag, limit=min(column.limit, ids._template.limit))
+    return ids.tags.get(tag)

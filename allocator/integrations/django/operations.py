@@ -12,7 +12,7 @@ from allocator.database.django.counters import keeping_counters, raise_counter, 
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
 from allocator.integrations import make_tag
 from allocator.integrations.django.fields import AllocatedBigAutoField
-from allocator.integrations.django.ids import allocator, column_of, fit, greatest_in, raise_above
+from allocator.integrations.django.ids import allocator, column_of, greatest_in, settle
 from allocator.schemes.tag import FailoverGap
 
 
@@ -84,9 +84,7 @@ def continue_above(field: Any, given: int, connection: Any) -> None:
     if not isinstance(field, AllocatedBigAutoField):
         raise_counter(connection, field.model._meta.db_table, field.column, given)
         return
-    ids = allocator()
-    fit(ids, field.tag, column_of(field))
-    if raise_above(ids, field.tag, given) < given:
+    if settle(allocator(), field.tag, column_of(field), given) < given:
         raise AccessDenied(f"tag {field.tag!r} must continue above {given}; use a token that may administer tags")
 
 

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import make_url
 
 from allocator.database.address import address_of
-from allocator.database.django.database_setting import is_same_file, url_of
+from allocator.database.django.database_setting import url_of
 from allocator.errors import InvalidDatabase
 
 SERVER = {"NAME": "shop", "USER": "ada", "PASSWORD": "p@ss/%", "HOST": "db.example.org", "PORT": "5433"}
@@ -93,12 +93,3 @@ def test_ports_that_fit_no_host_are_refused():
 def test_another_kind_of_database_is_refused():
     with pytest.raises(InvalidDatabase, match="which is oracle; set ALLOCATOR"):
         url_of("oracle", SERVER)
-
-
-def test_the_very_file_that_django_writes_to_is_known():
-    entry = {"NAME": "db.sqlite3"}
-
-    assert is_same_file("sqlite:///db.sqlite3", "sqlite", entry)
-    assert not is_same_file("sqlite:///db.ids.sqlite3", "sqlite", entry)
-    assert not is_same_file("sqlite://", "sqlite", {"NAME": ":memory:"})
-    assert not is_same_file("postgresql+psycopg://db/shop", "sqlite", entry)

@@ -6,23 +6,26 @@ from types import SimpleNamespace
 import pytest
 from support.processes.threads import draw_on_threads
 
-from allocator import Allocator, PublicIds
+from allocator import Allocator, PublicIds, Tag
 from allocator.errors import AccessDenied, InvalidSetting
+from allocator.schemes.column_limit import Column
 
 pytest.importorskip("django")
 
 from allocator.integrations.django import ids as django_ids
 from allocator.integrations.django import public_id_converter
-from allocator.integrations.django.ids import raise_above
+from allocator.integrations.django.ids import settle
+
+BIGINT = Column()
 
 
 def test_a_tag_is_raised_above_what_a_table_holds_and_never_lowered():
     with Allocator("sqlite://") as ids:
-        assert raise_above(ids, "order", 0) == 0
+        assert settle(ids, "order", BIGINT, 0) == 0
         assert ids.tags.list() == []
-        assert raise_above(ids, "order", 500) == 500
+        assert settle(ids, "order", BIGINT, 500) == 500
         assert ids.next_id("order") == 501
-        assert raise_above(ids, "order", 20) == 20
+        assert settle(ids, "order", BIGINT, 20) == 20
         assert ids.next_id("order") == 502
 
 
@@ -30,15 +33,15 @@ def test_a_table_beyond_the_limit_of_its_tag_is_refused():
     with Allocator("sqlite://") as ids:
         ids.tags.create("order", limit=100)
         with pytest.raises(InvalidSetting, match="500"):
-            raise_above(ids, "order", 500)
+            settle(ids, "order", BIGINT, 500)
 
 
 def refusing(error: Exception, *claimed: int) -> SimpleNamespace:
     """An allocator that refuses to raise a tag, which is found claimed so far, one time after the other."""
     found = iter(claimed)
 
-    def get(tag: str) -> SimpleNamespace:
-        return SimpleNamespace(max_value=next(found))
+    def get(tag: str) -> Tag:
+        return Tag(tag, next(found))
 
     def refuse(tag: str, start_after: int) -> None:
         raise error
@@ -47,13 +50,13 @@ def refusing(error: Exception, *claimed: int) -> SimpleNamespace:
 
 
 def test_another_process_may_raise_it_first():
-    assert raise_above(refusing(InvalidSetting("it was changed"), 10, 600), "order", 500) == 500
+    assert settle(refusing(InvalidSetting("it was changed"), 10, 600), "order", BIGINT, 500) == 500
     with pytest.raises(InvalidSetting):
-        raise_above(refusing(InvalidSetting("it was changed"), 10, 499), "order", 500)
+        settle(refusing(InvalidSetting("it was changed"), 10, 499), "order", BIGINT, 500)
 
 
 def test_a_token_that_is_good_for_drawing_alone_leaves_the_tag_to_whoever_made_it():
-    assert raise_above(refusing(AccessDenied("no"), 10), "order", 500) == 0
+    assert settle(refusing(AccessDenied("no"), 10), "order", BIGINT, 500) == 0
 
 
 # -- one allocator for a process: made once, lent, closed
