@@ -1,8 +1,5 @@
 """Several processes, forks and kills: never an id twice."""
 
-import signal
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
@@ -20,19 +17,6 @@ from allocator import Allocator
 from allocator.database.store import Database
 from allocator.errors import AllocatorClosed
 from allocator.schemes.tag import Tag
-
-
-@rule(11)
-def test_a_forked_child_draws_ids_of_its_own(url, tag):
-    """Rule 11. Handles, tags looked up by name, and the connections: the child starts anew."""
-    with Allocator(url) as ids:
-        handle = ids.sequence(tag)
-        mine = [ids.next_id(tag), handle.next_id()]
-        theirs = in_child(lambda: [ids.next_id(tag), handle.next_id(), *ids.next_ids(tag, 3)])
-        mine += ids.next_ids(tag, 5)
-
-    assert mine == [1, 2, 3, 4, 5, 6, 7]
-    assert theirs == "[11, 12, 13, 14, 15]"
 
 
 @ON_SERVERS
@@ -114,24 +98,3 @@ def test_a_process_ends_by_itself_without_close(url, tag, tmp_path: Path):
     code = f"from allocator import Allocator; ids = Allocator({url!r}); print(ids.next_ids({tag!r}, 150)[-1])"
 
     assert output(code) == "150\n"
-
-
-def test_ctrl_c_ends_a_waiting_call(tmp_path: Path):
-    code = (
-        "import signal, threading, sys; sys.path.insert(0, sys.argv[1])\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored in the background\n"
-        "from allocator import Allocator\n"
-        "from support.memory.database import Source\n"
-        "source = Source(); source.gate.clear(); ids = Allocator(source, timeout=60).sequence('order')\n"
-        "threading.Thread(target=lambda: (source.asked.wait(), print('waiting', flush=True)), daemon=True).start()\n"
-        "try: ids.next_id()\n"
-        "except KeyboardInterrupt: source.gate.set(); print(ids.next_id())\n"
-    )
-    here = str(Path(__file__).parent.parent)
-    child = subprocess.Popen([sys.executable, "-c", code, here], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "waiting\n"
-    child.send_signal(signal.SIGINT)
-
-    # The signal may come before the claim was handed over; its range is burnt then.
-    assert child.communicate(timeout=30)[0] in {"1\n", "11\n"}

@@ -31,8 +31,8 @@ inherited: Allocator
 
 
 def draw(tag: str, count: int) -> tuple[int, list]:
-    drawn = [*inherited.next_ids(tag, count), *inherited.reserve(tag, 2), inherited.meteor(), inherited.snowflake()]
-    return os.getpid(), [*drawn, str(ObjectId())]
+    drawn = [*inherited.next_ids(tag, count), inherited.sequence(tag).next_id(), *inherited.reserve(tag, 2)]
+    return os.getpid(), [*drawn, inherited.meteor(), inherited.snowflake(), str(ObjectId())]
 
 
 @pytest.fixture
