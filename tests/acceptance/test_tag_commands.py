@@ -7,19 +7,13 @@ from contextlib import closing
 from unittest.mock import Mock
 
 import pytest
-from click.testing import CliRunner, Result
-from support.kit import SQLITE
+from support.kit import SQLITE, run
 from support.servers.administrator import execute
 
 from allocator import Allocator
-from allocator.cli import main
 from allocator.database.store import Database
 from allocator.errors import DatabaseRefused, MaxValueWentBack, UnknownTag
 from allocator.schemes.tag import Tag
-
-
-def run(*words: str, url: str) -> Result:
-    return CliRunner().invoke(main, list(words), env={"ALLOCATOR_DATABASE_URL": url})
 
 
 @pytest.fixture
@@ -30,39 +24,39 @@ def three(fresh: str) -> str:
     return fresh
 
 
-def listed(*words: str, url: str) -> list[str]:
-    return [tag["tag"] for tag in json.loads(run("tags", "list", *words, "--json", url=url).stdout)]
+def listed(url: str, *words: str) -> list[str]:
+    return [tag["tag"] for tag in run(url, "tags", "list", *words, "--json").json]
 
 
 @SQLITE
 def test_tags_are_chosen_by_name(three):
-    assert listed("order-*", url=three) == ["order-eu", "order-us"]
-    assert listed("*-US", url=three) == []
-    assert listed(url=three) == ["order-eu", "order-us", "user"]
-    assert listed("user", url=three) == ["user"]
+    assert listed(three, "order-*") == ["order-eu", "order-us"]
+    assert listed(three, "*-US") == []
+    assert listed(three) == ["order-eu", "order-us", "user"]
+    assert listed(three, "user") == ["user"]
 
 
 @SQLITE
 def test_a_tag_is_shown_with_what_remains_and_its_last_claim(fresh):
-    run("tags", "create", "order", "--limit", "1000", url=fresh)
-    (before,) = json.loads(run("tags", "list", "order", "--json", url=fresh).stdout)
-    run("next", "order", "-n", "10", url=fresh)
-    (after,) = json.loads(run("tags", "list", "order", "--json", url=fresh).stdout)
+    run(fresh, "tags", "create", "order", "--limit", "1000")
+    (before,) = run(fresh, "tags", "list", "order", "--json").json
+    run(fresh, "next", "order", "-n", "10")
+    (after,) = run(fresh, "tags", "list", "order", "--json").json
 
     assert (before["max_value"], before["remaining"], before["claimed_at"]) == ("0", "1000", None)
     assert (after["max_value"], after["remaining"]) == ("10", "990")
     assert after["claimed_at"]
-    assert "error: tag 'other' does not exist" in run("tags", "list", "other", url=fresh).stderr
+    assert "error: tag 'other' does not exist" in run(fresh, "tags", "list", "other").err
 
 
 @SQLITE
 def test_a_misspelt_tag_is_answered_with_similar_ones(three):
     for words in ("list order_eu", "set order_eu --step 2", "repair order_eu", "delete order_eu"):
-        assert run("tags", *words.split(), url=three).stderr == (
+        assert run(three, "tags", *words.split()).err == (
             "error: tag 'order_eu' does not exist; similar tags: order-eu, order-us\n"
         )
-    assert run("next", "usr", "--no-create", url=three).stderr.endswith("similar tags: user\n")
-    assert "create it with: allocator tags create bill" in run("tags", "list", "bill", url=three).stderr
+    assert run(three, "next", "usr", "--no-create").err.endswith("similar tags: user\n")
+    assert "create it with: allocator tags create bill" in run(three, "tags", "list", "bill").err
 
 
 # -- delete
@@ -71,39 +65,39 @@ def test_a_misspelt_tag_is_answered_with_similar_ones(three):
 @SQLITE
 def test_a_tag_that_never_gave_an_id_is_deleted_at_once(fresh):
     """Unless it was given a start: whoever makes it again should know that."""
-    run("tags", "create", "started", "--start-after", "5000", url=fresh)
-    assert "may have issued ids up to 5000" in run("tags", "delete", "started", url=fresh).stderr
-    run("tags", "create", "order", url=fresh)
-    done = run("tags", "delete", "order", url=fresh)
+    run(fresh, "tags", "create", "started", "--start-after", "5000")
+    assert "may have issued ids up to 5000" in run(fresh, "tags", "delete", "started").err
+    run(fresh, "tags", "create", "order")
+    done = run(fresh, "tags", "delete", "order")
 
-    assert (done.exit_code, done.stdout) == (0, "deleted order\n")
-    assert run("tags", "list", "order", url=fresh).exit_code == 1
-    assert run("tags", "delete", "order", url=fresh).stderr.startswith("error: tag 'order' does not exist")
+    assert (done.code, done.out) == (0, "deleted order\n")
+    assert run(fresh, "tags", "list", "order").code == 1
+    assert run(fresh, "tags", "delete", "order").err.startswith("error: tag 'order' does not exist")
 
 
 @SQLITE
 def test_a_tag_that_gave_ids_is_deleted_only_with_yes_and_the_last_id_is_said(fresh):
-    run("next", "order", "-n", "7", url=fresh)
-    refused = run("tags", "delete", "order", url=fresh)
+    run(fresh, "next", "order", "-n", "7")
+    refused = run(fresh, "tags", "delete", "order")
 
-    assert (refused.exit_code, refused.stdout) == (1, "")
-    assert refused.stderr == (
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == (
         "error: tag 'order' may have issued ids up to 7; they repeat if its name is used again; to confirm, add --yes\n"
     )
-    assert run("next", "order", url=fresh).stdout == "8\n"
-    done = run("tags", "delete", "order", "--yes", url=fresh)
-    assert done.stdout == "deleted order; to use the name again: allocator tags create order --start-after 8\n"
-    run("tags", "create", "order", "--start-after", "8", url=fresh)
-    assert run("next", "order", url=fresh).stdout == "9\n"
+    assert run(fresh, "next", "order").out == "8\n"
+    done = run(fresh, "tags", "delete", "order", "--yes")
+    assert done.out == "deleted order; to use the name again: allocator tags create order --start-after 8\n"
+    run(fresh, "tags", "create", "order", "--start-after", "8")
+    assert run(fresh, "next", "order").out == "9\n"
 
 
 @SQLITE
 def test_with_json_it_has_to_be_confirmed_too(fresh):
-    run("next", "order", url=fresh)
+    run(fresh, "next", "order")
 
-    assert "add --yes" in json.loads(run("tags", "delete", "order", "--json", url=fresh).stderr)["message"]
-    done = run("tags", "delete", "order", "--json", "--yes", url=fresh)
-    assert json.loads(done.stdout) == {"deleted": "order", "last": "1"}
+    assert "add --yes" in json.loads(run(fresh, "tags", "delete", "order", "--json").err)["message"]
+    done = run(fresh, "tags", "delete", "order", "--json", "--yes")
+    assert json.loads(done.out) == {"deleted": "order", "last": "1"}
 
 
 @SQLITE
@@ -120,11 +114,11 @@ def test_a_user_that_may_not_delete_closes_no_tag(fresh):
 
 @SQLITE
 def test_the_start_of_a_deleted_tag_is_above_ids_that_a_failover_forgot(fresh):
-    run("next", "order", url=fresh)
+    run(fresh, "next", "order")
     execute(fresh, "UPDATE allocator_shard SET server_run = 'elsewhere'")
-    done = run("tags", "delete", "order", "--yes", url=fresh)
+    done = run(fresh, "tags", "delete", "order", "--yes")
 
-    assert int(done.stdout.split()[-1]) > 1 << 22
+    assert int(done.out.split()[-1]) > 1 << 22
 
 
 @pytest.mark.statements
@@ -141,7 +135,7 @@ def test_a_row_that_is_open_is_not_deleted(fresh):
 def test_a_process_that_still_draws_from_a_deleted_tag_stops(fresh):
     with closing(Allocator(fresh, step=1, max_step=1)) as ids:
         ids.reserve("order", 5)
-        run("tags", "delete", "order", "--yes", url=fresh)
+        run(fresh, "tags", "delete", "order", "--yes")
 
         with pytest.raises((MaxValueWentBack, UnknownTag)):
             ids.reserve("order", 5)

@@ -8,19 +8,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from click.testing import CliRunner, Result
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 from support.applications.faces import PATIENT
 from support.distinct import distinct
 from support.documents.pages import OWNER, SERVICE, TOKENS, granted
 from support.faults.ill_databases import changed, named
+from support.kit import run
 from support.servers.administrator import administrator, execute
 from support.servers.available import KINDS
 from support.servers.databases import databases, with_schema
 
 from allocator import Allocator
-from allocator.cli import main
 from allocator.database.store import Database
 from allocator.doctor import DANGER, OUTAGE, Finding, examine, is_healthy
 from allocator.errors import AllocatorError, DatabaseRefused
@@ -187,15 +186,13 @@ def test_the_rights_for_an_upgrade_are_others(kind, empty):
 
 
 def test_tokens_are_made_by_another_user_than_the_service(kind, service):
-    def tokens(*words: str, url: str) -> Result:
-        return CliRunner().invoke(main, ["tokens", *words, "--url", url])
-
-    assert tokens("create", "billing", "--tags", "order", url=service.url).exit_code == 1
+    create = ("create", "billing", "--tags", "order")
+    assert run(service.url, "tokens", *create).code == 1
     with User(kind, service.admin, "clerk").there() as clerk:
         clerk.allow(TOKENS)
-        for words in (["create", "billing", "--tags", "order"], ["list"], ["revoke", "1"]):
-            done = tokens(*words, url=clerk.url)
-            assert done.exit_code == 0, done.output
+        for words in (create, ["list"], ["revoke", "1"]):
+            done = run(clerk.url, "tokens", *words)
+            assert done.code == 0, done
         with Allocator(clerk.url) as ids, pytest.raises(AllocatorError, match=r"(?i)denied"):
             ids.next_id("order")
 

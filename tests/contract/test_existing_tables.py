@@ -1,6 +1,5 @@
 """`docs/existing-tables.md` while others write: the column's own counter and a tag share it, and no id comes twice."""
 
-import json
 import re
 import threading
 from collections.abc import Iterator
@@ -9,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from support.closing import Closing
 from support.distinct import distinct
 from support.documents.pages import ROOT, Block, blocks
 from support.documents.reader import Reading
+from support.kit import run
 from support.processes.patience import until
 from support.servers.administrator import execute, values
 
 from allocator import Allocator
-from allocator.cli import main
 
 PATIENCE = 120.0
 """Seconds until a writer that does not come is given up."""
@@ -142,8 +140,7 @@ def parts(kind: str) -> dict[str, list[Block]]:
 
 def with_its_statement(url: str, steps: list[Block]) -> list[Block]:
     """The steps with the statement that the command prints: the writers have moved the counter meanwhile."""
-    result = CliRunner().invoke(main, [*BESIDE.split(), "--json", "--url", url])
-    (finding,) = json.loads(result.stdout)["findings"]
+    (finding,) = run(url, *BESIDE.split(), "--json").json["findings"]
     statement = re.compile("^ALTER .*;", re.MULTILINE)
     return [replace(one, text=statement.sub(f"{finding['mend']};", one.text)) for one in steps]
 

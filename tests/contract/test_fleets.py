@@ -14,7 +14,18 @@ from sqlalchemy import create_engine
 from support.distinct import distinct
 from support.faults.wire import Wire
 from support.servers.administrator import execute
-from support.servers.fleets import MYSQLS, add, claim_tickets, draw_until, make, named, on_one_of_each, on_servers, once
+from support.servers.fleets import (
+    MYSQLS,
+    add,
+    bare,
+    claim_tickets,
+    draw_until,
+    make,
+    named,
+    on_one_of_each,
+    on_servers,
+    once,
+)
 
 from allocator import Allocator
 from allocator.database.store import Database
@@ -41,10 +52,6 @@ on_files = pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
 def moved(url: str, *more: str) -> None:
     """As on a server that nobody has noticed yet."""
     execute(url, "UPDATE allocator_shard SET server_run = 'elsewhere'", *more)
-
-
-def bare(url: str) -> str:
-    return url.partition("?shard=")[0].partition("&shard=")[0]
 
 
 # -- what each slot gives

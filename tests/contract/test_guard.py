@@ -5,28 +5,20 @@ from contextlib import closing
 from importlib.resources import files
 
 import pytest
-from alembic import command
-from click.testing import CliRunner
 from support.distinct import distinct
 from support.faults.ill_databases import changed, named
 from support.faults.wire import Wire
-from support.kit import database_of
+from support.kit import database_of, run
 from support.servers.administrator import execute, values
+from support.servers.databases import migrate, with_schema
 
 from allocator import Allocator
-from allocator.cli import main
-from allocator.database.schema import upgrade
-from allocator.database.store import Database
 from allocator.doctor import DANGER, examine
 from allocator.errors import MaxValueWentBack, SchemaDamaged, TagExists
 
 on_guarded = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
 on_postgres = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 on_mysql = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
-
-
-def asked(url: str, *words: str) -> str:
-    return CliRunner().invoke(main, ["db", *words, "--url", url]).output
 
 
 def script(kind: str) -> str:
@@ -112,7 +104,7 @@ ROWS = "ON allocator_segment FOR EACH ROW"
 
 @on_guarded
 def test_the_guard_is_known(guarded):
-    assert "the tables are correct" in asked(guarded, "check")
+    assert "the tables are correct" in run(guarded, "db", "check").out
     assert "schema-damaged" not in named(examine(guarded))
 
 
@@ -178,7 +170,7 @@ def test_a_trigger_made_by_hand_is_refused_at_first_contact_and_the_message_says
                 with pytest.raises(SchemaDamaged):
                     drawn += ids.reserve("order", 5)
             assert drop in str(refused.value)
-        assert drop in asked(fresh, "check")
+        assert drop in run(fresh, "db", "check").out
         found = named(examine(fresh))["schema-damaged"]
         assert (found.severity, drop in found.mend) == (DANGER, True)
         table_name = "allocator_ticket" if "allocator_ticket" in made[-1] else "allocator_segment"
@@ -211,11 +203,6 @@ def test_what_comes_without_an_insert_id_is_not_served(fresh):
 
 @on_guarded
 def test_a_downgrade_under_the_guard_and_the_guard_made_again(guarded, kind):
-    database, config = Database(guarded, timeout=60), upgrade.alembic_config()
-    with closing(database):
-        with database.engine.connect() as connection, database.dialect.schema_change(connection, 60):
-            config.attributes[upgrade.CONNECTION] = connection
-            command.downgrade(config, "base")
-        database.upgrade_schema()
-    guard(kind, guarded)
-    assert "the tables are correct" in asked(guarded, "check")
+    migrate(guarded, "downgrade", "base")
+    guard(kind, with_schema(guarded))
+    assert "the tables are correct" in run(guarded, "db", "check").out

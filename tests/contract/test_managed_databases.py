@@ -1,8 +1,5 @@
 """Ids on databases that refuse some of what a PostgreSQL or MySQL of one's own allows; see `lookalikes`."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -17,6 +14,7 @@ from support.distinct import distinct
 from support.documents.pages import SERVICE, granted
 from support.faults.ill_databases import changed, named
 from support.faults.wire import counted
+from support.kit import run
 from support.servers.administrator import execute
 from support.servers.databases import with_schema
 
@@ -241,11 +239,6 @@ def first_id(place: object) -> int:
         return ids.reserve("order", 1)[0]
 
 
-def told(url: str) -> dict[str, object]:
-    words = [sys.executable, "-m", "allocator", "db", "check", "--json", "--url", url]
-    return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
-
-
 def test_ids_of_every_kind_are_drawn(url):
     draws_all(url)
 
@@ -274,7 +267,7 @@ def test_a_process_that_runs_sees_a_failover_too(new_database):
 
 def test_the_doctor_and_the_check_say_what_the_guard_does_not_see(url, product):
     found = named(examine(url))
-    guard = str(told(url).get("guard", ""))
+    guard = str(run(url, "db", "check", "--json").json.get("guard", ""))
 
     assert {PARTLY, SLEEPS} & found.keys() == ({product.finds} if product.finds else set())
     assert bool(guard) == bool(product.finds)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from sqlalchemy import create_engine, insert
+from support.kit import run
 from support.service.served import Served
 
-import allocator.remote.client
 from allocator import Allocator
-from allocator.cli import main
 from allocator.database.schema import tables
-from allocator.errors import DatabaseRefused
 from allocator.fleet.tag_administration import Tags
-from allocator.remote.client import ServiceBackend
 from allocator.schemes.tag import Tag
 from allocator.service.served_ids import page_of
 from allocator.testing.memory_backend import MemoryBackend
@@ -82,9 +77,7 @@ def test_a_page_has_a_hundred_tags_and_a_thousand_at_most(crowded):
 def test_the_client_and_the_command_follow_pages(crowded):
     with Allocator(crowded.address) as ids:
         assert len(ids.tags.list()) == 2_500
-    listed = CliRunner().invoke(main, ["tags", "list", "--url", crowded.address])
-
-    assert len(listed.output.splitlines()) == 2_501
+    assert len(run(crowded.address, "tags", "list").out.splitlines()) == 2_501
 
 
 def test_many_readers_wait_for_each_other_and_nobody_for_them(crowded):
@@ -129,32 +122,3 @@ def test_pages_of_shards_are_those_of_all_their_tags():
             found += page
 
         assert [(tag.name, tag.max_value) for tag in found] == listed, limit
-
-
-class Answers:
-    """Servers that give these answers, one after the other."""
-
-    def __init__(self, *answers: Any) -> None:
-        self.answers = list(answers)
-        self.shown = "answers"
-        self.close = self.abandon = lambda: None
-
-    def request(self, method: str, path: str, fields: Any = None, *, read: Callable[[Any], Any]) -> Any:
-        return read(self.answers.pop(0))
-
-
-def page(*names: str, following: str | None = None) -> dict[str, Any]:
-    fields = {"max_value": "0", "step": 1, "max_step": 1, "limit": "9", "failover_gap": "0"}
-    rows = [{"tag": name, **fields} for name in names]
-    return {"tags": rows} | ({} if following is None else {"next": following})
-
-
-def test_a_client_takes_pages_that_follow_each_other_alone():
-    def listed(*answers: Any) -> list[str]:
-        return [tag.name for tag in ServiceBackend(Answers(*answers)).tags(Tag("", 0)).list()]  # type: ignore[arg-type]
-
-    assert listed(page("a", "b", following="b"), page("c")) == ["a", "b", "c"]
-    assert listed(page("a", following="a"), page()) == ["a"]
-    for wrong in (page("a"), page("b", following="b"), page("d", "c"), page("c", following="b"), page(following="c")):
-        with pytest.raises((DatabaseRefused, allocator.errors.InvalidSetting)):
-            listed(page("a", "b", following="b"), wrong)

@@ -23,9 +23,9 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import create_engine, make_url, text
 from support.distinct import distinct
-from support.kit import SQLITE, database_of
+from support.kit import SQLITE, database_of, run
 from support.servers.administrator import administrator, execute, values
-from support.servers.fleets import MYSQLS
+from support.servers.fleets import MYSQLS, bare
 
 from allocator import Allocator
 from allocator.database.connection import GUARD_RESTARTS
@@ -279,15 +279,8 @@ def test_repair_goes_on_where_one_tag_does_not_fit(fresh):
     with other(fresh) as ids:
         for name, limit in (("a", 50), ("b", 2**53 - 1)):
             ids.tags.create(name, limit=limit)
-    done = subprocess.run(
-        [sys.executable, "-m", "allocator", "tags", "repair", "--all", "--url", fresh],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == 1
-    assert "tag 'a' has only 50 ids left" in done.stderr
+    done = run(fresh, "tags", "repair", "--all")
+    assert (done.code, "tag 'a' has only 50 ids left" in done.err) == (1, True)
     with other(fresh) as ids:
         assert ids.tags.get("b").max_value > 0
 
@@ -494,10 +487,6 @@ def test_a_server_that_comes_back_gives_nothing_of_what_was_forgotten(verb, fres
 
 
 # -- fleets
-
-
-def bare(url: str) -> str:
-    return url.partition("?shard=")[0]
 
 
 def test_a_slot_skips_ids_of_its_own(fleet):

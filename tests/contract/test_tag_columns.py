@@ -5,13 +5,12 @@ import shlex
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from support import kit
 from support.distinct import distinct
 from support.servers.administrator import execute, values
 from support.servers.fleets import make
 
 from allocator import Allocator
-from allocator.cli import main
 from allocator.errors import Exhausted
 
 SERVERS = ("postgres", "mysql", "mariadb")
@@ -21,15 +20,11 @@ IDENTITY = "CREATE TABLE orders (id BIGINT GENERATED {} AS IDENTITY PRIMARY KEY,
 COUNTING = "CREATE TABLE orders (id {} AUTO_INCREMENT PRIMARY KEY, what VARCHAR(20))"
 
 
-def ask(url: str, *words: str) -> Result:
-    return CliRunner().invoke(main, [*words, "--json", "--url", url])
-
-
 def run(url: str, *words: str, code: int = 0) -> Any:
     """What a command prints as JSON, or its sentence if it is refused."""
-    result = ask(url, *words)
-    assert result.exit_code == code, result.output
-    return json.loads(result.stdout) if result.stdout else json.loads(result.stderr.splitlines()[-1])["message"]
+    said = kit.run(url, *words, "--json")
+    assert said.code == code, said
+    return said.json if said.out else json.loads(said.err.splitlines()[-1])["message"]
 
 
 def share(column: str = "orders.id", tag: str = "order") -> list[str]:
@@ -38,9 +33,9 @@ def share(column: str = "orders.id", tag: str = "order") -> list[str]:
 
 def found(url: str, column: str = "orders.id") -> dict[str, str]:
     """The remedy of each finding, by name."""
-    result = ask(url, *share(column))
-    findings = json.loads(result.stdout)["findings"]
-    assert result.exit_code == any(one["severity"] != "note" for one in findings)
+    said = kit.run(url, *share(column), "--json")
+    findings = said.json["findings"]
+    assert said.code == any(one["severity"] != "note" for one in findings)
     return {one["name"]: one["mend"] for one in findings}
 
 
@@ -95,7 +90,7 @@ def test_what_is_no_column_of_ids_is_refused(fresh):
 
     assert {place: said[place] for place, sentence in REFUSED.items() if sentence not in said[place]} == {}
     for own in ("--limit=9", "--start-after=0", "--start-after-column=orders.id"):
-        assert ask(fresh, *share(), own).exit_code == 2, own
+        assert kit.run(fresh, *share(), own).code == 2, own
 
 
 # -- beside the column's own counter
@@ -141,7 +136,7 @@ def test_a_counter_that_came_to_the_range_before_it_was_held_is_planned_again(ki
     delete, create = found(fresh)["tag-waits"].split("; then ")
 
     run(fresh, *delete.split()[1:], "--yes")
-    assert ask(fresh, *shlex.split(create)[1:]).exit_code == 1
+    assert kit.run(fresh, *shlex.split(create)[1:]).code == 1
     assert run(fresh, "tags", "list", "order")[0]["limit"] == "2000001"
 
 

@@ -9,16 +9,15 @@ from contextlib import closing, suppress
 from functools import partial
 
 import pytest
-from click.testing import CliRunner
 from support.distinct import distinct
 from support.faults.ill_databases import changed
 from support.faults.wire import Wire
+from support.kit import run
 from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
 from support.servers.fleets import MYSQLS, claim_tickets, in_each_way, on_one_of_each, once
 
 from allocator import Allocator
-from allocator.cli import main
 from allocator.database.mysql.dialect import MySQL
 from allocator.database.store import Database
 from allocator.database.verbs import segments, tickets
@@ -126,24 +125,21 @@ def test_control_of_two_processes_that_draw_otherwise_each_ticket_comes_twice(fa
 @once
 @on_mysql
 def test_tickets_are_claimed_from_the_first_one_on_or_never(face, shards):
-    def upgraded(url: str, *more: str) -> tuple[int, str]:
-        done = CliRunner().invoke(main, ["db", "upgrade", "--tickets", "claim", "--url", url, *more])
-        return done.exit_code, done.output
-
+    words = ("db", "upgrade", "--tickets", "claim")
     one, two, three = shards(3)
     assert face(one).ticket("job") == 1
-    code, said = upgraded(one)
-    assert code == 1
-    assert "has drawn tickets with REPLACE, up to 1, and claims would draw them again" in said
-    assert "allocator tags create TYPE --start-after 1" in said
+    refused = run(one, *words)
+    assert refused.code == 1
+    assert "has drawn tickets with REPLACE, up to 1, and claims would draw them again" in refused.err
+    assert "allocator tags create TYPE --start-after 1" in refused.err
     assert face(one).ticket("job") == 2
     for drawn in (1, 2):
-        assert upgraded(two)[0] == 0
+        assert run(two, *words).code == 0
         assert face(two).ticket("job") == drawn
-    assert upgraded(two, "--sql")[0] == 2
+    assert run(two, *words, "--sql").code == 2
     execute(with_schema(three), "UPDATE allocator_shard SET server_run = 'elsewhere'")
     face(three).next_id("order")  # notes a failover, which may have forgotten tickets
-    assert upgraded(three)[0] == 1
+    assert run(three, *words).code == 1
 
 
 @on_mysql

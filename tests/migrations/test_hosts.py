@@ -15,12 +15,12 @@ from click.testing import CliRunner
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, inspect, text
 from support.kit import SQLITE, output
 from support.servers.administrator import administrator, execute, opened, values
+from support.servers.databases import problems
 
 from allocator import Allocator
 from allocator.cli import main
-from allocator.database.schema import inspection, upgrade
+from allocator.database.schema import upgrade
 from allocator.database.schema.tables import REVISIONS, VERSION_TABLE
-from allocator.database.store import Database
 from allocator.integrations import alembic as hooks
 
 ENV = """
@@ -235,13 +235,6 @@ def told(*words: str) -> str:
     done = CliRunner().invoke(main, ["db", "upgrade", *words])
     assert done.exit_code == 0, done.output
     return done.output
-
-
-def problems(url: str) -> list[str]:
-    database = Database(url)
-    found = database.run(inspection.problems, "here")
-    database.close()
-    return found
 
 
 @pytest.mark.statements

@@ -15,6 +15,7 @@ from alembic.util import CommandError
 from sqlalchemy import create_engine, inspect, text
 from support.kit import ON_SERVERS, SQLITE
 from support.servers.administrator import execute, opened, values
+from support.servers.databases import migrate, problems, with_schema
 
 from allocator import Allocator, Numbers
 from allocator.database.schema import inspection, upgrade
@@ -42,18 +43,6 @@ def picture(url: str) -> dict[str, object]:
             if engine.dialect.name in {"mysql", "mariadb"}:
                 seen[f"{name} as shown"] = connection.execute(text(f"SHOW CREATE TABLE {name}")).one()[1]
     return seen
-
-
-def migrate(url: str, direction: str, to: str) -> None:
-    database = Database(url, timeout=60)
-    config = upgrade.alembic_config()
-    with (
-        closing(database),
-        database.engine.connect() as connection,
-        database.dialect.schema_change(connection, 60),
-    ):
-        config.attributes[upgrade.CONNECTION] = connection
-        getattr(command, direction)(config, to)
 
 
 @pytest.mark.statements
@@ -93,11 +82,6 @@ def test_up_down_up(empty):
 def take_a_number(url: str) -> None:
     with opened(url) as engine, engine.begin() as connection:
         Numbers("invoice").next(connection)
-
-
-def make_schema(url: str) -> None:
-    with closing(Database(url)) as database:
-        database.upgrade_schema()
 
 
 def make_a_token(url: str) -> None:
@@ -253,11 +237,6 @@ def test_a_sound_schema_has_no_problems(fresh):
     assert problems(fresh) == []
 
 
-def problems(url: str) -> list[str]:
-    with closing(Database(url)) as database:
-        return database.run(inspection.problems, "here")
-
-
 ALTERED = {
     "INT NOT NULL": "modify_type allocator_segment max_value INTEGER BIGINT",
     "BIGINT": "modify_nullable allocator_segment max_value True False",
@@ -295,7 +274,7 @@ def test_a_server_is_never_changed_unasked(empty):
 @pytest.mark.statements
 def test_an_upgrade_that_died_half_way_is_run_again(empty):
     """By `allocator db upgrade`, and by Alembic: MySQL and MariaDB commit each table by itself."""
-    for again in (lambda: make_schema(empty), lambda: migrate(empty, "upgrade", "head")):
+    for again in (lambda: with_schema(empty), lambda: migrate(empty, "upgrade", "head")):
         migrate(empty, "upgrade", "head")
         whole = picture(empty)
         execute(empty, f"DROP TABLE {VERSION_TABLE}", "DROP TABLE allocator_lease", "DROP TABLE allocator_shard")

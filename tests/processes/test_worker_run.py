@@ -15,13 +15,11 @@ from pathlib import Path
 from shutil import which
 
 import pytest
-from click.testing import CliRunner
+from support import kit
 from support.faults.stopped_process import stop
 from support.processes.fake_number import now
 from support.processes.patience import until
 from support.servers.databases import with_schema
-
-from allocator.cli import main
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs timers and prctl of Linux")
 
@@ -147,18 +145,15 @@ def test_a_command_that_cannot_be_started_is_told_from_one_that_fails(tmp_path):
 
 
 def test_wrong_usage_has_the_exit_code_of_the_wrapper():
-    words = [sys.executable, "-m", "allocator", "worker", "run", "--space", "x", "--bits", "many", "--", "true"]
-
-    assert subprocess.run(words, capture_output=True, check=False).returncode == 125
+    assert kit.run("sqlite://", "worker", "run", "--space", "x", "--bits", "many", "--", "true").code == 125
 
 
 def test_the_first_process_of_a_container_is_refused(monkeypatch):
     """The kernel does not kill it by its own timer, so that a stopped one would outlive its number."""
     monkeypatch.setattr(os, "getpid", lambda: 1)
-    refused = CliRunner().invoke(main, ["worker", "run", "--space", "x", "--url", "sqlite://", "--", "true"])
-
-    assert refused.exit_code == 125
-    assert "start the container with docker run --init" in refused.stderr
+    refused = kit.run("sqlite://", "worker", "run", "--space", "x", "--", "true")
+    assert refused.code == 125
+    assert "start the container with docker run --init" in refused.err
 
 
 def test_signals_are_passed_on(run):

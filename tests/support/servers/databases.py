@@ -2,11 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from alembic import command
+
+from allocator.database.schema import inspection, upgrade
 from allocator.database.store import Database
 from support.servers.available import SERVERS, server
 
@@ -60,3 +63,22 @@ def with_schema(url: str) -> str:
     database.upgrade_schema()
     database.close()
     return url
+
+
+def migrate(url: str, direction: str, to: str) -> None:
+    """As Alembic does: "upgrade" or "downgrade", to a revision."""
+    config = upgrade.alembic_config()
+    with (
+        closing(Database(url, timeout=60)) as database,
+        database.engine.connect() as connection,
+        database.dialect.schema_change(connection, 60),
+    ):
+        config.attributes[upgrade.CONNECTION] = connection
+        getattr(command, direction)(config, to)
+
+
+def problems(url: str) -> list[str]:
+    """Of the tables, as `allocator db check` tells."""
+    with closing(Database(url)) as database:
+        found: list[str] = database.run(inspection.problems, "here")
+        return found

@@ -49,6 +49,11 @@ def named(url: str, word: Word | str | None) -> str:
     return f"{url}{'&' if '?' in url else '?'}shard={word}"
 
 
+def bare(url: str) -> str:
+    """Without its slot."""
+    return url.partition("?shard=")[0].partition("&shard=")[0]
+
+
 def make(url: str, slots: int) -> str:
     """Make a database slot 1; the URL that says so."""
     with closing(Database(url)) as database:
