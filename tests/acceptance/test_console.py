@@ -4,11 +4,11 @@ import html
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from time import time_ns
 
 import pytest
 from sqlalchemy import create_engine, insert
 from support.faults.wire import Wire
+from support.kit import now_ms
 from support.processes.patience import until
 from support.servers.administrator import execute
 from support.servers.databases import with_schema
@@ -34,7 +34,7 @@ class Crowded(Guarded):
         fill(self.url)
         for name in ("seen-1", "seen-2", "hidden-1"):
             self.database.create_tag(Tag(name), has_start=True)
-        self.database.lease_number(NumberClaim("pods", 2, 600_000, time_ns() // 1_000_000, "a", f"{EVIL}.example", 7))
+        self.database.lease_number(NumberClaim("pods", 2, 600_000, now_ms(), "a", f"{EVIL}.example", 7))
         at, known = datetime(2026, 1, 2, tzinfo=UTC), self.database.current().shard
         self.database.run(node_rows.register, f"{EVIL}.example", 7, "1<b>", at, known)
 

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import create_engine
 from support.distinct import distinct
 from support.faults.wire import Wire
+from support.kit import backend_of, now_ms
 from support.servers.administrator import execute
 from support.servers.fleets import (
     MYSQLS,
@@ -93,7 +94,7 @@ def test_a_database_that_is_used_becomes_a_fleet_while_everything_is_drawn(face,
     def draw(ids: Allocator) -> None:
         drawn["tag"] += ids.reserve("order", 3)
         drawn["ticket"].append(ids.ticket("job"))
-        drawn["node"].append(ids._backend.register_node())
+        drawn["node"].append(backend_of(ids).register_node())
 
     def drawing(ids: Allocator) -> None:
         while not stop.is_set():
@@ -128,8 +129,8 @@ def test_a_node_of_a_session_that_draws_tickets_is_the_next_of_its_slot(face, fl
     ids = face(shards=fleet(2))
     for _ in range(4):
         ids.ticket("job")
-        ids._backend.register_node()
-    numbers = [ids._backend.register_node() for _ in range(6)]
+        backend_of(ids).register_node()
+    numbers = [backend_of(ids).register_node() for _ in range(6)]
 
     for of_slot in (numbers[::2], numbers[1::2]):
         assert [b - a for a, b in pairwise(of_slot)] == [2, 2]
@@ -138,7 +139,7 @@ def test_a_node_of_a_session_that_draws_tickets_is_the_next_of_its_slot(face, fl
 @on_one_of_each
 def test_worker_numbers_are_those_of_the_slot_and_a_new_slot_leases_none_for_a_while(shards):
     one, two = shards(2)
-    claim = NumberClaim("billing", 3, 1000, time.time_ns() // 1_000_000, "holder")
+    claim = NumberClaim("billing", 3, 1000, now_ms(), "holder")
     with closing(Database(one)) as database:
         before = [database.lease_number(claim) for _ in range(2)]
         urls = [make(one, 2)]
@@ -161,16 +162,16 @@ def test_a_lease_of_a_fleet_is_renewed_and_given_back_where_it_was_taken(face, f
     with ids.worker("billing", bits=2) as one, ids.worker("billing", bits=2) as two:
         assert {one.number % 3, two.number % 3} == {0, 1}
         for held in (one, two):
-            ids._backend.renew_number(held._lease, time.time_ns() // 1_000_000)
+            backend_of(ids).renew_number(held._lease, now_ms())
     with pytest.raises(LeaseLost, match="is of a slot that is not"):
-        face(shards=[other, urls[two.number % 3 - 1]])._backend.renew_number(two._lease, time.time_ns() // 1_000_000)
+        backend_of(face(shards=[other, urls[two.number % 3 - 1]])).renew_number(two._lease, now_ms())
 
 
 @on_files
 def test_a_space_with_fewer_numbers_than_slots_is_refused_where_none_is_left(fleet):
     url = fleet(3)[2]
     execute(bare(url), "UPDATE allocator_shard SET moved_at = 0")
-    claim = NumberClaim("billing", 1, 1000, time.time_ns() // 1_000_000, "holder")
+    claim = NumberClaim("billing", 1, 1000, now_ms(), "holder")
     with closing(Database(url)) as database, pytest.raises(InvalidSetting, match="has 2 numbers, and slot 3 of 3 none"):
         database.lease_number(claim)
 

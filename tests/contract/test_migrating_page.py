@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.distinct import Duplicate, distinct
+from support.distinct import distinct
 from support.documents.pages import ROOT, blocks
 from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
@@ -70,13 +70,6 @@ def test_our_ids_continue_above_those_of_leaf(leaf, empty, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_control_a_line_that_says_one_less_repeats_the_last_id(leaf, empty, tmp_path):
-    lines = values(leaf, LEAF.replace("max_id - 1", "max_id - 2"))
-
-    with pytest.raises(Duplicate):
-        distinct([*OF_LEAF, *ours(lines, empty, tmp_path)])
-
-
 def test_our_ids_continue_above_those_of_all_databases_of_tinyid(tinyid, kind, new_database, tmp_path):
     """In any order: the second line raises the tag, or is refused."""
     for urls in (tinyid, tinyid[::-1]):
@@ -85,8 +78,3 @@ def test_our_ids_continue_above_those_of_all_databases_of_tinyid(tinyid, kind, n
 
         assert distinct([*OF_TINYID, *drawn]) == 40
         assert drawn[0] == 31
-
-
-def test_control_the_lines_of_one_database_of_tinyid_repeat_ids_of_the_other(tinyid, empty, tmp_path):
-    with pytest.raises(Duplicate):
-        distinct([*OF_TINYID, *ours(values(tinyid[0], TINYID), empty, tmp_path)])

@@ -12,7 +12,7 @@ import pytest
 from support.distinct import distinct
 from support.faults.ill_databases import changed
 from support.faults.wire import Wire
-from support.kit import run
+from support.kit import backend_of, run
 from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
 from support.servers.fleets import MYSQLS, claim_tickets, in_each_way, on_one_of_each, once
@@ -37,12 +37,18 @@ on_each = pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", 
 on_mysql = pytest.mark.parametrize("fleet_kind", ["mysql", "mariadb"], indirect=True)
 
 
+@pytest.fixture
+def url(shards, claims) -> str:
+    """Of a database for tests in each way."""
+    (made,) = shards(1)
+    if claims:
+        claim_tickets(made)
+    return made
+
+
 @pytest.mark.statements
 @in_each_way
-def test_a_single_database_gives_1_2_3(face, shards, fleet_kind, claims):
-    (url,) = shards(1)
-    if claims:
-        claim_tickets(url)
+def test_a_single_database_gives_1_2_3(face, url, fleet_kind, claims):
     ids = face(url)
 
     assert [1, 2, 3] == [ids.ticket("job") for _ in range(3)]
@@ -57,10 +63,7 @@ def test_a_single_database_gives_1_2_3(face, shards, fleet_kind, claims):
 @pytest.mark.statements
 @once
 @in_each_way
-def test_types_are_told_apart_byte_by_byte_and_are_no_tags(face, shards, fleet_kind, claims):
-    (url,) = shards(1)
-    if claims:
-        claim_tickets(url)
+def test_types_are_told_apart_byte_by_byte_and_are_no_tags(face, url, fleet_kind, claims):
     ids, longest = face(url), "x" * 64
     drawn = [ids.ticket(kind) for kind in ("job", "Job", "job.", longest)]
 
@@ -103,7 +106,7 @@ def test_the_statement_is_that_of_the_scheme(fleet):
 def test_a_process_that_read_the_row_before_tickets_were_claimed_repeats_none(face, shards):
     (url,) = shards(1)
     before = face(url)
-    before._backend._shard = before._backend.read_shard()
+    backend_of(before)._shard = backend_of(before).read_shard()
     claim_tickets(url)
 
     assert [face(url).ticket("job"), before.ticket("job"), before.ticket("job")] == [1, 2, 3]
@@ -116,7 +119,7 @@ def test_control_of_two_processes_that_draw_otherwise_each_ticket_comes_twice(fa
     monkeypatch.setattr(tickets, "DRAW", tickets.DRAW.replace("tickets = 'replace'", "1 = 1"))
     (url,) = shards(1)
     before = face(url)
-    before._backend._shard = before._backend.read_shard()
+    backend_of(before)._shard = backend_of(before).read_shard()
     claim_tickets(url)
 
     assert [face(url).ticket("job"), before.ticket("job")] == [1, 1]
@@ -156,12 +159,9 @@ def test_a_type_is_made_only_where_tickets_are_claimed(shards):
 
 @once
 @in_each_way
-def test_a_ticket_is_one_round_trip(face, shards, fleet_kind, claims):
+def test_a_ticket_is_one_round_trip(face, url, fleet_kind, claims):
     if fleet_kind == "sqlite":
         return
-    (url,) = shards(1)
-    if claims:
-        claim_tickets(url)
     with Wire(url) as wire:
         ids = face(wire.url)
         ids.ticket("job")
@@ -185,10 +185,7 @@ def test_each_slot_gives_its_own(face, fleet):
 
 @pytest.mark.statements
 @in_each_way
-def test_sixteen_connections_on_one_type(shards, fleet_kind, claims):
-    (url,) = shards(1)
-    if claims:
-        claim_tickets(url)
+def test_sixteen_connections_on_one_type(url, fleet_kind, claims):
     each = 40
     allocators = [Allocator(url, timeout=30) for _ in range(16)]
     try:
@@ -211,11 +208,8 @@ CLAIMS_FORGOTTEN = (
 @pytest.mark.statements
 @once
 @in_each_way
-def test_a_database_that_forgot_tickets_is_stopped(face, shards, fleet_kind, claims):
-    (url,) = shards(1)
+def test_a_database_that_forgot_tickets_is_stopped(face, url, fleet_kind, claims):
     is_claimed = claims or fleet_kind not in MYSQLS
-    if claims:
-        claim_tickets(url)
     ids, drawn = face(url, timeout=5), []
     forgotten = [("DELETE FROM allocator_ticket", "ALTER TABLE allocator_ticket AUTO_INCREMENT = 1")]
     for forgets in CLAIMS_FORGOTTEN if is_claimed else forgotten:
@@ -265,10 +259,7 @@ LAST_REPLACED = "ALTER TABLE allocator_ticket AUTO_INCREMENT = 92233720368547758
 @pytest.mark.statements
 @once
 @in_each_way
-def test_after_the_last_number_there_is_an_error_and_no_ticket_twice(face, shards, fleet_kind, claims):
-    (url,) = shards(1)
-    if claims:
-        claim_tickets(url)
+def test_after_the_last_number_there_is_an_error_and_no_ticket_twice(face, url, fleet_kind, claims):
     ids = face(url, timeout=5)
     drawn = [ids.ticket("job")]
     execute(url, LAST_REPLACED if fleet_kind in MYSQLS and not claims else LAST)
@@ -315,7 +306,7 @@ def test_a_call_whose_time_is_over_names_the_last_error(tmp_path, count, late):
         assert str(bare).startswith(f"{late} within 2 seconds; it is away, or an open transaction locks")
         assert bare.__cause__ is None
         if count > 1:
-            ids._backend._fail(0, DatabaseUnavailable("connection refused"))
+            backend_of(ids)._fail(0, DatabaseUnavailable("connection refused"))
             with pytest.raises(DatabaseUnavailable) as found:
                 wait_for(result_of(partial(Work, int), ids._background, 0.0, ids._overdue))
             assert str(found.value) == f"{late} within 2 seconds; the last error: connection refused"

@@ -231,10 +231,22 @@ def test_a_hook_of_the_users_that_fails_is_a_clear_error(sync, tmp_path, tag):
             call()
 
 
+ODD = "(sslmode|nosuch|timeout|keepalives|port)"
+ARGUMENTS = {
+    "mysql+pymysql": ("", "sslmode=require", "charset=nope", "read_timeout=abc", "connect_timeout=abc"),
+    "postgresql+psycopg": (
+        f": .*{ODD}.*; check the URL and its arguments",
+        *("sslmode=bogus", "nosuch=1", "connect_timeout=abc", "keepalives=no", "port=99999"),
+    ),
+}
+
+
 def test_an_argument_that_the_driver_does_not_take_is_a_clear_error(tag):
-    for argument in ("sslmode=require", "charset=nope", "read_timeout=abc", "connect_timeout=abc"):
-        with pytest.raises((DatabaseRefused, InvalidDatabase), match="cannot be used"):
-            Allocator(f"mysql+pymysql://root@127.0.0.1:1/x?{argument}").next_id(tag)
+    """Trying again would never help."""
+    for driver, (sentence, *arguments) in ARGUMENTS.items():
+        for argument in arguments:
+            with pytest.raises((DatabaseRefused, InvalidDatabase), match=f"cannot be used{sentence}"):
+                Allocator(f"{driver}://root@127.0.0.1:1/x?{argument}").next_id(tag)
 
 
 def test_a_driver_that_no_claim_works_with_is_refused_at_once():
@@ -243,15 +255,6 @@ def test_a_driver_that_no_claim_works_with_is_refused_at_once():
         sentence = f"names a driver that the allocator cannot use; give a URL that begins with {kind}.pymysql://"
         with pytest.raises(InvalidDatabase, match=sentence):
             Allocator(database)
-
-
-def test_nor_one_that_postgresql_does_not_take(tag):
-    """Trying again would never help."""
-    for argument in ("sslmode=bogus", "nosuch=1", "connect_timeout=abc", "keepalives=no", "port=99999"):
-        sentence = "cannot be used: .*(sslmode|nosuch|timeout|keepalives|port).*; check the URL and its arguments"
-        url = f"postgresql+psycopg://root@127.0.0.1/x?{argument}"
-        with Allocator(url) as ids, pytest.raises(DatabaseRefused, match=sentence):
-            ids.next_id(tag)
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)

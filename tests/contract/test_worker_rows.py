@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
 from itertools import product
-from time import time_ns
 
 import pytest
 from sqlalchemy import Connection, delete, insert, update
-from support.kit import SQLITE
+from support.kit import SQLITE, now_ms
 from support.servers.administrator import execute
 
 from allocator.database.dialect import Dialect
@@ -23,10 +22,6 @@ statements = pytest.mark.statements
 
 L = 60_000
 LEASE = NumberLease("pods", 0, "a", L)
-
-
-def now_ms() -> int:
-    return time_ns() // 1_000_000
 
 
 def claim(holder: str, wall_ms: int | None = None, length_ms: int = L) -> NumberClaim:

@@ -1,20 +1,15 @@
 """Worker numbers over HTTP: what a client in any language sends, who may, and what an operator sees."""
 
-from time import time_ns
 from typing import Any
 
 import pytest
-from support.kit import backend_of, run
+from support.kit import backend_of, now_ms, run
 from support.processes.patience import until
 from support.service.served import Guarded, Served
 
 from allocator import Allocator
 from allocator.errors import AccessDenied, LeaseLost, NodeIdsExhausted
 from allocator.schemes.worker_number_lease import NumberClaim
-
-
-def now_ms() -> int:
-    return time_ns() // 1_000_000
 
 
 def test_a_number_is_leased_renewed_and_given_back(guarded, service):

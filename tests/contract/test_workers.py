@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from itertools import count
-from time import time_ns
 from typing import Any
 
 import pytest
 from support.faults.wire import Wire
-from support.kit import ON_SERVERS, SQLITE
+from support.kit import ON_SERVERS, SQLITE, now_ms
 from support.processes.patience import until
 
 from allocator import Allocator
@@ -54,10 +53,6 @@ def leased(ids: Any, *args: Any, **settings: Any) -> Iterator[Any]:
         yield lease
     finally:
         leave()
-
-
-def now_ms() -> int:
-    return time_ns() // 1_000_000
 
 
 def claim(space: str, holder: str = "a", bits: int = 2, length_ms: int = L, wall_ms: int | None = None) -> NumberClaim:

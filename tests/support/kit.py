@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from time import time_ns
 from typing import Any, NamedTuple
 
 import pytest
@@ -68,3 +69,8 @@ def backend_of(ids: Any) -> Any:
 def database_of(ids: Any) -> Database:
     """The first one."""
     return backend_of(ids).databases()[0]
+
+
+def now_ms() -> int:
+    """By the clock of this machine, as a claim of a worker number says it."""
+    return time_ns() // 1_000_000
