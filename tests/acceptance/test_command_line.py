@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import URL, create_engine
 from support.distinct import distinct
-from support.kit import ON_SERVERS, SQLITE
+from support.kit import ON_POSTGRES, ON_SERVERS, SQLITE
 from support.servers.administrator import execute
 
 import allocator
@@ -334,7 +334,7 @@ def test_tags_are_made_listed_and_changed(url, tag):
     assert tag in run("tags", "list", url=url).output
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_a_limit_that_follows_a_column_is_said(fresh):
     execute(fresh, "CREATE TABLE orders (id serial, big bigint)")
     create = ("tags", "create", "--start-after-column")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from support.kit import ON_POSTGRES
 from support.processes.patience import until
 from support.servers.fleets import opened
 from support.service.served import Seat, Served
@@ -51,7 +52,7 @@ def test_a_database_serves_and_becomes_a_fleet(fresh):
     assert "shard=" in named
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_the_console_says_so_on_its_pages(fresh):
     """One service, before one database: the test above reads the same states of each kind."""
     run(fresh, "next", "order")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import make_url
+from support.kit import on
 from support.servers.fleets import made
 
 from allocator.cli import main
@@ -140,7 +141,7 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(files):
         assert (done.exit_code, sentence in done.stderr) == (code, True), done.stderr
 
 
-@pytest.mark.parametrize("kind", ["postgres", "mysql"], indirect=True)
+@on("postgres", "mysql")
 def test_a_password_is_never_shown(fresh, kind, new_database):
     secret = make_url(fresh).password or "s3cret-word"  # where any is let in
     fresh = make_url(fresh).set(password=secret).render_as_string(hide_password=False)

@@ -5,13 +5,12 @@ from datetime import date
 
 import pytest
 from sqlalchemy import make_url
-from support.kit import run
+from support.kit import ON_MYSQL, on, run
 from support.servers.administrator import execute, opened, values
 
 from allocator import Allocator, Numbers
 from allocator.errors import DatabaseRefused, InvalidDatabase
 
-ON_MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
 CIPHER = "SHOW STATUS LIKE 'Ssl_cipher'"
 
 
@@ -33,7 +32,7 @@ def test_a_schema_of_the_server_is_no_place_for_tables(fresh):
         ids.next_id("order")
 
 
-@pytest.mark.parametrize("kind", ["postgres", "mysql"], indirect=True)
+@on("postgres", "mysql")
 def test_a_user_without_rights_gets_them_by_what_the_doctor_prints(kind, fresh):
     """One right is missing at a time, and there are fourteen."""
     user, database = "newcomer", make_url(fresh).database

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 from support.faults.ill_databases import Patient, as_nobody, changed, named
-from support.kit import ON_SERVERS, SQLITE
+from support.kit import ON_POSTGRES, ON_SERVERS, SQLITE
 from support.servers.administrator import administrator, execute
 from support.servers.available import server
 from support.servers.databases import one_of_each, with_schema
@@ -36,9 +36,6 @@ def patients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
 @pytest.fixture
 def patient(kind: str, patients: Callable[[str], Patient]) -> Patient:
     return patients(kind)
-
-
-ON_POSTGRES = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 
 
 # -- nothing is wrong

@@ -14,7 +14,7 @@ from support.applications.faces import PATIENT
 from support.distinct import distinct
 from support.documents.pages import OWNER, SERVICE, TOKENS, granted
 from support.faults.ill_databases import changed, named
-from support.kit import run
+from support.kit import ON_POSTGRES, on, run
 from support.servers.administrator import administrator, execute
 from support.servers.available import KINDS
 from support.servers.databases import databases, with_schema
@@ -158,7 +158,7 @@ def test_control_without_one_of_them_a_call_is_refused(kind, service):
             call(ids)
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_control_without_the_sequence_no_node_is_registered_on_another_run(service):
     words = "USAGE ON SEQUENCE allocator_node_id_seq"
     with Allocator(service.url) as ids:
@@ -237,7 +237,7 @@ def pairs(grants: list[str]) -> set[tuple[str, str]]:
     return {(verb, place) for one in found if one for verb in re.split(between, one[1]) for place in one[2].split(", ")}
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_a_schema_that_a_user_may_not_use_is_not_said_to_lack_the_tables(service):
     taken = (f"REVOKE USAGE ON SCHEMA public FROM PUBLIC, {service.name}", "GRANT USAGE ON SCHEMA public TO PUBLIC")
     with changed(service.admin, *taken):
@@ -282,7 +282,7 @@ def test_rights_on_the_columns_that_a_claim_writes_are_enough(service, healthy):
 STRANGERS = "others-may-write"
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_a_public_role_that_gets_rights_on_new_tables_is_found_and_closed_by_what_is_printed(empty):
     """As Supabase's `anon`, whose key everybody has."""
     anon = f"anon_{os.getpid()}"
@@ -361,7 +361,7 @@ def printed(found: Finding) -> list[str]:
     return re.findall("REVOKE .*?(?=;)", found.mend)
 
 
-@pytest.mark.parametrize("kind", ["mariadb"], indirect=True)
+@on("mariadb")
 def test_everybody_of_mariadb_may_write_what_ids_come_from(kind, service):
     database = str(make_url(service.admin).database)
     for right in ("UPDATE", "ALL"):
@@ -372,7 +372,7 @@ def test_everybody_of_mariadb_may_write_what_ids_come_from(kind, service):
         assert "PUBLIC" not in named(examine(service.admin))[STRANGERS].found  # but the service is there
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_row_security_without_a_policy_keeps_others_out(service):
     table, drop = "allocator_segment", "DROP POLICY IF EXISTS theirs ON allocator_segment"
     with User("postgres", service.admin, "other").there() as other:

@@ -10,7 +10,7 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import create_engine, make_url
 from support.faults.ill_databases import Patient, changed
-from support.kit import database_of
+from support.kit import ON_MYSQL, ON_POSTGRES, database_of, on
 from support.processes.patience import until
 from support.servers.administrator import administrator, execute, values
 from support.servers.available import own
@@ -56,9 +56,7 @@ def patient(kind: str, patients: Callable[[str], Patient]) -> Patient:
     return patients(kind)
 
 
-ON_POSTGRES = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-ON_MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
-ON_MARIADB = pytest.mark.parametrize("kind", ["mariadb"], indirect=True)
+ON_MARIADB = on("mariadb")
 
 
 @pytest.mark.parametrize("kind", OPTIONS, indirect=True)
@@ -164,7 +162,7 @@ def test_settings_of_mysql_that_lose_commits_are_one_finding_and_the_guard_count
     assert "set innodb_flush_log_at_trx_commit = 1, sync_binlog = 1 in the server's configuration" in found.mend
 
 
-@pytest.mark.parametrize("kind", ["mysql"], indirect=True)
+@on("mysql")
 @pytest.mark.nightly
 def test_pages_that_cannot_be_mended(patient):
     with variables(patient.url, innodb_doublewrite="DETECT_ONLY"):

@@ -9,6 +9,7 @@ from sqlalchemy import MetaData, create_engine
 from support.faults.forgetting import Promoted
 from support.faults.forgetting_scenes import SCENES
 from support.faults.forgetting_story import VERDICTS
+from support.kit import on
 from support.processes.drawers import Thread
 from support.servers.available import without
 from support.servers.databases import with_schema
@@ -52,7 +53,7 @@ def replicated(templates: Templates) -> Iterator[Promoted]:
         yield place
 
 
-on_each = pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+on_each = on("sqlite", "postgres", "mysql", "mariadb")
 
 
 @on_each

@@ -12,16 +12,13 @@ from typing import Any
 import pytest
 from sqlalchemy import BigInteger, Engine, SmallInteger, String, create_engine, delete, insert, select, text, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
-from support.kit import SQLITE
+from support.kit import ON_POSTGRES, ON_SERVERS, SQLITE
 from support.processes.patience import until
 
 from allocator import Numbers
 from allocator.database.schema.tables import number
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, SchemaOutOfDate
 from allocator.numbers import Feed, WaitingNumbers
-
-servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
-"""SQLite has one writer at a time: there nobody writes beside another."""
 
 
 class Base(DeclarativeBase):
@@ -85,7 +82,7 @@ def test_rows_are_numbered_in_their_order_from_one_call_to_the_next(shop):
     assert (feed.name, repr(feed)) == ("happened.position", "Feed('happened.position')")
 
 
-@servers
+@ON_SERVERS
 def test_a_row_that_commits_late_is_read_later_and_not_missed(shop):
     with shop.connect() as late:
         late.execute(insert(Happened).values(id=1))
@@ -100,7 +97,7 @@ def test_a_row_that_commits_late_is_read_later_and_not_missed(shop):
     assert read(shop, last=1) == [(1, 2)]
 
 
-@servers
+@ON_SERVERS
 @pytest.mark.statements
 def test_a_row_that_somebody_holds_holds_nobody_up_and_leaves_no_gap(shop):
     add(shop, *range(1, 21))
@@ -154,7 +151,7 @@ def test_positions_are_integers():
         Feed(Narrow, position="note", order_by="id")
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_a_follower_is_woken_by_a_notification(shop):
     stop, done = threading.Event(), []
     thread = threading.Thread(target=lambda: done.append(feed.follow(shop, stop, every=3600.0)))

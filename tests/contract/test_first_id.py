@@ -9,7 +9,7 @@ from pymysql.constants import CLIENT
 from sqlalchemy import create_engine, make_url
 from support.distinct import distinct
 from support.faults.wire import counted
-from support.kit import SQLITE
+from support.kit import ON_MYSQL, ON_POSTGRES, SQLITE
 from support.servers.administrator import execute
 
 from allocator import Allocator
@@ -47,7 +47,7 @@ def test_a_process_asks_little_before_its_first_id(fresh):
         assert len(asked.messages) - len(ours) <= THEIRS, asked.messages
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_who_looks_at_rows_asks_nothing_that_a_standby_refuses(fresh):
     with Allocator(fresh) as before:
         before.next_id("there")
@@ -58,7 +58,7 @@ def test_who_looks_at_rows_asks_nothing_that_a_standby_refuses(fresh):
     assert not [words for words in asked.messages if "pg_current_wal_lsn" in words]
 
 
-@pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+@ON_MYSQL
 def test_a_proxy_may_greet_as_the_other_of_mysql_and_mariadb(fresh, kind):
     url = make_url(fresh)
     place = dict(host=url.host, port=url.port, user=url.username, password=url.password, database=url.database)
@@ -98,7 +98,7 @@ def test_tables_that_another_thread_made_meanwhile_are_looked_at_again(fresh, mo
     assert late == []
 
 
-@pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+@ON_MYSQL
 def test_a_table_without_transactions_is_refused(fresh):
     draws = {"allocator_segment": "next_id", "allocator_number": "next_id", "allocator_ticket": "ticket"}
     for table, draw in draws.items():

@@ -8,7 +8,7 @@ import pytest
 from support.distinct import distinct
 from support.faults.ill_databases import changed, named
 from support.faults.wire import Wire
-from support.kit import database_of, run
+from support.kit import ON_MYSQL, ON_POSTGRES, ON_TWO, database_of, run
 from support.servers.administrator import execute, values
 from support.servers.databases import migrate, with_schema
 
@@ -16,9 +16,7 @@ from allocator import Allocator
 from allocator.doctor import DANGER, examine
 from allocator.errors import MaxValueWentBack, SchemaDamaged, TagExists
 
-on_guarded = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
-on_postgres = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-on_mysql = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+on_guarded = ON_TWO
 
 
 def script(kind: str) -> str:
@@ -87,7 +85,7 @@ def test_ids_are_drawn_and_tags_are_managed_under_the_guard(guarded, sync):
     assert distinct([sync(guarded, step=10).next_id("order"), *drawn]) == 57
 
 
-@on_postgres
+@ON_POSTGRES
 def test_a_claim_is_one_round_trip_under_the_guard(guarded, sync):
     with Wire(guarded) as wire:
         ids = sync(wire.url, step=5, max_step=5)
@@ -181,7 +179,7 @@ def test_a_trigger_made_by_hand_is_refused_at_first_contact_and_the_message_says
     assert distinct(drawn) == 5 * len(BY_HAND[kind])
 
 
-@on_mysql
+@ON_MYSQL
 def test_what_comes_without_an_insert_id_is_not_served(fresh):
     """As under a trigger that was made since the process began, or that its user may not see."""
     fixes = "CREATE TRIGGER fixes BEFORE {} FOR EACH ROW SET NEW.{} = 7"

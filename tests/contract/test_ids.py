@@ -5,7 +5,7 @@ import itertools
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
 from support.distinct import Duplicate, distinct
-from support.kit import database_of
+from support.kit import OF_THE_RULE, ON_POSTGRES, ON_TWO, database_of, statements
 from support.rules import rule
 from support.servers.administrator import execute
 
@@ -14,10 +14,6 @@ from allocator.database.verbs import segments
 from allocator.errors import AllocatorClosed, Exhausted, InvalidCount, InvalidSetting, InvalidTag, TagExists, UnknownTag
 
 MAX_ID = 2**63 - 1
-
-statements = pytest.mark.statements
-of_the_rule = pytest.mark.parametrize("place", ["sqlite", "service"], indirect=True)
-"""What is decided whatever the database."""
 
 
 def test_the_first_id_is_1_and_the_next_ones_follow(face, place, tag):
@@ -91,7 +87,7 @@ def test_an_unknown_tag_may_be_refused(face, place, tag):
     assert ids.next_id(tag) == 1
 
 
-@of_the_rule
+@OF_THE_RULE
 def test_an_odd_tag_or_count_is_refused_and_nothing_is_lost(face, place, tag):
     """What may be one is judged by the tests of the rule."""
     ids = face(place)
@@ -121,7 +117,7 @@ def test_the_last_id_is_exactly_the_limit_and_then_nothing_for_ever(face, place,
             face(place).reserve(name, 1)
 
 
-@of_the_rule
+@OF_THE_RULE
 def test_a_reservation_beyond_the_limit_is_refused_and_nothing_is_lost(face, place, tag):
     ids = face(place, limit=100)
     with pytest.raises(InvalidCount, match="count must be at most 100, the ids left of tag"):
@@ -264,7 +260,7 @@ def test_a_limit_of_ones_own_counts_where_the_column_can_hold_it(ids, fresh, kin
     assert not create("none").limit_from
 
 
-@of_the_rule
+@OF_THE_RULE
 def test_a_low_limit_lowers_the_usual_max_step(face, place, tag):
     create = face(place, step=10, max_step=5000).tags.create
 
@@ -274,14 +270,14 @@ def test_a_low_limit_lowers_the_usual_max_step(face, place, tag):
     assert create(f"{tag}.high", limit=2**40).max_step == 5000
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_a_column_that_has_no_greatest_value_holds_no_whole_numbers(ids, fresh):
     execute(fresh, "CREATE TABLE orders (paid BOOLEAN)")
     with pytest.raises(InvalidSetting, match=r"orders\.paid holds no whole numbers"):
         ids.tags.create("order", start_after_column="orders.paid")
 
 
-@of_the_rule
+@OF_THE_RULE
 def test_after_close_every_call_says_so(face, place, tag):
     ids = face(place)
     calls = (lambda: ids.next_id(tag), lambda: ids.reserve(tag, 1), lambda: ids.ticket(tag), ids.meteor, ids.snowflake)
@@ -309,7 +305,7 @@ def test_the_users_transaction_and_its_rollback_are_none_of_ours(face, url, tag)
 
 
 @rule(4)
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+@ON_TWO
 def test_control_a_claim_in_the_users_transaction_comes_again_after_its_rollback(url, tag):
     with Allocator(url) as ids:
         ids.tags.create(tag)
@@ -325,7 +321,7 @@ def test_control_a_claim_in_the_users_transaction_comes_again_after_its_rollback
 
 
 @rule(5)
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+@ON_TWO
 def test_control_a_size_that_the_row_says_gives_ids_twice(url, tag):
     """Its step was lowered after this process had read it."""
     ids, claimed = Allocator(url), []

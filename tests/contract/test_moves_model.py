@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from simulation import rows as model
 from simulation.rows import CLAIM, NODES, REPLACE, SHARD, TICKETS
 from sqlalchemy import Connection, delete, insert, select, update
+from support.kit import on
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import segment, shard
@@ -202,7 +203,7 @@ def test_a_move(database: Database, no: str, first: int, nodes: int):
 REFUSED = [(no, True, ALL) for no in ("own run", "run", "move", "residue", "taken")]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+@on("sqlite", "postgres", "mysql", "mariadb")
 def test_make(fresh: str):
     """A tag that has not the present move skips its gap first; one that is closed stays so."""
     with closing(Database(fresh)) as database:
@@ -254,7 +255,7 @@ def test_a_tag_is_closed_unless_it_gave_more(database: Database, no: str, value:
     assert not database.run(segments.remove, NAME) if before and not closed else database.run(segments.remove, NAME)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+@on("sqlite", "postgres", "mysql", "mariadb")
 def test_a_new_database_joins(fresh: str):
     """Its row and its tags at once, as the members have them; once it has something, it is refused."""
     with closing(Database(fresh)) as database:

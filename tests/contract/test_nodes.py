@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 from support.distinct import distinct
-from support.kit import SQLITE, database_of, plain
+from support.kit import OF_THE_RULE, ON_POSTGRES, SQLITE, database_of, plain, statements
 from support.servers.administrator import execute
 
 from allocator import Allocator, Layout, MeteorSettings, SnowflakeSettings, inspect_id
@@ -14,10 +14,6 @@ from allocator.database.store import Database
 from allocator.database.verbs import node_rows, worker_number_rows
 from allocator.errors import DatabaseUnavailable, Exhausted, InvalidSetting, MaxValueWentBack, NodeIdsExhausted
 from allocator.schemes.snowflake import EPOCH
-
-of_the_rule = pytest.mark.parametrize("place", ["sqlite", "service"], indirect=True)
-"""What is decided whatever the database."""
-statements = pytest.mark.statements
 
 OVER = Layout(sign=1, timestamp=30, datacenter=5, worker=5, sequence=23)
 TINY = Layout(sign=1, timestamp=49, datacenter=1, worker=1, sequence=12)
@@ -45,7 +41,7 @@ def test_every_start_gets_a_node_of_its_own(face, fresh):
     assert sorted(nodes) == nodes
 
 
-@of_the_rule
+@OF_THE_RULE
 def test_a_node_whose_seconds_ran_out_is_followed_by_another(face, place):
     layout = Layout(sign=1, second=8, node=23, sequence=30, random=2)
     ids = face(place, meteor=MeteorSettings(epoch=int(time.time()), layout=layout))
@@ -129,7 +125,7 @@ def test_a_format_whose_time_has_not_come_leases_nothing(face, fresh):
     assert face(fresh).snowflake() > 0
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_a_node_or_lease_whose_commit_came_with_a_warning_is_not_used(fresh):
     execute(
         fresh,

@@ -32,7 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, PendingRollbackError, StatementError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
-from support.kit import SQLITE
+from support.kit import ON_MYSQL, ON_SERVERS, ON_TWO, SQLITE, on
 from support.processes.patience import until
 from support.servers.administrator import SEEN_EACH, execute, opened, waits
 from support.servers.available import own
@@ -65,8 +65,6 @@ invoices = Numbers("invoice", format="INV-{year}-{n:05}", reset="year")
 plain = Numbers("case")
 MARCH = date(2026, 3, 9)
 LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
-servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
-"""SQLite has one writer at a time: there nobody draws beside another."""
 
 
 class Base(DeclarativeBase):
@@ -439,7 +437,7 @@ def run_again(engine: Engine, level: str, act: Callable[[Connection], int]) -> i
                 connection.rollback()
 
 
-@servers
+@ON_SERVERS
 @pytest.mark.parametrize("level", LEVELS)
 def test_two_transactions_at_once_get_one_number_after_the_other(kind, shop, level):
     """The second waits; then it goes on, or is refused as a whole. On each isolation level, also for a new scope."""
@@ -460,7 +458,7 @@ def test_two_transactions_at_once_get_one_number_after_the_other(kind, shop, lev
         assert written(shop, scope) == list(range(1, drawn + 1))
 
 
-@servers
+@ON_SERVERS
 def test_many_first_numbers_of_a_scope_at_once(shop):
     """Some are rolled back, and what deadlocks is run again: no gap, no duplicate."""
     scopes = [(level, f"{level.replace(' ', '-')}.{name}") for level in LEVELS for name in "abc"]
@@ -484,7 +482,7 @@ def test_many_first_numbers_of_a_scope_at_once(shop):
     assert {scope: written(shop, scope) for _, scope in scopes} == {scope: list(range(1, 33)) for _, scope in scopes}
 
 
-@servers
+@ON_SERVERS
 def test_scopes_do_not_wait_for_each_other(shop):
     with shop.begin() as connection:
         for scope in ("a", "b"):
@@ -496,7 +494,7 @@ def test_scopes_do_not_wait_for_each_other(shop):
         first.commit()
 
 
-@servers
+@ON_SERVERS
 def test_a_deadlock_names_its_remedy(kind, shop):
     with shop.begin() as connection:
         for scope in ("a", "b"):
@@ -544,7 +542,7 @@ def test_a_transaction_that_sees_the_past_is_told_so(shop, level):
         assert add(late) == 3
 
 
-@servers
+@ON_SERVERS
 def test_two_phase_commit(kind, request):
     """A prepared transaction still holds its number: whoever draws next waits until it ends, by another if need be."""
     with preparing(kind, request) as url, shop_at(url) as shop, beside() as pool:
@@ -626,7 +624,7 @@ def test_a_session_waits_as_long_as_it_was_told(kind, shop):
             assert add(second, scope) == drawn
 
 
-@pytest.mark.parametrize("kind", ["postgres", "mariadb"], indirect=True)
+@on("postgres", "mariadb")
 def test_a_wait_that_the_server_ends_is_one_to_run_again(kind, shop):
     limit = "SET LOCAL statement_timeout = '20ms'" if kind == "postgres" else "SET max_statement_time = 0.02"
     with shop.connect() as first, shop.connect() as second:
@@ -637,7 +635,7 @@ def test_a_wait_that_the_server_ends_is_one_to_run_again(kind, shop):
         second.rollback()
 
 
-@pytest.mark.parametrize("kind", ["mariadb"], indirect=True)
+@on("mariadb")
 def test_the_last_insert_id_of_a_session_stays(shop):
     with shop.begin() as connection:
         connection.exec_driver_sql("DO LAST_INSERT_ID(77)")
@@ -658,9 +656,6 @@ def rolling_back() -> Iterator[Callable[[str], str]]:
             return with_schema(make_url(url).set(database="timing_out").render_as_string(hide_password=False))
 
         yield get
-
-
-ON_MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
 
 
 @contextmanager
@@ -725,7 +720,7 @@ class Invoice(Base):
     case: Mapped[int] = mapped_column(BigInteger, default=plain.default())
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+@ON_TWO
 def test_a_column_is_numbered_at_the_flush(shop):
     with Session(shop) as session, session.begin():
         made = [Invoice(tenant_id=tenant, booked=MARCH) for tenant in (7, 7, 8)]
@@ -778,7 +773,7 @@ def test_rows_out_of_a_query_would_all_get_one_number(shop):
         connection.execute(insert(Invoice).from_select(["tenant_id", "booked"], rows))
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+@ON_TWO
 def test_an_update_would_give_all_rows_one_number(shop):
     metadata = MetaData()
     changed = Table("changed", metadata, Column("id", Integer), Column("n", BigInteger, onupdate=plain.default()))
@@ -805,7 +800,7 @@ def test_a_conflict_at_the_flush_can_be_told(shop):
         assert isinstance(refused.value.orig, NumberBusy)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+@ON_TWO
 def test_with_asyncio_by_run_sync(kind, shop):
     url = shop.url.set(drivername="sqlite+aiosqlite") if kind == "sqlite" else shop.url
 

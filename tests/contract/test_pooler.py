@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine, make_url
 from support.distinct import distinct
+from support.kit import ON_POSTGRES
 from support.servers.throwaway import free_port, start, stop, unprivileged, wait_until
 
 from allocator import Allocator, Numbers
@@ -71,7 +72,7 @@ def answers(url: str) -> bool:
 
 
 CLIENTS, TIMES = 8, 60
-pytestmark = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+pytestmark = ON_POSTGRES
 
 
 @pytest.fixture

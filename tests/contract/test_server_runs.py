@@ -23,7 +23,7 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import create_engine, make_url, text
 from support.distinct import distinct
-from support.kit import SQLITE, database_of, run
+from support.kit import ON_MYSQL, ON_POSTGRES, SERVERS, SQLITE, database_of, run, statements
 from support.servers.administrator import administrator, execute, values
 from support.servers.fleets import MYSQLS, bare
 
@@ -49,7 +49,6 @@ from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from allocator.schemes.snowflake import LeaseClaim
 from allocator.schemes.tag import Tag
 
-statements = pytest.mark.statements
 LEAST = 1 << 22
 ROWS = ("segment", "ticket", "node", "lease", "shard")
 MOVED = "UPDATE allocator_shard SET server_run = 'elsewhere'"
@@ -118,7 +117,6 @@ def logical_replica(url: str) -> Callable[[], object]:
     return lambda: execute(url, "SELECT setval('allocator_node_id_seq', 1)", MOVED)
 
 
-SERVERS = ("postgres", "mysql", "mariadb")
 ALL_MOVES = [(kind, move) for kind in ("sqlite", *SERVERS) for move in (standby, nothing_written, command)]
 ALL_MOVES += [("sqlite", older_file), ("postgres", logical_replica)]
 
@@ -710,15 +708,12 @@ def test_a_file_that_was_deleted_is_not_written_any_more(fresh, file, tag):
         assert len(ids.reserve(tag, 10)) == 10
 
 
-MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
-
-
 def run_at(url: str) -> str:
     with closing(Database(url)) as database:
         return database.start().run
 
 
-@MYSQL
+@ON_MYSQL
 def test_a_server_whose_restarts_are_guarded_is_another_one_after_each_start(fresh, monkeypatch):
     with other(fresh) as ids:
         ids.reserve("order", 10)
@@ -737,7 +732,7 @@ def test_a_server_whose_restarts_are_guarded_is_another_one_after_each_start(fre
         assert run_at(fresh) != was
 
 
-@MYSQL
+@ON_MYSQL
 def test_a_session_that_was_changed_under_us_says_again_where_it_is(fresh):
     """As a proxy does that leads a connection to another server."""
     with other(fresh) as ids:
@@ -767,7 +762,7 @@ def noting_commits(url: str, *tables: str) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag, monkeypatch):
     """A crash of a process of the server's forgets commits that were not, and begins no other run."""
     monkeypatch.setattr(PostgreSQL, "mends", "NULL")  # as without the trigger that notes
@@ -788,7 +783,7 @@ def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag, monk
     assert values(fresh, "SHOW synchronous_commit") == ["off"]
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_tickets_nodes_and_leases_are_written_to_disk_whatever_the_role_is_set_to(sync, fresh, monkeypatch):
     monkeypatch.setattr(PostgreSQL, "mends", "NULL")  # as without the trigger that notes
     sync(fresh).ticket("job")
@@ -800,10 +795,7 @@ def test_tickets_nodes_and_leases_are_written_to_disk_whatever_the_role_is_set_t
     assert values(fresh, "SELECT setting FROM at_commit") == ["on"] * 5  # a new type is made, and claimed from
 
 
-ONLY_POSTGRES = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-
-
-@ONLY_POSTGRES
+@ON_POSTGRES
 def test_a_table_that_was_made_again_from_a_dump_is_another_one(fresh, tag):
     before = run_at(fresh)
     execute(
@@ -816,7 +808,7 @@ def test_a_table_that_was_made_again_from_a_dump_is_another_one(fresh, tag):
     assert run_at(fresh) != before
 
 
-@ONLY_POSTGRES
+@ON_POSTGRES
 def test_maintenance_is_no_failover(fresh, tag):
     engine = create_engine(fresh, isolation_level="AUTOCOMMIT")
     with other(fresh) as ids, engine.connect() as connection:
@@ -829,7 +821,7 @@ def test_maintenance_is_no_failover(fresh, tag):
     engine.dispose()
 
 
-@ONLY_POSTGRES
+@ON_POSTGRES
 def test_a_run_of_postgresql_is_a_cluster_a_timeline_a_database_and_a_table(fresh, monkeypatch):
     engine = create_engine(fresh)
     with engine.connect() as connection:

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.pool import base as pool_base
 from support.distinct import distinct
-from support.kit import ON_SERVERS, database_of
+from support.kit import ON_POSTGRES, ON_SERVERS, database_of
 from support.servers.administrator import administrator, execute
 from support.servers.available import own
 from support.servers.databases import with_schema
@@ -326,14 +326,14 @@ def set_in(url: str, setting: str) -> Iterator[Connection]:
         yield reader
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 @pytest.mark.parametrize("setting", [by_night(setting) for setting in OF_POSTGRES])
 def test_a_setting_of_the_database_takes_no_id_back(fresh, setting):
     with set_in(fresh, setting) as reader:
         check(fresh, reader)
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_a_role_that_is_read_only_hears_how_to_mend_it(fresh):
     with set_in(fresh, "default_transaction_read_only = on"), Allocator(fresh, timeout=2) as ids:
         for draw in (lambda: ids.reserve("order", 1), lambda: ids.ticket("job")):
@@ -341,7 +341,7 @@ def test_a_role_that_is_read_only_hears_how_to_mend_it(fresh):
                 draw()
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 @pytest.mark.parametrize("setting", ["isolation = serializable", "read_only = on"])
 def test_a_transaction_of_ours_is_not_what_the_role_is_set_to(fresh, setting):
     with set_in(fresh, f"default_transaction_{setting}"), closing(Database(fresh)) as database:
@@ -376,7 +376,7 @@ def test_a_listener_on_the_class_of_engines_leaves_no_transaction_open(fresh, ki
         check(fresh, reader)
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_a_database_of_bytes_is_read_as_texts(fresh):
     name = f"{make_url(fresh).database}_ascii"
     execute(fresh, f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")

@@ -21,14 +21,11 @@ from sqlalchemy import (
 from sqlalchemy.exc import StatementError
 from sqlalchemy.orm import Session
 from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
-from support.kit import SQLITE
+from support.kit import ON_POSTGRES, ON_TWO, SQLITE, on
 
 from allocator import Allocator, AsyncAllocator
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
 from allocator.integrations.sqlalchemy import primary_key
-
-TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
-POSTGRES = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 
 
 @pytest.fixture
@@ -52,7 +49,7 @@ def test_a_flush_gives_parents_and_children_their_ids(engine, base):
         assert sorted(session.scalars(select(base.Item.id))) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql"], indirect=True)
+@on("sqlite", "postgres", "mysql")
 def test_a_flush_sends_what_it_sends_for_keys_that_are_given_by_hand(engine, base):
     """And not row by row, as MySQL's without RETURNING, or with a question for keys that the default has given."""
     said: list[tuple[str, int]] = []
@@ -67,7 +64,7 @@ def test_a_flush_sends_what_it_sends_for_keys_that_are_given_by_hand(engine, bas
     assert len(by_default) == 1
 
 
-@TWO
+@ON_TWO
 def test_a_key_that_is_given_by_hand_stays(engine, base):
     with Session(engine) as session:
         session.add_all([base.Order(name="a", id=77), base.Order(name="b")])
@@ -100,7 +97,7 @@ def test_each_row_has_its_own_id(engine, base):
     ]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mariadb"], indirect=True)
+@on("sqlite", "postgres", "mariadb")
 def test_returning_gives_the_ids_of_many_rows(engine, base):
     with Session(engine) as session:
         found = session.scalars(insert(base.Order).returning(base.Order.id, sort_by_parameter_order=True), ROWS)
@@ -108,7 +105,7 @@ def test_returning_gives_the_ids_of_many_rows(engine, base):
         assert list(found) == [1, 2, 3]
 
 
-@TWO
+@ON_TWO
 def test_ids_of_a_transaction_that_is_rolled_back_are_a_gap(engine, base, ids):
     with Session(engine) as session:
         session.add(base.Order(name="lost"))
@@ -121,7 +118,7 @@ def test_ids_of_a_transaction_that_is_rolled_back_are_a_gap(engine, base, ids):
     assert ids.next_id("order") == 3
 
 
-@TWO
+@ON_TWO
 def test_more_rows_than_a_segment_has(engine, base, ids):
     ids.tags.create("plain", step=10, max_step=10)
     table = table_of(ids, engine)
@@ -138,7 +135,7 @@ def from_select(table: Table) -> Any:
     return insert(table).from_select(["name"], select(table.c.name))
 
 
-@TWO
+@ON_TWO
 def test_an_insert_from_a_select_is_refused(engine, base):
     table = base.Order.__table__
     with engine.begin() as connection:
@@ -151,7 +148,7 @@ def test_an_insert_from_a_select_is_refused(engine, base):
     assert keys(engine, table) == [1, 2, 3]
 
 
-@POSTGRES
+@ON_POSTGRES
 def test_an_insert_from_a_select_in_a_common_table_is_refused(engine, base):
     table = base.Order.__table__
     inserted = from_select(table).returning(table.c.id).cte("inserted")
@@ -219,7 +216,7 @@ def test_the_plain_default_of_one_file_ends_at_its_timeout(fresh):
 # -- the plain default, what others call, and what is no default
 
 
-@TWO
+@ON_TWO
 def test_tools_call_a_default_with_none_or_an_object(engine, ids, base):
     """As model factories and generators of forms do, which have no statement yet."""
     plain = table_of(ids, engine).c.id.default.arg

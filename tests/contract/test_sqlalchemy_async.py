@@ -12,12 +12,10 @@ from sqlalchemy.exc import StatementError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
-from support.kit import SQLITE, backend_of
+from support.kit import ON_TWO, SQLITE, backend_of
 
 from allocator import Allocator, AsyncAllocator
 from allocator.errors import DatabaseUnavailable, InvalidDatabase
-
-ASYNC = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
 
 
 class Stalled:
@@ -68,7 +66,7 @@ def either(request, ids):
     return ids if request.param == "Allocator" else AsyncAllocator(ids)
 
 
-@ASYNC
+@ON_TWO
 def test_an_async_session_draws_without_blocking_the_loop(kind, engine, rows, ids, either, monkeypatch):
     stalled = Stalled(ids, monkeypatch)
     base = models(either)
@@ -90,7 +88,7 @@ def test_an_async_session_draws_without_blocking_the_loop(kind, engine, rows, id
     assert all(stalled.passed)
 
 
-@ASYNC
+@ON_TWO
 def test_other_calls_in_a_session_do_not_block_the_loop_either(kind, rows, ids, monkeypatch):
     """A hook of the application draws with the blocking face."""
     stalled = Stalled(ids, monkeypatch)

@@ -5,12 +5,10 @@ from typing import Annotated
 import pytest
 from sqlalchemy import BigInteger, ForeignKey, ForeignKeyConstraint, MetaData, String, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
-from support.kit import SQLITE
+from support.kit import ON_TWO, SQLITE
 
 from allocator.errors import InvalidTag
 from allocator.integrations.sqlalchemy import default_of, primary_key
-
-TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
 
 
 @pytest.fixture
@@ -21,7 +19,7 @@ def base() -> type[DeclarativeBase]:
     return Base
 
 
-@TWO
+@ON_TWO
 def test_classes_that_share_a_type_have_tags_of_their_own(engine, ids, base):
     key = Annotated[int, primary_key(ids)]
 
@@ -60,7 +58,7 @@ def test_classes_that_share_a_type_have_tags_of_their_own(engine, ids, base):
     assert following == {"one": 2, "two": 3, "three": 4, "four": 5, "five": 6}
 
 
-@TWO
+@ON_TWO
 def test_subclasses_have_the_ids_of_the_table_that_numbers_them(engine, ids, base):
     key = Annotated[int, primary_key(ids)]
 

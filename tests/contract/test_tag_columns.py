@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from support import kit
 from support.distinct import distinct
+from support.kit import SERVERS, on
 from support.servers.administrator import execute, values
 from support.servers.fleets import make
 
 from allocator import Allocator
 from allocator.errors import Exhausted
 
-SERVERS = ("postgres", "mysql", "mariadb")
 PLAIN = "CREATE TABLE orders (id BIGINT NOT NULL PRIMARY KEY, what VARCHAR(20))"
 SERIAL = "CREATE TABLE orders (id BIGSERIAL PRIMARY KEY, what VARCHAR(20))"
 IDENTITY = "CREATE TABLE orders (id BIGINT GENERATED {} AS IDENTITY PRIMARY KEY, what VARCHAR(20))"
@@ -57,7 +57,7 @@ def test_a_tag_below_its_column_is_raised_by_the_remedy(fresh):
     assert run(fresh, "tags", "list", "order")[0]["max_value"] == "5000"
 
 
-@pytest.mark.parametrize("kind", ["sqlite", *SERVERS], indirect=True)
+@on("sqlite", *SERVERS)
 def test_a_name_may_hold_any_sign(kind, fresh):
     """Drivers take % for a placeholder, and a dot stands between two names unless it is in quotes."""
     table, column, words = '"or.der %d :x"', '"i.d%"', '"or.der %d :x"."i.d%"'

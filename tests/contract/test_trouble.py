@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, event, make_url, text
 from sqlalchemy.pool import StaticPool
 from support.distinct import distinct
 from support.faults.wire import Wire
-from support.kit import ON_SERVERS, SQLITE, database_of, plain
+from support.kit import ON_MYSQL, ON_POSTGRES, ON_SERVERS, SQLITE, database_of, plain
 from support.processes.patience import patiently, until
 from support.rules import rule
 from support.servers.administrator import SEEN_EACH, administrator, execute, opened, waits
@@ -257,7 +257,7 @@ def test_a_driver_that_no_claim_works_with_is_refused_at_once():
             Allocator(database)
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_a_search_path_without_a_schema_is_refused(empty):
     sentence = "no schema has been selected .*; check that the search_path"
     with (
@@ -282,7 +282,7 @@ def test_a_column_too_small_gives_no_id_twice(sync, fresh, tag):
 
 
 @rule(6)
-@pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+@ON_MYSQL
 def test_control_without_strict_mode_a_small_column_repeats_ids(fresh, tag):
     """What the strict mode of our sessions and the check for warnings prevent."""
     small_column(fresh, tag)
@@ -294,7 +294,7 @@ def test_control_without_strict_mode_a_small_column_repeats_ids(fresh, tag):
     assert claimed[1] == claimed[2]
 
 
-@pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+@ON_MYSQL
 @pytest.mark.parametrize("gone", ["SESSION", "warned"])
 def test_each_guard_against_a_small_column_is_enough(fresh, tag, monkeypatch, gone):
     """Our sessions are strict whatever the server's are, and a value that was clipped comes with a warning."""
@@ -460,7 +460,7 @@ def test_the_durability_of_sqlite_is_full(tmp_path):
 
 
 @rule(1)
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_a_commit_that_comes_with_a_warning_is_burnt(sync, fresh, tag):
     """Rule 1. As when synchronous replication is cancelled: the server says success, and a warning."""
     ids = sync(fresh)
@@ -585,7 +585,7 @@ def test_a_server_that_may_not_write_any_more_is_left(sync, url, kind, tag):
     assert len(opened) == before + 1
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_a_server_that_does_not_call_itself_postgresql_is_used(sync, fresh, tag):
     """As CockroachDB, of which SQLAlchemy says that it could not determine the version."""
     execute(

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 from sqlalchemy import Connection, delete, insert, update
-from support.kit import SQLITE, now_ms
+from support.kit import SQLITE, now_ms, statements
 from support.servers.administrator import execute
 
 from allocator.database.dialect import Dialect
@@ -17,8 +17,6 @@ from allocator.database.verbs import worker_number_rows
 from allocator.errors import DatabaseUnavailable, InvalidSetting, LeaseLost, NodeIdsExhausted
 from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
-
-statements = pytest.mark.statements
 
 L = 60_000
 LEASE = NumberLease("pods", 0, "a", L)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.faults.wire import Wire
-from support.kit import ON_SERVERS, SQLITE, now_ms
+from support.kit import OF_THE_RULE, ON_SERVERS, SQLITE, now_ms
 from support.processes.patience import until
 
 from allocator import Allocator
@@ -19,8 +19,6 @@ from allocator.errors import InvalidSetting, NodeIdsExhausted, TooManyRequests
 from allocator.schemes.worker_number_lease import NumberClaim
 
 L = 60_000
-of_the_rule = pytest.mark.parametrize("place", ["sqlite", "service"], indirect=True)
-"""What is decided whatever the database."""
 
 spaces = (f"space-{number}" for number in count())
 
@@ -86,7 +84,7 @@ def number_of(ids: Any, space: str, **settings: Any) -> int:
         return found.number
 
 
-@of_the_rule
+@OF_THE_RULE
 def test_closing_the_allocator_gives_it_back(face, place, space):
     ids = face(place)
     with leased(ids, space) as one:
@@ -110,7 +108,7 @@ def test_when_all_are_held_it_says_by_whom(face, url, space):
     assert numbers == [0, 1, 2, 3]
 
 
-@of_the_rule
+@OF_THE_RULE
 def test_all_of_a_space_use_the_same_settings(face, place, space):
     ids = face(place)
     with leased(ids, space):

@@ -13,7 +13,7 @@ from alembic.migration import MigrationContext
 from alembic.util import CommandError
 from click.testing import CliRunner
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, inspect, text
-from support.kit import SQLITE, output
+from support.kit import ON_POSTGRES, SQLITE, on, output
 from support.servers.administrator import administrator, execute, opened, values
 from support.servers.databases import problems
 
@@ -162,7 +162,7 @@ def downgrade():
 """
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql"], indirect=True)
+@on("sqlite", "postgres", "mysql")
 def test_our_revisions_as_a_branch_on_which_the_hosts_depend_and_whose_downgrade_forgets_no_id(empty, tmp_path):
     """MySQL keeps what a step has dropped, where a later one is refused."""
     config = host(tmp_path / "host", empty, ALONE, hooks.versions())
@@ -201,7 +201,7 @@ def test_the_first_revision_of_a_host_is_not_written_among_ours(empty, tmp_path,
     assert len(list(own.glob("*.py"))) == 2
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_a_branch_uses_the_tables_in_a_later_schema_of_the_search_path(fresh, tmp_path):
     execute(fresh, "CREATE SCHEMA eyes")
     config = host(

@@ -13,7 +13,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import create_engine, inspect, text
-from support.kit import ON_SERVERS, SQLITE
+from support.kit import ON_POSTGRES, ON_SERVERS, ON_TWO, SQLITE, on
 from support.servers.administrator import execute, opened, values
 from support.servers.databases import migrate, problems, with_schema
 
@@ -25,7 +25,7 @@ from allocator.doctor import examine
 from allocator.errors import SchemaDamaged, SchemaOutOfDate
 from allocator.service.token_administration import Tokens
 
-TWO = pytest.mark.parametrize("kind", ["sqlite", "mysql"], indirect=True)
+TWO = on("sqlite", "mysql")
 
 
 def picture(url: str) -> dict[str, object]:
@@ -126,7 +126,7 @@ def test_a_tag_that_gave_no_id_does_not_stop_a_downgrade(fresh):
     assert picture(fresh) == {}
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+@ON_TWO
 def test_a_column_that_is_missing_in_tables_of_a_host_is_named(fresh):
     """As in the history of an application that is behind. Only whole tables are made."""
     execute(fresh, f"DROP TABLE {VERSION_TABLE}", "ALTER TABLE allocator_segment DROP COLUMN skipped")
@@ -173,7 +173,7 @@ def test_ids_are_drawn_without_the_tables_of_numbers(fresh):
     assert problem == "here lacks table allocator_number, table allocator_number_void; run: allocator db upgrade"
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+@ON_TWO
 def test_a_table_that_was_lost_comes_from_a_backup(fresh):
     """An upgrade would make an empty one, whose numbers begin again."""
     for name in ("allocator_lease", "allocator_segment"):
@@ -263,7 +263,7 @@ def test_an_upgrade_that_died_before_it_was_written_down_can_be_run_again(fresh)
         assert database.run(lambda connection, _: inspection.current(connection)) == inspection.HEAD
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_a_server_is_never_changed_unasked(empty):
     with Allocator(empty) as ids, pytest.raises(SchemaOutOfDate):
         ids.next_id("order")

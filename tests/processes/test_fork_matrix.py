@@ -13,7 +13,7 @@ from contextlib import nullcontext
 import pytest
 from sqlalchemy import create_engine, event
 from support.distinct import distinct
-from support.kit import SQLITE, backend_of, database_of, python
+from support.kit import ON_POSTGRES, SQLITE, backend_of, database_of, python
 from support.processes.children import found_in_child
 from support.rules import rule
 from support.servers.databases import with_schema
@@ -172,7 +172,7 @@ def test_a_fork_while_another_thread_holds_a_lock(drawn_before, url, tag, lock):
     assert distinct([*theirs[:-1], *drawn_before, *draw(tag, 10)[1]])
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@ON_POSTGRES
 def test_a_fork_while_another_thread_opens_a_connection_of_the_given_engine(url, tag):
     """SQLAlchemy holds a lock of the pool meanwhile, which nobody would give back in the child."""
     opening, forked, parent = threading.Event(), threading.Event(), os.getpid()

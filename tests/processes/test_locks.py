@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, create_engine, event
-from support.kit import SQLITE, backend_of
+from support.kit import ON_TWO, SQLITE, backend_of
 from support.rules import rule
 
 import allocator
@@ -30,7 +30,7 @@ watching: set[tuple[str, str]] | None = None
 
 
 def note(what: str) -> None:
-    for place in getattr(held, "places", ()):
+    for place in getattr(held, "ON_TWO", ()):
         if watching is not None:
             watching.add((place, what))
 
@@ -44,7 +44,7 @@ class Watched:
     def acquire(self, *how: Any, **settings: Any) -> bool:
         taken = bool(self._lock.acquire(*how, **settings))
         if taken:
-            held.places = [*getattr(held, "places", ()), self._place]
+            held.places = [*getattr(held, "ON_TWO", ()), self._place]
         return taken
 
     def release(self) -> None:
@@ -113,9 +113,6 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[tuple[str, str]]]:
             logger.removeHandler(handler)
 
 
-places = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
-
-
 def everything(ids: Allocator) -> None:
     """Draw ids by each way, fail, lease and go on."""
     for _ in range(5):
@@ -131,7 +128,7 @@ def everything(ids: Allocator) -> None:
 
 
 @rule(12)
-@places
+@ON_TWO
 def test_nothing_is_done_under_a_lock(fresh, monkeypatch, caplog):
     with watched(monkeypatch) as found:
         with Allocator(fresh, step=2, max_step=2) as ids:

@@ -24,6 +24,12 @@ def on(*kinds: str, of: str = "kind") -> pytest.MarkDecorator:
 SQLITE = on("sqlite")
 """For what is the same before each database, or of SQLite alone."""
 ON_SERVERS = on(*SERVERS)
+ON_POSTGRES = on("postgres")
+ON_MYSQL = on("mysql", "mariadb")
+ON_TWO = on("sqlite", "postgres")
+"""A file and a server, where these show all that there is to see."""
+OF_THE_RULE = on("sqlite", "service", of="place")
+"""For what is decided whatever the database."""
 
 
 class Said(NamedTuple):
