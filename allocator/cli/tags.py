@@ -20,6 +20,7 @@ from allocator.remote.wire import tag_to_json
 from allocator.schemes.column_limit import max_step_for
 from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, TAG, check_tag
 from allocator.schemes.shared.findings import at, in_order
+from allocator.schemes.slots import unasked
 from allocator.schemes.tag import DEFAULT_MAX_STEP, Tag
 from allocator.schemes.tag_column import findings, is_closed, opened, planned_start
 
@@ -69,6 +70,14 @@ def list_tags(pattern: str, urls: tuple[str, ...]) -> None:
         else:
             found = [tag for tag in ids.tags.list() if fnmatchcase(tag.name, pattern)]
     show_rows([to_row(tag) for tag in found], COLUMNS)
+    for tag in found:
+        tell_differing(tag)
+
+
+def tell_differing(tag: Tag) -> None:
+    if tag.differs:
+        mend = f"allocator tags set {tag.name}, with the URL of every slot and one value"
+        click.echo(f"warning: tag {tag.name!r} has {tag.differs}; to make them equal: {mend}", err=True)
 
 
 @tags.command("create")
@@ -142,8 +151,12 @@ def set_tag(tag: str, urls: tuple[str, ...], **settings: Any) -> None:
     """
     with open_allocator(urls) as ids:
         now = ids.tags.set(tag, **settings)
+        missing = unasked([database.read_shard() for database in ids.tags.databases()])
     row = to_row(now)
     show(row, table([row], COLUMNS))
+    tell_differing(now)
+    for slot in missing:
+        click.echo(f"warning: slot {slot} was not given, and its settings of tag {tag!r} stay as they are", err=True)
 
 
 @tags.command("repair")

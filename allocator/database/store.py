@@ -543,12 +543,16 @@ class Database:
         return now.shard if is_new else None
 
     def last_given(self, tag: Tag) -> int:
-        """The greatest id that a tag may have given, whatever a failover has forgotten. Raises `ServerReplaced`."""
+        """The greatest id that a tag may have given, whatever a failover has forgotten. Raises `ServerReplaced`.
+
+        tag: its row, or that of another slot where it is missing.
+        """
         if tag.max_value >= tag.limit:
             return tag.max_value
         now = self.current(tag.name)
-        tag = now.tag or tag
-        return tag.max_value + terms_of(tag, now).skip
+        if now.tag is None:
+            return beginning(tag, now.shard.move.first_value, now.shard.residue.step == 1).max_value
+        return now.tag.max_value + terms_of(now.tag, now).skip
 
     def change_tag(self, name: str, changes: Mapping[str, FailoverGap]) -> bool:
         return self.run(segments.change, name, changes)

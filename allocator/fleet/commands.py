@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import chain
 from secrets import randbits, token_hex
 from time import time_ns
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from allocator.database.store import ATTEMPTS, UNSTEADY, Database
 from allocator.database.verbs import node_rows, shard_row
 from allocator.database.verbs.shard_row import Given
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
+from allocator.fleet.tag_administration import ask
 from allocator.schemes.failover import Skipped, is_of_cluster, moved, skipped
 from allocator.schemes.meteor import Node
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.slots import ARGUMENT, Shard, Word, check_addition, check_slots, is_sure, union
-from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import CLAIM
 from allocator.schemes.worker_number_lease import Space, together
+
+T = TypeVar("T")
 
 
 def make(database: Database, slots: int) -> Shard:
@@ -45,33 +48,43 @@ def add(
     """Add a new database to the fleet of the members. They mark the slot as taken, then are read, then it joins."""
     rows = [member.current().shard for member in members]
     check_addition(rows, slot, without, is_unused)
-    check_new(new)
+    key = check_new(new)
+    if any(slot in row.taken and row.taken_for != key for row in rows):
+        raise ShardMisconfigured(f"slot {slot} was taken for another database; take another, with --without {slot}")
+    sure = is_sure(rows)
     taken = union(*(row.taken for row in rows), [slot], [-lost for lost in without])
-    for member, row in zip(members, rows, strict=True):
-        if not member.run(shard_row.take_slot, row, taken, is_sure(rows)):
-            raise ShardMisconfigured(
-                f"another command has changed {member.shown}, or it moved to another server, and nothing was added; "
-                f"take another slot, or run it again with --unused if no other command adds slot {slot}"
-            )
-    given = [
-        member.transact(shard_row.fetch_given, replace(row, taken=taken))
-        for member, row in zip(members, rows, strict=True)
+    # Where a failover may have forgotten another slot, a row goes on to say so.
+    marks = [
+        replace(row, taken=taken, taken_under=row.move.key if sure else row.taken_under, taken_for=key) for row in rows
     ]
-    known = [one for one in given if one]
-    if len(known) < len(given):
-        raise ShardMisconfigured(f"a database moved to another server, and slot {slot} is spent; take another")
+    for member, row, mark in zip(members, rows, marks, strict=True):
+        done(member, member.run(shard_row.take_slot, row, mark))
+    given = [
+        done(member, member.transact(shard_row.fetch_given, mark)) for member, mark in zip(members, marks, strict=True)
+    ]
     planned = Shard(rows[0].fleet, Residue(slot, rows[0].residue.step), taken)
-    return join(new, planned, known, any(is_of_cluster(row.move.run) for row in rows), is_sure(rows))
+    return join(new, planned, reduce(greatest, given), any(is_of_cluster(row.move.run) for row in rows), sure)
 
 
-def check_new(new: Database) -> None:
-    """Raise where the database cannot join, before a slot is spent for it."""
+def check_new(new: Database) -> int:
+    """The key of its move. Raises where the database cannot join, before a slot is taken for it."""
     new.check_owner()
-    if new.current().shard.fleet or new.run(shard_row.has_ids):
+    now = new.current().shard
+    if now.fleet or new.run(shard_row.has_ids):
         raise ShardMisconfigured(f"{new.shown} has given ids or is in a fleet; a database that is added must be new")
+    return now.move.key
 
 
-def join(new: Database, planned: Shard, given: Sequence[Given], lags: bool, sure: bool) -> Shard:
+def done(member: Database, answer: T | None) -> T:
+    if answer:
+        return answer
+    raise ShardMisconfigured(
+        f"another command has changed {member.shown}, or it moved to another server, and nothing was added; run it "
+        "again with --unused, or take another slot"
+    )
+
+
+def join(new: Database, planned: Shard, given: Given, lags: bool, sure: bool) -> Shard:
     """Make the new database the planned slot.
 
     lags: a member of a cluster may still draw tickets and nodes of before, which nothing here knows.
@@ -83,27 +96,21 @@ def join(new: Database, planned: Shard, given: Sequence[Given], lags: bool, sure
         if known.word == planned.word:  # the answer of the attempt before was lost
             return known
         gap = skipped(now.at, planned.residue) if lags else Skipped(0, 0)
-        # A member may know tickets of a lost one, or forgotten ones, by its first value alone.
-        last = max(max(one.tickets, one.first_value) for one in given)
-        skip = Skipped(max(one.nodes for one in given) + gap.nodes, last + gap.tickets)
+        begin = given._replace(nodes=given.nodes + gap.nodes, tickets=given.tickets + gap.tickets)
         # Where tickets are claimed, a type begins as a tag does: above those that REPLACE drew.
-        first = max(known.move.first_value, *(one.first_value for one in given))
-        if known.tickets == CLAIM and any(one.replaced for one in given):
-            first = max(first, skip.tickets)
+        drawn = begin.tickets if known.tickets == CLAIM and given.replaced else 0
         # From now on as after a failover: nobody takes a worker number that a member may have leased.
         move = moved(known.move, planned.residue, known.move.run, randbits(63), now.at, time_ns() // 1_000_000)
-        move = move._replace(first_value=first)
+        move = move._replace(first_value=max(known.move.first_value, given.first_value, drawn))
         planned = replace(planned, taken_under=move.key if sure else 0, tickets=known.tickets, move=move)
-        new.transact(shard_row.join, known, planned, greatest(one.tags for one in given), skip)
+        new.transact(shard_row.join, known, planned, begin)
     raise DatabaseUnavailable(UNSTEADY)
 
 
-def greatest(tags: Iterable[list[Tag]]) -> list[Tag]:
-    """Each tag as the member has it that gave most."""
-    found: dict[str, Tag] = {}
-    for tag in (tag for one in tags for tag in one):
-        found[tag.name] = max(tag, found.get(tag.name, tag), key=lambda one: one.max_value)
-    return list(found.values())
+def greatest(one: Given, other: Given) -> Given:
+    """What two members have given, each tag as the one has it that gave more of it."""
+    tags = {tag.name: tag for tag in sorted([*one.tags, *other.tags], key=lambda tag: tag.max_value)}
+    return Given([*tags.values()], one.spaces | other.spaces, *map(max, one[2:], other[2:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +152,9 @@ class Holders(NamedTuple):
 
 def holders_in(databases: Iterable[Database], most: int) -> Holders:
     """Raises the error of the first database if none answers."""
-    nodes: list[Node] = []
-    spaces: list[list[Space]] = []
-    away: list[AllocatorError] = []
-    for database in databases:
-        try:
-            spaces.append(database.worker_spaces())
-            nodes += database.run(node_rows.fetch_newest, most)
-        except AllocatorError as error:
-            away.append(error)
-    if not spaces:
-        raise away[0]
+    found, away = ask(
+        databases, lambda database: (database.run(node_rows.fetch_newest, most), database.worker_spaces())
+    )
+    nodes = [node for _, (of_one, _) in found for node in of_one]
     newest = sorted(nodes, key=lambda node: node.started_at, reverse=True)
-    return Holders(newest[:most], together(chain.from_iterable(spaces)), away)
+    return Holders(newest[:most], together(chain.from_iterable(spaces for _, (_, spaces) in found)), [*away.values()])

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from allocator.database.store import Database
 
 T = TypeVar("T")
+Answers = tuple[list[tuple["Database", T]], dict["Database", AllocatorError]]
 
 FIELDS = {"start_after": "max_value"}
 COLUMNS = {"limit": "id_limit", "start_after": "max_value"}
+SETTINGS = ("step", "max_step", "limit", "failover_gap")
 NEAR = 200
 """Tags that an unknown one is compared with: the first ones, and those from its first letter on."""
 
@@ -82,7 +84,7 @@ class Tags:
 
     def _make(self, fresh: Tag, *, has_start: bool) -> Tag:
         """Overridden, as `_set` and `_column` are, where a service holds the tags."""
-        found, away = self._ask(lambda database: database.fetch_tag(fresh.name))
+        found, away = ask(self.databases(), lambda database: database.fetch_tag(fresh.name))
         known = [row for _, row in found if row]
         if known:
             mend = f"tags set {fresh.name}" + " --start-after N" * (len(known) < len(found))
@@ -90,26 +92,11 @@ class Tags:
         if has_start:
             self._at_every_slot("a tag with a start", lambda database: database.create_tag(fresh, has_start=True))
             return fresh
-        made, away = self._ask(lambda database: database.create_tag(fresh, has_start=False))
+        made, away = ask(self.databases(), lambda database: database.create_tag(fresh, has_start=False))
         if not any(row for _, row in made):
             raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")
         tell(f"tag {fresh.name!r} was created", made, away)
         return self.get(fresh.name)
-
-    def _ask(self, act: Callable[[Database], T]) -> tuple[list[tuple[Database, T]], dict[Database, AllocatorError]]:
-        """Ask every database: the answers, and the errors of those that are away. Raises the first if none answers."""
-        found: list[tuple[Database, T]] = []
-        away: dict[Database, AllocatorError] = {}
-        for database in self.databases():
-            try:
-                found.append((database, act(database)))
-            except InvalidArgument:
-                raise
-            except AllocatorError as error:
-                away[database] = error
-        if not found:
-            raise next(iter(away.values()))
-        return found, away
 
     def _at_every_slot(self, what: str, act: Callable[[Database], Shard | None]) -> None:
         """Make a change that must reach every slot of the fleet; one that is refused at first writes nothing.
@@ -125,7 +112,7 @@ class Tags:
 
     def _page(self, after: str, most: int) -> list[Tag]:
         """The first `most` tags after this name: each database can contribute no more."""
-        found, _ = self._ask(lambda database: database.fetch_page(after, most))
+        found, _ = ask(self.databases(), lambda database: database.fetch_page(after, most))
         return together(rows for _, rows in found)[:most]
 
     def list(self) -> list[Tag]:
@@ -135,7 +122,7 @@ class Tags:
     def get(self, tag: str) -> Tag:
         """One tag as the database has it. Raises `UnknownTag`."""
         name = check_tag(tag)
-        found, _ = self._ask(lambda database: database.fetch_tag(name))
+        found, _ = ask(self.databases(), lambda database: database.fetch_tag(name))
         rows = [row for _, row in found if row]
         if not rows:
             raise self._unknown(name)
@@ -179,7 +166,7 @@ class Tags:
         `MaxValueWentBack` stopped continues after a restart. Raises `UnknownTag` and `InvalidSetting`.
         """
         name = check_tag(tag)
-        found, away = self._ask(lambda database: database.fetch_tag(name))
+        found, away = ask(self.databases(), lambda database: database.fetch_tag(name))
         if not any(row for _, row in found):
             raise self._unknown(name)
         for database, row in found:
@@ -198,7 +185,7 @@ class Tags:
         if "start_after" in given:
             self._at_every_slot("a start", lambda database: database.start_tag(fresh, changes))
         elif changes:
-            found, away = self._ask(lambda database: write(database, fresh, changes))
+            found, away = ask(self.databases(), lambda database: write(database, fresh, changes))
             if not all(is_changed for _, is_changed in found):
                 raise InvalidSetting(f"tag {tag!r} was changed meanwhile; look at it and try again")
             tell(f"tag {tag!r} was changed", found, away)
@@ -212,28 +199,23 @@ class Tags:
         rows = [(database, database.fetch_tag(check_tag(tag))) for database in self.databases()]
         if not any(row for _, row in rows):
             raise self._unknown(tag)
-        given = [database.last_given(row) for database, row in rows if row]
-        return max(*given, *(one.read_shard().move.first_value for one, row in rows if not row), 0)
+        found = merged([row for _, row in rows if row])
+        return max(database.last_given(row or found) for database, row in rows)
 
     def delete(self, tag: str, last: int) -> None:
         """Delete a tag that gave no id above `last`, the result of `last_claimed`. Made again, it may repeat its ids.
 
         It is closed at every slot before its first row goes: else that slot would begin it again while others give ids.
         """
-        closed: list[Database] = []
+        found = self.get(tag)
+        row = replace(found, max_value=min(last, found.limit))  # made where the tag is missing: it may be reopened
         for database in self.databases():
             database.remove_tag("")  # where this user may not delete, nothing is closed
-
-        def close(database: Database) -> Shard | None:
-            row = database.close_tag(Tag(tag, last))
-            closed.extend([database] if row else [])
-            return row
-
         try:
-            self._at_every_slot("to delete a tag", close)
+            self._at_every_slot("to delete a tag", lambda database: database.close_tag(row))
         except InvalidSetting:
-            for database in closed:
-                database.reopen_tag(Tag(tag, last))
+            for database in self.databases():
+                database.reopen_tag(row)
             raise InvalidSetting(f"tag {tag!r} is in use: ids were claimed meanwhile, and it was not deleted") from None
         gone = [database.remove_tag(tag) for database in self.databases()]
         if not all(gone):
@@ -252,6 +234,22 @@ class Tags:
         if not found:
             raise missing
         return min(found)._replace(greatest=max(one.greatest for one in found))
+
+
+def ask(databases: Iterable[Database], act: Callable[[Database], T]) -> Answers[T]:
+    """Ask each: the answers, and the errors of those that are away. Raises the first if none answers."""
+    found: list[tuple[Database, T]] = []
+    away: dict[Database, AllocatorError] = {}
+    for database in databases:
+        try:
+            found.append((database, act(database)))
+        except InvalidArgument:
+            raise
+        except AllocatorError as error:
+            away[database] = error
+    if not found:
+        raise next(iter(away.values()))
+    return found, away
 
 
 def changed(tag: Tag, **given: Any) -> Tag:
@@ -297,4 +295,9 @@ def merged(rows: Sequence[Tag]) -> Tag:
     limit = max(highest, *(row.limit for row in rows))
     claimed_at = max(row.claimed_at for row in rows)
     residue = Residue() if rows[1:] else rows[0].residue
-    return replace(rows[0], max_value=highest, limit=limit, claimed_at=claimed_at, residue=residue)
+    differs = "; ".join(
+        f"{name} " + ", ".join(f"{getattr(row, name)} at slot {row.residue.offset}" for row in rows)
+        for name in SETTINGS
+        if len({getattr(row, name) for row in rows}) > 1
+    )
+    return replace(rows[0], max_value=highest, limit=limit, claimed_at=claimed_at, residue=residue, differs=differs)

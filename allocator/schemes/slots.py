@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from allocator.errors import InvalidDatabase, ShardMisconfigured
 from allocator.schemes.failover import UNMOVED, Move
@@ -48,6 +48,7 @@ class Shard:
     residue: of all that the database numbers: its slot, and the number of slots.
     taken: the slots that were ever given, as far as this row knows. One that is lost for good is negative.
     taken_under: the key of the move under which `taken` was written; a failover may have forgotten a later one.
+    taken_for: the key of the move of the new database that the last of them was taken for: no other may have it.
     tickets: how this database draws them. No other slot has to do the same.
     """
 
@@ -55,6 +56,7 @@ class Shard:
     residue: Residue = ALL
     taken: tuple[int, ...] = ()
     taken_under: int = 0
+    taken_for: int = 0
     tickets: str = CLAIM
     move: Move = UNMOVED
 
@@ -107,23 +109,13 @@ def check_word(where: str, word: Word, row: Shard) -> None:
     )
 
 
-class Row(Protocol):
-    """What the rule reads of a row."""
-
-    @property
-    def residue(self) -> Residue: ...
-
-    @property
-    def taken(self) -> Iterable[int]: ...
-
-
 def union(*taken: Iterable[int]) -> tuple[int, ...]:
     """The slots of several rows. One that any of them knows as lost is lost."""
     known = set().union(*taken)
     return tuple(sorted(known - {-slot for slot in known if slot < 0}, key=abs))
 
 
-def unasked(rows: Iterable[Row]) -> list[int]:
+def unasked(rows: Iterable[Shard]) -> list[int]:
     """The slots that are taken and not lost, and whose rows these are not."""
     rows = list(rows)
     asked = {row.residue.offset for row in rows}

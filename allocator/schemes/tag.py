@@ -41,6 +41,7 @@ class Tag:
     skipped: how many numbers up to `max_value` were never claimed: failover gaps, and numbers below its start.
     claimed_at: the time of the last claim by the clock of the server, in milliseconds since 1970.
     move: the key of the last move to another server whose gap the row has.
+    differs: the settings that are not the same in all databases that were asked.
     limit_from: of a tag that was just created, the column that set its limit, as `orders.id (INTEGER)`.
     """
 
@@ -54,6 +55,7 @@ class Tag:
     skipped: int = field(default=0, compare=False)
     claimed_at: int = field(default=0, compare=False)
     move: int = field(default=0, compare=False)
+    differs: str = field(default="", compare=False)
     limit_from: str = field(default="", compare=False)
 
     @property

@@ -90,7 +90,7 @@ def upgrade() -> None:
         text("tickets", 16),
         *counts("slot", "slots"),
         text("taken", 255),
-        *counts("taken_under"),
+        *counts("taken_under", "taken_for"),
         sa.Column("server_run", ascii_text(255), nullable=False),
         *counts("move", "new_tags_above", "moved_at", "made"),
         sa.CheckConstraint("id = 1", name="allocator_shard_one_row"),

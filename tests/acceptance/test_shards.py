@@ -102,6 +102,21 @@ def test_a_lost_database_is_replaced_under_another_slot(files, tmp_path):
     assert {ticket % 3 for ticket in after} == {0, 1}
 
 
+def test_settings_that_differ_and_slots_that_were_not_given_are_said(files):
+    urls = made(upgraded(files))
+    for url in urls:
+        assert run("next", "order", urls=[url]).exit_code == 0
+    done = run("tags", "set", "order", "--limit", "300", urls=urls[:2])
+    assert (done.exit_code, "slot 3 was not given" in done.stderr, "slot 2" in done.stderr) == (0, True, False)
+    for listed in (run("tags", "list", urls=urls), run("tags", "set", "order", "--limit", "300", urls=urls[:1])):
+        assert "tag 'order'" in listed.stderr
+    listed = run("tags", "list", urls=urls)
+    assert "has limit 300 at slot 1, 300 at slot 2, 9223372036854775807 at slot 3; to make them equal" in listed.stderr
+    equal = run("tags", "set", "order", "--limit", "300", urls=urls)
+
+    assert (equal.exit_code, equal.stderr, run("tags", "list", urls=urls).stderr) == (0, "", "")
+
+
 def test_an_upgrade_joins_no_databases(files, tmp_path):
     """Nothing is written unless each is the slot that its URL says."""
     one, two, three = files

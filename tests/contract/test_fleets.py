@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -44,7 +45,7 @@ from allocator.errors import (
     UnknownTag,
 )
 from allocator.fleet import commands
-from allocator.schemes.slots import word_of
+from allocator.schemes.slots import Shard, word_of
 from allocator.schemes.worker_number_lease import NumberClaim
 
 on_files = pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
@@ -151,6 +152,27 @@ def test_worker_numbers_are_those_of_the_slot_and_a_new_slot_leases_none_for_a_w
         assert database.worker_spaces()[0].free == 0
     with closing(Database(two)) as database, pytest.raises(DatabaseUnavailable, match="numbers are leased again in"):
         database.lease_number(claim)
+
+
+@on_one_of_each
+def test_a_new_slot_leases_as_the_others_do(shards):
+    """The length of a lease and the format of a space hold for ever: a holder of before may use its number for long."""
+    one, two = shards(2)
+    claim = NumberClaim("billing", 3, 600_000, time.time_ns() // 1_000_000, "holder", format="a")
+    with closing(Database(one)) as database:
+        database.lease_number(claim)
+        url = make(one, 2)
+    add([url], two, 2)
+    with closing(Database(two)) as database:
+        with pytest.raises(DatabaseUnavailable, match=r"numbers are leased again in 1\d\d\d s"):
+            database.lease_number(claim)
+        execute(two, "UPDATE allocator_shard SET moved_at = 0")
+        for other in (replace(claim, length_ms=1000), replace(claim, format="b")):
+            with pytest.raises(InvalidSetting, match="has leases of 600 s and the format a, but this process asks"):
+                database.lease_number(other)
+        assert database.worker_spaces()[0].held == []
+        later = replace(claim, wall_ms=claim.wall_ms + 200_000)
+        assert database.lease_number(later).number % 2 == 1
 
 
 @once
@@ -355,6 +377,42 @@ def test_a_tag_that_gives_ids_meanwhile_is_not_deleted_and_open_again(face, flee
 
 
 @once
+@on_one_of_each
+def test_a_slot_that_never_had_a_tag_gets_its_settings_from_a_deletion_that_is_refused(face, fleet):
+    urls = fleet(2)
+    face(urls[0]).tags.create("order", step=3, max_step=5, limit=40)
+    face(urls[0]).reserve("order", 3)
+    with pytest.raises(InvalidSetting, match="is in use"):
+        face(shards=urls).tags.delete("order", 0)
+    made = face(urls[1]).tags.get("order")
+
+    assert (made.step, made.max_step, made.limit, made.max_value) == (3, 5, 40, 0)
+    assert face(urls[1]).reserve("order", 3)[-1] <= 40
+
+
+@once
+@on_one_of_each
+def test_a_slot_that_forgot_a_tag_while_it_is_deleted_begins_it_above_its_ids(face, fleet, monkeypatch):
+    urls, close = fleet(2), Database.close_tag
+    ids = face(shards=urls)
+    drawn = [*ids.reserve("order", 3), *ids.reserve("order", 3)]
+    last = ids.tags.last_claimed("order")
+
+    def forgetting(self, tag):
+        monkeypatch.undo()
+        drawn.extend(face(urls[1]).reserve("order", 9))
+        moved(bare(urls[1]), "DELETE FROM allocator_segment")
+        return close(self, tag)
+
+    monkeypatch.setattr(Database, "close_tag", forgetting)
+    with pytest.raises(InvalidSetting, match="is in use"):
+        ids.tags.delete("order", last)
+    drawn += [*face(urls[1]).reserve("order", 9), *face(urls[0]).reserve("order", 9)]
+
+    assert distinct(drawn) == 33
+
+
+@once
 @on_files
 def test_while_a_slot_is_away_nothing_else_stops(face, fleet, tmp_path):
     urls = fleet(2)
@@ -518,10 +576,10 @@ def test_two_additions_at_once_are_not_both_done(shards, monkeypatch):
     urls = [make(one, 4)]
     waits, check = [True], commands.check_new
 
-    def late(new: Database) -> None:
+    def late(new: Database) -> int:
         if waits.pop() if waits else False:
             add(urls, three, 3)
-        check(new)
+        return check(new)
 
     monkeypatch.setattr(commands, "check_new", late)
     with pytest.raises(ShardMisconfigured, match="another command has changed"):
@@ -542,7 +600,7 @@ def test_an_addition_whose_member_moves_before_it_is_read_is_not_done(shards, mo
         return taken
 
     monkeypatch.setattr(shard_row, "take_slot", forgetting)
-    with pytest.raises(ShardMisconfigured, match="moved to another server, and slot 2 is spent"):
+    with pytest.raises(ShardMisconfigured, match="moved to another server, and nothing was added"):
         add(urls, two, 2)
 
 
@@ -564,6 +622,28 @@ def test_an_addition_that_ended_before_its_last_step_spends_the_slot(shards, mon
         add(urls, two, 2, 2)
 
     assert add(urls, two, 2, is_unused=True).endswith(".2")
+
+
+@on_one_of_each
+def test_a_slot_is_taken_for_one_database(shards, monkeypatch):
+    """Whatever is vouched for: of two additions at once, one would not know of the other."""
+    one, two, three = shards(3)
+    urls, join = [make(one, 4)], commands.join
+
+    def late(*words: object) -> Shard:
+        monkeypatch.undo()
+        with pytest.raises(
+            ShardMisconfigured, match=r"slot 2 was taken for another .*; take another, with --without 2"
+        ):
+            add(urls, three, 2, is_unused=True)
+        return join(*words)
+
+    monkeypatch.setattr(commands, "join", late)
+    urls.append(add(urls, two, 2))
+    with pytest.raises(ShardMisconfigured, match="slot 2 was taken for another"):
+        add(urls[:1], three, 2, is_unused=True)
+
+    assert add(urls, three, 3).endswith(".3")
 
 
 @once

@@ -22,6 +22,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import segment, shard
 from allocator.database.store import Database
 from allocator.database.verbs import moves, node_rows, segments, shard_row, tickets
+from allocator.database.verbs.shard_row import Given
 from allocator.errors import ShardMisconfigured
 from allocator.schemes.failover import Move, Skipped, crossing
 from allocator.schemes.shared.residues import ALL, NONE, Residue
@@ -67,8 +68,9 @@ SLOT_1 = Shard(FLEET, Residue(1, SLOTS), (1,))
 
 
 def slot_of(row: Shard) -> dict[str, object]:
-    numbering = {"slot": row.residue.offset, "slots": row.residue.step}
-    return {"fleet": row.fleet, "taken": moves.text_of(row.taken), "taken_under": row.taken_under, **numbering}
+    numbering: dict[str, object] = {"slot": row.residue.offset, "slots": row.residue.step}
+    numbering |= {"taken_under": row.taken_under, "taken_for": row.taken_for}
+    return {"fleet": row.fleet, "taken": moves.text_of(row.taken), **numbering}
 
 
 def read(database: Database) -> model.Rows:
@@ -225,7 +227,9 @@ def test_a_slot_is_taken(database: Database, no: str, taken: tuple[int, ...]):
     written = model.marked(scene.rows, scene.here, scene.known_model, frozenset(taken))
     fits = written if no != "run" else None
 
-    assert database.run(shard_row.take_slot, scene.known, taken, True) == bool(fits)
+    mark = replace(scene.known, taken=taken, taken_under=scene.known.move.key, taken_for=4)
+    assert database.run(shard_row.take_slot, scene.known, mark) == bool(fits)
+    assert database.run(shard_row.fetch).taken_for == 4 * bool(fits)
     scene.check(fits)
 
 
@@ -267,11 +271,13 @@ def test_a_new_database_joins(fresh: str):
             like = {SHARD: member, NAME: model.Tag(12, 1, NONE), TICKETS: 0, NODES: 7}
             written = model.joined(scene.rows, scene.here, 9, like, frozenset({1, 2}), 2)
 
-            joined = database.transact(shard_row.join, scene.known, new, [Tag(NAME, 12, move=1)], Skipped(7, 0))
+            joined = database.transact(
+                shard_row.join, scene.known, new, Given([Tag(NAME, 12, move=1)], {}, 7, 0, 0, 40)
+            )
 
             assert joined == (no == ""), no
             scene.check(written if joined else None)
         assert register(database, database.read_row()) > model.node_number(7, new.residue)
         scene = Scene(database, "")
         with pytest.raises(ShardMisconfigured, match="must be new and empty"):
-            database.transact(shard_row.join, scene.known, new, [], Skipped(0, 0))
+            database.transact(shard_row.join, scene.known, new, Given([], {}, 0, 0, 0, 0))

@@ -16,8 +16,8 @@ MariaDB alone; elsewhere `allocator_segment` has a row per type, whose name no t
 `allocator_shard` holds one row: the slot of this database in a fleet, how it draws tickets, and what a failover
 changes: the server run that wrote the row last, the random key of the last move, the first value of new tags, and the
 time of the move. `made` counts new tags: each writes the row, so that a move in between stops it. `taken` lists the
-slots of the fleet that were ever given, and `taken_under` is the move under which that was written: see
-`allocator.schemes.slots`.
+slots of the fleet that were ever given, `taken_under` is the move under which that was written, and `taken_for` says
+for which database: see `allocator.schemes.slots`.
 
 `allocator_node` gets a row for every start of a meteor generator; its number is never used again, so no row is ever
 deleted. Of slot k of S the number is (id - 1) * S + k, by the slot at that time, which the row keeps.
@@ -154,7 +154,7 @@ shard = Stored(
     Column("tickets", String(16), nullable=False),
     *counts("slot", "slots"),
     Column("taken", String(255), nullable=False),
-    *counts("taken_under"),
+    *counts("taken_under", "taken_for"),
     Column("server_run", run_type, nullable=False),
     *counts("move", "new_tags_above", "moved_at", "made"),
     CheckConstraint("id = 1", name="allocator_shard_one_row"),

@@ -21,7 +21,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import segment, shard
 from allocator.database.verbs.moves import unmoved
 from allocator.database.verbs.tickets import IS_CLAIMED
-from allocator.schemes.failover import Move, crossing
+from allocator.schemes.failover import Move, beginning, crossing
 from allocator.schemes.shared.residues import NONE, Residue
 from allocator.schemes.slots import Shard
 from allocator.schemes.tag import AUTO, REFUSE, FailoverGap, Tag, is_of_tickets
@@ -87,10 +87,10 @@ def start(connection: Connection, dialect: Dialect, tag: Tag, changes: Mapping[s
 
 def close(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
     """Close a tag: nothing is claimed from it any more, and where it is missing nobody makes it. False if a claim has
-    raised it, or if the shard's row is not as `known`."""
+    raised it, or a failover may have forgotten one, or if the shard's row is not as `known`."""
     if not write_shard(connection, dialect, known):
         return False
-    insert(connection, dialect, tag, known)
+    insert(connection, dialect, beginning(tag, known.move.first_value, known.residue.step == 1), known)
     return set_residue(connection, dialect, tag, NONE)
 
 

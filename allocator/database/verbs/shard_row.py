@@ -11,15 +11,15 @@ from sqlalchemy import Connection, case, exists, func, insert, inspect, literal_
 from allocator.database.dialect import NOWHERE, Dialect, run_of
 from allocator.database.driver_errors import FORBIDDEN, meaning
 from allocator.database.schema.tables import lease, node, segment, shard, ticket
-from allocator.database.verbs import segments, tickets
+from allocator.database.verbs import segments, tickets, worker_number_rows
 from allocator.database.verbs.moves import as_move, columns_of, text_of, unmoved
 from allocator.errors import DatabaseRefused, SchemaDamaged, ShardMisconfigured
-from allocator.schemes.failover import Skipped
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.slots import Shard
 from allocator.schemes.tag import Tag, is_of_tickets
 from allocator.schemes.ticket import CLAIM, REPLACE
+from allocator.schemes.worker_number_lease import NumberRow
 
 
 def fetch(connection: Connection, dialect: Dialect) -> Shard | None:
@@ -47,7 +47,7 @@ def begin_alone(connection: Connection, dialect: Dialect, where: str) -> None:
         raise missing(where)
     check_writer(connection, dialect)
     key = randbits(63)
-    numbering = {"fleet": "", "slot": 1, "slots": 1, "taken": "", "taken_under": key}
+    numbering = {"fleet": "", "slot": 1, "slots": 1, "taken": "", "taken_under": key, "taken_for": 0}
     first = {"tickets": dialect.tickets(connection), "move": key, "new_tags_above": 0, "moved_at": 0, "made": 0}
     run = literal_column(run_of(connection), shard.c.server_run.type)
     connection.execute(dialect.insert_missing(shard).values({"id": 1, **numbering, **first, "server_run": run}))
@@ -113,22 +113,21 @@ def make(connection: Connection, dialect: Dialect, known: Shard, fleet: str, slo
     return True
 
 
-def take_slot(connection: Connection, dialect: Dialect, known: Shard, taken: tuple[int, ...], is_sure: bool) -> bool:
-    """Write which slots are taken into a member; False if its row is not as `known`.
-
-    is_sure: no failover may have forgotten another slot; else the row goes on to say that one may have.
-    """
-    row = {"taken": text_of(taken), "taken_under": known.move.key if is_sure else known.taken_under}
+def take_slot(connection: Connection, dialect: Dialect, known: Shard, mark: Shard) -> bool:
+    """Write which slots are taken into a member; False if its row is not as `known`."""
+    row = {"taken": text_of(mark.taken), "taken_under": mark.taken_under, "taken_for": mark.taken_for}
     return connection.execute(update(shard).where(*unmoved(connection, dialect, known)).values(row)).rowcount == 1
 
 
 class Given(NamedTuple):
     """How far a database has numbered: its tags, nodes and tickets, and the first value of new tags.
 
+    spaces: a row of each space of worker numbers.
     replaced: the last ticket that REPLACE has drawn or skipped; tickets: the last of all types.
     """
 
     tags: list[Tag]
+    spaces: dict[str, NumberRow]
     nodes: int
     replaced: int
     tickets: int
@@ -142,16 +141,19 @@ def fetch_given(connection: Connection, dialect: Dialect, known: Shard) -> Given
     ]
     nodes, replaced = (connection.scalar(select(func.max(one.c.id))) or 0 for one in (node, ticket))
     claimed = (tag.max_value for tag in tags if is_of_tickets(tag.name))
+    # It may know tickets of a lost one, or forgotten ones, by its first value alone.
+    last = max(replaced, *claimed, known.move.first_value)
+    _, leased = worker_number_rows.fetch_all(connection, dialect)
+    spaces = {space: rows[0] for space, rows in leased.items()}
     if connection.scalar(select(shard.c.id).where(*unmoved(connection, dialect, known))) is None:
         return None
-    return Given(tags, nodes, replaced, max(replaced, *claimed, 0), known.move.first_value)
+    return Given(tags, spaces, nodes, replaced, last, known.move.first_value)
 
 
-def join(connection: Connection, dialect: Dialect, known: Shard, new: Shard, tags: list[Tag], skip: Skipped) -> bool:
+def join(connection: Connection, dialect: Dialect, known: Shard, new: Shard, given: Given) -> bool:
     """Make a new database the slot that `new` says; False if its row is not as `known`. Raises if it is not empty.
 
-    The tags continue as those of the members, nodes and tickets above theirs. A row with an explicit number raises a
-    counter: ALTER would commit.
+    What it numbers begins above what was given. A row with an explicit number raises a counter: ALTER would commit.
     """
     dialect.lock_shard_row(connection, waits=True)
     if known.fleet or has_ids(connection, dialect):
@@ -161,17 +163,18 @@ def join(connection: Connection, dialect: Dialect, known: Shard, new: Shard, tag
     row |= columns_of(new.move)
     if connection.execute(update(shard).where(*unmoved(connection, dialect, known)).values(row)).rowcount != 1:
         return False
-    if tags:
-        moves = [new.move.key if tag.move else 0 for tag in tags]
-        rows = [segments.row_of(tag, new) | {"move": move} for tag, move in zip(tags, moves, strict=True)]
+    rows = [segments.row_of(tag, new) | {"move": new.move.key if tag.move else 0} for tag in given.tags]
+    if rows:
         connection.execute(insert(segment), rows)
-    if skip.nodes:
-        dialect.skip_nodes(connection, new.residue, skip.nodes)
-    if skip.tickets and known.tickets == REPLACE:
-        tickets.skip(connection, dialect, skip.tickets)
+    worker_number_rows.begin(connection, dialect, given.spaces, new.residue)
+    if given.nodes:
+        dialect.skip_nodes(connection, new.residue, given.nodes)
+    if given.tickets and known.tickets == REPLACE:
+        tickets.skip(connection, dialect, given.tickets)
     return True
 
 
 def as_shard(row: Any) -> Shard:
     taken = tuple(int(slot) for slot in row.taken.split(",") if slot)
-    return Shard(row.fleet, Residue(row.slot, row.slots), taken, row.taken_under, row.tickets, as_move(row))
+    residue = Residue(row.slot, row.slots)
+    return Shard(row.fleet, residue, taken, row.taken_under, row.taken_for, row.tickets, as_move(row))

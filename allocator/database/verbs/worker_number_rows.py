@@ -5,6 +5,8 @@ The statements do what `leased`, `renewed` and `released` of `allocator.schemes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -12,6 +14,7 @@ from sqlalchemy import (
     Connection,
     Update,
     case,
+    insert,
     literal,
     literal_column,
     select,
@@ -22,6 +25,7 @@ from sqlalchemy import (
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import lease, shard
 from allocator.database.verbs import moves
+from allocator.schemes.shared.residues import Residue
 from allocator.schemes.slots import Shard
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
 
@@ -45,6 +49,13 @@ def fetch_all(connection: Connection, dialect: Dialect) -> tuple[int, dict[str, 
     for row in connection.execute(select(lease).order_by(lease.c.space, lease.c.number)):
         spaces.setdefault(row.space, []).append(as_row(row))
     return at, spaces
+
+
+def begin(connection: Connection, dialect: Dialect, spaces: Mapping[str, NumberRow], residue: Residue) -> None:
+    """Let a new slot lease as the others do: of each space its first number has the length and format of their row."""
+    for space, row in spaces.items():
+        values = asdict(replace(row, number=residue.offset - 1, holder=""))
+        connection.execute(insert(lease).values(space=space, **values))
 
 
 def take(connection: Connection, dialect: Dialect, chosen: NumberRow | int, claim: NumberClaim, known: Shard) -> bool:

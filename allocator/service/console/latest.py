@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 from allocator.database.store import Database
 from allocator.errors import AllocatorError, DatabaseUnavailable
 from allocator.fleet.commands import Status, holders_in, status_of
-from allocator.fleet.tag_administration import together
+from allocator.fleet.tag_administration import ask, together
 from allocator.runtime.thread_pool import Background
 from allocator.runtime.waiting import result_async
 from allocator.schemes.meteor import Node
@@ -88,16 +88,10 @@ class TagsRead(NamedTuple):
 
 def read_tags(databases: Sequence[Database]) -> TagsRead:
     """Read the tags. Raises the error of the first database if none answers."""
-    pages: list[list[Tag]] = []
-    errors: dict[int, AllocatorError] = {}
-    for number, database in enumerate(databases, 1):
-        try:
-            pages.append(database.fetch_page("", MAX_TAGS))
-        except AllocatorError as error:
-            errors[number] = error
-    if not pages:
-        raise errors[1]
-    return TagsRead({tag.name: tag for tag in together(pages)[:MAX_TAGS]}, [*errors], len(databases))
+    found, errors = ask(databases, lambda database: database.fetch_page("", MAX_TAGS))
+    tags = together(page for _, page in found)[:MAX_TAGS]
+    away = [number for number, database in enumerate(databases, 1) if database in errors]
+    return TagsRead({tag.name: tag for tag in tags}, away, len(databases))
 
 
 class FleetStatus(NamedTuple):
