@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from threading import Event
 
+from sqlalchemy import Connection, select
 from support.clusters.cluster import Cluster
 from support.distinct import distinct
 from support.processes.patience import until
@@ -16,8 +17,13 @@ from support.servers.fleets import add, named
 from tqdm import tqdm
 
 from allocator import Allocator
+from allocator.database.dialect import Dialect
+from allocator.database.schema.tables import shard
 from allocator.database.store import Database
+from allocator.database.verbs import segments
+from allocator.database.verbs.moves import unmoved
 from allocator.fleet import commands
+from allocator.schemes.slots import Shard
 
 RACES, SLOTS, SECONDS = 60, 4, 30.0
 PAUSE = 0.1
@@ -33,8 +39,7 @@ def test_a_fleet_is_made_beside_new_tags_on_another_member(galera, tmp_path, rep
     rnd, counts = random.Random(20261129), Counter()
     for number in tqdm(range(RACES), desc="races", unit="race"):
         drawn = race(galera, f"race-{number}", rnd)
-        steps = galera.ask(0, f"SELECT shard_step FROM ids.allocator_segment WHERE tag LIKE 'race-{number}-%'")
-        counts["kept"] += sum(step != SLOTS for (step,) in steps)
+        counts["kept"] += kept(galera, drawn)
         draw_at_both_slots(galera, tmp_path / f"{number}.db", drawn)
         counts["tags"] += len(drawn)
         counts["ids"] += sum(map(distinct, drawn.values()))
@@ -46,7 +51,30 @@ def test_a_fleet_is_made_beside_new_tags_on_another_member(galera, tmp_path, rep
     assert counts["tags"] > 3 * RACES
 
 
-def race(cluster: Cluster, name: str, rnd: random.Random) -> Drawn:
+def test_control_a_lock_keeps_no_tag_of_another_member_out(galera, report, monkeypatch):
+    def locked(connection: Connection, dialect: Dialect, known: Shard) -> bool:
+        row = select(shard.c.id).where(*unmoved(connection, dialect, known)).with_for_update(read=True)
+        return connection.scalar(row) is not None
+
+    monkeypatch.setattr(segments, "write_shard", locked)
+    for number in range(RACES):
+        if found := kept(galera, race(galera, f"locked-{number}", random.Random(number), pause=0.0)):
+            break
+    report(f"slots: where new tags only lock the shard's row, {found} kept the residue of before in race {number + 1}")
+    assert found
+
+
+def kept(cluster: Cluster, drawn: Drawn) -> int:
+    """How many tags have the residue of before, once the first member has all of them."""
+
+    def steps() -> list[int]:
+        return [step for (step,) in cluster.ask(0, "SELECT shard_step FROM ids.allocator_segment")]
+
+    cluster.until(lambda: len(steps()) == len(drawn), "the first member has all tags")
+    return sum(step != SLOTS for step in steps())
+
+
+def race(cluster: Cluster, name: str, rnd: random.Random, pause: float = PAUSE) -> Drawn:
     """The ids of each tag that began."""
     cluster.ask(0, *AGAIN)
     drawn: Drawn = {}
@@ -64,7 +92,7 @@ def race(cluster: Cluster, name: str, rnd: random.Random) -> Drawn:
             while later < 3:
                 tag = f"{name}-{len(drawn)}"
                 drawn[tag] = [*ids.reserve(tag, 2)]
-                time.sleep(rnd.uniform(0, PAUSE))
+                time.sleep(rnd.uniform(0, pause))
                 later += is_made.is_set()
 
         work = pool.submit(begin_tags)

@@ -140,7 +140,7 @@ def test_a_node_of_a_session_that_draws_tickets_is_the_next_of_its_slot(face, fl
 @on_one_of_each
 def test_worker_numbers_are_those_of_the_slot_and_a_new_slot_leases_none_for_a_while(shards):
     one, two = shards(2)
-    claim = NumberClaim("billing", 3, 1000, now_ms(), "holder")
+    claim = NumberClaim("billing", 3, 60_000, now_ms(), "holder")
     with closing(Database(one)) as database:
         before = [database.lease_number(claim) for _ in range(2)]
         urls = [make(one, 2)]
@@ -158,7 +158,7 @@ def test_worker_numbers_are_those_of_the_slot_and_a_new_slot_leases_none_for_a_w
 def test_a_new_slot_leases_as_the_others_do(shards):
     """The length of a lease and the format of a space hold for ever: a holder of before may use its number for long."""
     one, two = shards(2)
-    claim = NumberClaim("billing", 3, 600_000, time.time_ns() // 1_000_000, "holder", format="a")
+    claim = NumberClaim("billing", 3, 600_000, now_ms(), "holder", format="a")
     with closing(Database(one)) as database:
         database.lease_number(claim)
         url = make(one, 2)
