@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import URL, create_engine
 from support.distinct import distinct
-from support.kit import ON_POSTGRES, ON_SERVERS, SQLITE
+from support.kit import ON_POSTGRES, ON_SERVERS, SQLITE, commands
 from support.servers.administrator import execute
 
 import allocator
@@ -353,16 +353,8 @@ def test_a_limit_that_follows_a_column_is_said(fresh):
     )
 
 
-def all_of(command: click.Command, name: str = "allocator") -> Iterator[tuple[str, click.Command]]:
-    """Commands and groups of commands."""
-    yield name, command
-    if isinstance(command, click.Group):
-        for word, one in command.commands.items():
-            yield from all_of(one, f"{name} {word}")
-
-
-GROUPS = {name: one for name, one in all_of(main) if isinstance(one, click.Group)}
-COMMANDS = {name: one for name, one in all_of(main) if name not in GROUPS}
+COMMANDS = {f"allocator {name}": one for name, one in commands()}
+GROUPS = [main, *(one for one in main.commands.values() if isinstance(one, click.Group))]
 WITHOUT_A_DATABASE = {"inspect", "decode"}
 WITHOUT_JSON = {"allocator serve", "allocator worker run"}
 """They print nothing of their own."""
@@ -378,11 +370,11 @@ def test_every_command_explains_itself():
 
 
 def test_each_line_of_a_list_of_commands_fits_into_80_columns():
-    for name, group in GROUPS.items():
+    for group in GROUPS:
         help_ = CliRunner().invoke(group, ["--help"], terminal_width=80).output
         listed = help_.partition("Commands:\n")[2].splitlines()
 
-        assert listed, name
+        assert listed, group.name
         assert [line for line in listed if line.endswith("...") or len(line) > 80] == []
 
 

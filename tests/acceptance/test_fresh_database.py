@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from support.kit import ON_POSTGRES
+from support.kit import ON_POSTGRES, run
 from support.processes.patience import until
 from support.servers.fleets import opened
 from support.service.served import Seat, Served
 
-from allocator.cli import main
 from allocator.service.console.latest import read_fleet
-
-
-def run(url: str, *words: str) -> str:
-    done = CliRunner().invoke(main, [*words, "--url", url])
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 def states(url: str) -> list[Any]:
     """What `shards list` says as JSON, as a table, and what the console reads for its page."""
-    listed = [one["state"] for one in json.loads(run(url, "shards", "list", "--json"))]
-    lines = run(url, "shards", "list").splitlines()[1:]
+    listed = [one["state"] for one in run(url, "shards", "list", "--json").json]
+    lines = run(url, "shards", "list").out.splitlines()[1:]
     assert all(line.endswith(state) for line, state in zip(lines, listed, strict=True)), lines
     with opened([url]) as databases:
         read = [str(one.error or "serving") for one in read_fleet(databases).shards]
@@ -35,18 +26,17 @@ def states(url: str) -> list[Any]:
 
 def warnings(url: str) -> set[str]:
     """What the doctor finds."""
-    assert run(url, "db", "check").endswith("the tables are correct\n")
-    findings = json.loads(CliRunner().invoke(main, ["doctor", "--json", "--url", url]).output)["findings"]
-    return {one["name"] for one in findings}
+    assert run(url, "db", "check").out.endswith("the tables are correct\n")
+    return {one["name"] for one in run(url, "doctor", "--json").json["findings"]}
 
 
 @pytest.mark.statements
 def test_a_database_serves_and_becomes_a_fleet(fresh):
     for draws in ([], ["next", "order"], ["next", "--scheme", "ticket", "job"]):
-        assert not draws or run(fresh, *draws) == "1\n"
+        assert not draws or run(fresh, *draws).out == "1\n"
         assert (states(fresh), warnings(fresh)) == (["serving"], set()), draws
     run(fresh, "shards", "make", "--slots", "2")
-    (named,) = [one["database"] for one in json.loads(run(fresh, "shards", "list", "--json"))]
+    (named,) = [one["database"] for one in run(fresh, "shards", "list", "--json").json]
 
     assert (states(fresh), warnings(fresh)) == (["serving"], {"url-names-no-slot"})
     assert "shard=" in named

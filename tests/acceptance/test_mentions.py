@@ -1,7 +1,6 @@
 """Everything public is said somewhere in the documents, what they name exists, and their links lead somewhere."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from support.documents.pages import (
     pages,
     prose,
 )
+from support.kit import commands
 
 import allocator
 from allocator import errors
@@ -94,15 +94,7 @@ def test_the_readme_is_read_in_two_minutes():
 # -- whatever is public is said
 
 
-def leaves(group: click.Group, *path: str) -> Iterator[tuple[str, click.Command]]:
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from leaves(command, *path, name)
-        else:
-            yield " ".join((*path, name)), command
-
-
-COMMANDS = dict(leaves(main))
+COMMANDS = dict(commands())
 
 
 def options(command: click.Command) -> set[str]:

@@ -3,9 +3,11 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from time import time_ns
 from typing import Any, NamedTuple
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -80,3 +82,12 @@ def database_of(ids: Any) -> Database:
 def now_ms() -> int:
     """By the clock of this machine, as a claim of a worker number says it."""
     return time_ns() // 1_000_000
+
+
+def commands(group: click.Group = main, *path: str) -> Iterator[tuple[str, click.Command]]:
+    """All that are no groups, by the words after `allocator`."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, *path, name)
+        else:
+            yield " ".join((*path, name)), command
