@@ -1,7 +1,6 @@
 """`examples/fastapi_app` as its README starts it, and orders made over HTTP from many threads at once."""
 
 import asyncio
-import json
 import os
 import re
 import shutil
@@ -27,6 +26,7 @@ from support.distinct import distinct
 from support.documents.pages import blocks
 from support.processes.prefork import Asked, celery, gunicorn, results, serving
 from support.servers.throwaway import free_port
+from support.service.asgi import ask
 
 import allocator
 from allocator import Allocator, AsyncAllocator, inspect_id
@@ -267,37 +267,10 @@ def test_each_worker_of_gunicorn_has_its_own_number(tmp_path):
 # -- the lifespan and the dependency, in a Starlette and in a FastAPI application, called as a server calls them
 
 
-async def ask(app: Any, path: str, state: dict[str, Any]) -> Any:
-    """One GET, as ASGI."""
-    sent: list[dict[str, Any]] = []
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "root_path": "",
-        "headers": [],
-        "state": dict(state),
-    }
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    await app(scope, receive, send)
-    return json.loads(b"".join(message.get("body", b"") for message in sent))
-
-
 async def visit(app: Any, *paths: str) -> list[Any]:
     """Start the application, ask, and end it."""
     async with app.router.lifespan_context(app) as state:
-        return [await ask(app, path, state or {}) for path in paths]
+        return [(await ask(app, "GET", path, state=dict(state or {})))[1] for path in paths]
 
 
 def starlette_app(**options: Any) -> Starlette:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from support.distinct import distinct
 from support.kit import output
+from support.service.asgi import ask
 
 from allocator import JAVASCRIPT_MAX_ID, PublicIds
 from allocator.errors import InvalidId, InvalidSetting, NotCopyable
@@ -447,32 +448,20 @@ async def change(order: Order) -> Order:
     return order
 
 
-def ask(method: str, path: str, query: str = "", body: object = None) -> tuple[int, Any]:
-    """One request, as ASGI."""
-    sent: list[Any] = []
-    scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "path_params": {}}
-    scope |= {"headers": [(b"content-type", b"application/json")], "http_version": "1.1", "root_path": ""}
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(app(scope, receive, send))
-    return sent[0]["status"], json.loads(sent[1]["body"])
+def asked(*words: str, body: object = None) -> tuple[int, Any]:
+    return asyncio.run(ask(app, *words, body=body))
 
 
 def test_fastapi_reads_ids_out_of_paths_queries_and_bodies():
-    assert ask("GET", f"/orders/{ONE}", f"after={orders.encode(9)}") == (200, [1, 9])
-    assert ask("POST", "/orders", body={"id": ONE}) == (200, {"id": ONE, "before": None})
+    assert asked("GET", f"/orders/{ONE}", f"after={orders.encode(9)}") == (200, [1, 9])
+    assert asked("POST", "/orders", body={"id": ONE}) == (200, {"id": ONE, "before": None})
 
 
 def test_fastapi_answers_422():
     for wrong in ["1", MISTYPED]:
-        assert ask("GET", f"/orders/{wrong}")[0] == 422, wrong
-        assert ask("GET", f"/orders/{ONE}", f"after={wrong}")[0] == 422, wrong
-        assert ask("POST", "/orders", body={"id": wrong})[0] == 422, wrong
+        assert asked("GET", f"/orders/{wrong}")[0] == 422, wrong
+        assert asked("GET", f"/orders/{ONE}", f"after={wrong}")[0] == 422, wrong
+        assert asked("POST", "/orders", body={"id": wrong})[0] == 422, wrong
 
 
 def test_fastapi_describes_the_path():
