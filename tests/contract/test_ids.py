@@ -3,7 +3,8 @@
 import itertools
 
 import pytest
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import Engine, create_engine, text
+from support.applications.shop import noting
 from support.distinct import Duplicate, distinct
 from support.kit import OF_THE_RULE, ON_POSTGRES, ON_TWO, database_of, statements
 from support.rules import rule
@@ -341,21 +342,14 @@ def test_control_a_size_that_the_row_says_gives_ids_twice(url, tag):
 @statements
 def test_whoever_listens_to_statements_hears_each_claim_and_ticket(url, tag):
     """For tracing and counting; then SQLAlchemy runs them, with the same result."""
-    said: list[str] = []
-
-    def note(*heard: object) -> None:
-        said.append(str(heard[2]))
-
-    event.listen(Engine, "before_cursor_execute", note)
     with Allocator(url) as ids:
-        try:
+        with noting(Engine, "before_cursor_execute") as told:
             assert ids.reserve(tag, 5) == range(1, 6)
             first = ids.ticket(tag)
-            said.clear()
+            told.clear()
             assert ids.reserve(tag, 5) == range(6, 11)
             assert ids.ticket(tag) > first
-        finally:
-            event.remove(Engine, "before_cursor_execute", note)
         assert ids.reserve(tag, 5) == range(11, 16)
 
+    said = [statement for _, _, statement, *_ in told]
     assert len([one for one in said if one.startswith(("UPDATE allocator_segment", "REPLACE INTO allocator_t"))]) == 2

@@ -22,7 +22,6 @@ from sqlalchemy import (
     String,
     Table,
     create_engine,
-    delete,
     event,
     insert,
     make_url,
@@ -32,9 +31,10 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, PendingRollbackError, StatementError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
+from support.applications.shop import LEVELS, MARCH, emptied, seen_waiting
 from support.kit import ON_MYSQL, ON_SERVERS, ON_TWO, SQLITE, on
 from support.processes.patience import until
-from support.servers.administrator import SEEN_EACH, execute, opened, waits
+from support.servers.administrator import execute, opened
 from support.servers.available import own
 from support.servers.databases import with_schema
 
@@ -63,8 +63,6 @@ from allocator.schemes.gapless_numbers import MAX_NUMBER
 
 invoices = Numbers("invoice", format="INV-{year}-{n:05}", reset="year")
 plain = Numbers("case")
-MARCH = date(2026, 3, 9)
-LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 
 
 class Base(DeclarativeBase):
@@ -89,11 +87,7 @@ def shop(url: str) -> Iterator[Engine]:
 def shop_at(url: str) -> Iterator[Engine]:
     """An application's engine, on the database with the allocator's tables; those of this file are empty."""
     engine = create_engine(url, pool_size=20)
-    Base.metadata.create_all(engine)
-    with engine.begin() as connection:
-        for table in (number, number_void, *Base.metadata.sorted_tables):
-            connection.execute(delete(table))
-    yield engine
+    yield emptied(engine, Base.metadata)
     engine.dispose()
 
 
@@ -411,12 +405,6 @@ def test_a_void_number_keeps_its_reason(shop):
 # -- several callers
 
 
-@contextmanager
-def beside() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(8) as pool:
-        yield pool
-
-
 def at_level(engine: Engine, level: str) -> Connection:
     return engine.connect().execution_options(isolation_level=level)
 
@@ -446,10 +434,10 @@ def test_two_transactions_at_once_get_one_number_after_the_other(kind, shop, lev
         for _ in range(1, start):
             with shop.begin() as connection:
                 add(connection, scope)
-        with beside() as pool, at_level(shop, level) as first, shop.connect() as watcher:
+        with ThreadPoolExecutor(8) as pool, at_level(shop, level) as first, shop.connect() as watcher:
             assert add(first, scope) == start
             second: Future[int] = pool.submit(run_again, shop, level, partial(add, scope=scope))
-            assert until(lambda second=second: waits(kind, watcher) or second.done(), 60, every=SEEN_EACH)
+            assert seen_waiting(kind, watcher, second)
             assert not second.done(), scope
             getattr(first, ending)()
             drawn = second.result(60)
@@ -475,7 +463,7 @@ def test_many_first_numbers_of_a_scope_at_once(shop):
                         connection.rollback()
                 run_again(shop, level, partial(add, scope=scope))
 
-    with beside() as pool:
+    with ThreadPoolExecutor(8) as pool:
         for done in [pool.submit(draw, worker) for worker in range(8)]:
             done.result(120)
 
@@ -499,11 +487,11 @@ def test_a_deadlock_names_its_remedy(kind, shop):
     with shop.begin() as connection:
         for scope in ("a", "b"):
             add(connection, scope)
-    with beside() as pool, shop.connect() as first, shop.connect() as second, shop.connect() as watcher:
+    with ThreadPoolExecutor(8) as pool, shop.connect() as first, shop.connect() as second, shop.connect() as watcher:
         add(first, "a")
         add(second, "b")
         crossing = pool.submit(lambda: outcome(first, "b"))
-        assert until(lambda: waits(kind, watcher), 60, every=SEEN_EACH)
+        assert seen_waiting(kind, watcher)
         outcomes = [outcome(second, "a")]
         if isinstance(outcomes[0], NumberConflict):
             second.rollback()
@@ -545,7 +533,7 @@ def test_a_transaction_that_sees_the_past_is_told_so(shop, level):
 @ON_SERVERS
 def test_two_phase_commit(kind, request):
     """A prepared transaction still holds its number: whoever draws next waits until it ends, by another if need be."""
-    with preparing(kind, request) as url, shop_at(url) as shop, beside() as pool:
+    with preparing(kind, request) as url, shop_at(url) as shop, ThreadPoolExecutor(8) as pool:
         for ending, dies in ((ending, dies) for ending in ("rollback", "commit") for dies in (False, True)):
             scope = f"{ending}-{dies}"
             with shop.connect() as first, shop.connect() as watcher:
@@ -556,7 +544,7 @@ def test_two_phase_commit(kind, request):
                     first.invalidate()
                 second = pool.submit(run_again, shop, "READ COMMITTED", partial(add, scope=scope))
                 try:
-                    assert until(lambda second=second: waits(kind, watcher) or second.done(), 60, every=SEEN_EACH)
+                    assert seen_waiting(kind, watcher, second)
                     assert not second.done(), scope
                 finally:
                     recover(shop, ending, transaction.xid) if dies else getattr(transaction, ending)()

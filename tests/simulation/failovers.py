@@ -113,12 +113,3 @@ def drawn(seed: int) -> Years:
             years.fail_over(now, lag)
     years.end(now + HOUR)
     return years
-
-
-def after(given: int, failovers: int) -> int:
-    """Where a tag of the default settings stands that gave so many ids in a year with so many failovers."""
-    traffic = Traffic(given / (YEAR / 1000))
-    years = Years(replace(traffic, step=1, runway=0.0))
-    for number in range(failovers):
-        years.fail_over(BEGIN + (number + 1) * YEAR // (failovers + 1), 0)
-    return years.known_at(BEGIN + YEAR).max_value

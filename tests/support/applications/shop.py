@@ -10,7 +10,18 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import BigInteger, Connection, Engine, String, UniqueConstraint, create_engine, delete, event, select
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Engine,
+    MetaData,
+    String,
+    UniqueConstraint,
+    create_engine,
+    delete,
+    event,
+    select,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from allocator.database.schema.tables import number, number_void
@@ -61,15 +72,20 @@ def engine_at(kind: str, url: str, **options: Any) -> Iterator[Engine]:
     engine.dispose()
 
 
+def emptied(engine: Engine, tables: MetaData) -> Engine:
+    """With those of an application, and nothing in them nor in those of numbers."""
+    tables.create_all(engine)
+    with engine.begin() as connection:
+        for table in (number, number_void, *tables.sorted_tables):
+            connection.execute(delete(table))
+    return engine
+
+
 @pytest.fixture
 def shop(kind: str, url: str) -> Iterator[Engine]:
-    """An application's engine, on the database with the allocator's tables; those of these tests are empty."""
+    """An application's engine, on the database with the allocator's tables."""
     with engine_at(kind, url) as engine:
-        Base.metadata.create_all(engine)
-        with engine.begin() as connection:
-            for table in (number, number_void, *Base.metadata.sorted_tables):
-                connection.execute(delete(table))
-        yield engine
+        yield emptied(engine, Base.metadata)
 
 
 def add(engine: Engine, *rows: tuple[str | None, date | None], **more: Any) -> None:
@@ -92,7 +108,7 @@ def counters(engine: Engine) -> dict[tuple[str, str], int]:
 
 
 @contextmanager
-def noting(engine: Engine, name: str) -> Iterator[list[tuple[Any, ...]]]:
+def noting(engine: Engine | type[Engine], name: str) -> Iterator[list[tuple[Any, ...]]]:
     """What SQLAlchemy tells of its events meanwhile."""
     told: list[tuple[Any, ...]] = []
 
@@ -100,8 +116,10 @@ def noting(engine: Engine, name: str) -> Iterator[list[tuple[Any, ...]]]:
         told.append(words)
 
     event.listen(engine, name, note)
-    yield told
-    event.remove(engine, name, note)
+    try:
+        yield told
+    finally:
+        event.remove(engine, name, note)
 
 
 @contextmanager

@@ -51,15 +51,6 @@ def test_after_a_failover_a_tag_stands_below_ten_times_what_it_gave_or_ten_milli
         assert given + skip(row(given), latest) < max(10 * given, 10**7), given
 
 
-def test_what_was_skipped_before_is_not_skipped_again():
-    tag = row(10**7)
-    for _ in range(100):
-        gap = skip(tag, 1023.999)
-        tag = replace(tag, max_value=tag.max_value + gap, skipped=tag.skipped + gap)
-
-    assert tag.max_value < 2**31
-
-
 def test_a_tag_of_several_shards_skips_ids_of_its_own():
     assert skip(row(residue=Residue(2, 3))) == 3 * FLOOR
 

@@ -385,11 +385,6 @@ def judged(
     return list(audit(((ALL, n) for n in numbers), counters, ((ALL, n) for n in void), **options))  # type: ignore[arg-type]
 
 
-def test_numbers_without_a_gap_are_sound():
-    assert judged([1, 2, 3]) == []
-    assert judged([], 0) == []
-
-
 def test_a_gap_is_a_number_that_no_row_has():
     """Also above the newest row: the counter has given it."""
     for numbers, counter, gaps in [
@@ -416,10 +411,6 @@ def test_numbers_begin_at_start():
     assert judged([100, 101], start=100) == []
     assert judged([101], start=100) == [Found("gap", ALL, 100, 100)]
     assert judged([1, 100], start=100) == []
-
-
-def test_a_number_that_two_rows_have_is_a_duplicate():
-    assert judged([1, 2, 2, 2, 3]) == [Found("duplicate", ALL, 2, 2)] * 2
 
 
 def test_disorder_is_a_number_below_the_one_before():
