@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import click
 
 from allocator.cli.options import open_allocator, option, optional_fleet_options, required
-from allocator.cli.output import check_open, show, wants_json
+from allocator.cli.output import show, wants_json
 from allocator.errors import InvalidCount
 from allocator.generators.objectid import ObjectId
 from allocator.schemes.shared.argument_checks import check_whole
@@ -43,7 +43,6 @@ def next(tag: str | None, count: int, scheme: str, no_create: bool, urls: tuple[
         raise click.UsageError(
             f"the scheme {scheme} needs a TAG" if tag is None else f"the scheme {scheme} takes no TAG"
         )
-    check_open()
     check_whole("count", count, 1, MAX_PRINTED, InvalidCount)
     if scheme == "objectid":
         write(tag, (ObjectId() for _ in range(count)))

@@ -143,9 +143,3 @@ def has_bare_url(command: click.Command, words: Sequence[str]) -> bool:
         return False
     before_values = {name for one in options if not one.is_flag for name in one.opts}
     return any(URL.match(word) and before not in before_values for before, word in pairwise(["", *words]))
-
-
-def check_open() -> None:
-    """Raise `InvalidSetting` if stdout is closed: ids and tokens are printed only once."""
-    if sys.stdout is None:
-        raise InvalidSetting("nothing was drawn or made: stdout is closed; open it, as in > ids.txt")

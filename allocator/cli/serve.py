@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from allocator.cli.options import TOKEN_VARIABLE, URL_VARIABLE, F, option, urls_option
-from allocator.cli.public import KEY_VARIABLE
-from allocator.database.connection import GUARD_RESTARTS
-from allocator.errors import InvalidSetting
+from allocator.cli.options import F, option, urls_option
 from allocator.schemes.shared.argument_checks import check_seconds
 from allocator.service.settings import COMPATIBLE, ServeSettings
 
-PORT_VARIABLE = "ALLOCATOR_PORT"
-FROM_FILES = (URL_VARIABLE, TOKEN_VARIABLE, KEY_VARIABLE)
-KNOWN = frozenset((GUARD_RESTARTS, *FROM_FILES, *(f"{name}_FILE" for name in FROM_FILES)))
-"""Our variables that are not those of options."""
+FILE = click.Path(exists=True, dir_okay=False)
 
 
 def names(context: click.Context, parameter: click.Parameter, given: str | None) -> tuple[str, ...]:
@@ -37,11 +28,7 @@ class PortOption(click.Option):
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         given = super().resolve_envvar_value(ctx)
-        return None if given and is_address_of_service(given) else given
-
-
-def is_address_of_service(value: str) -> bool:
-    return value.startswith(("tcp://", "udp://", "sctp://"))
+        return None if given and given.startswith(("tcp://", "udp://", "sctp://")) else given
 
 
 def setting(name: str, *names: str, **given: Any) -> Callable[[F], F]:
@@ -70,8 +57,8 @@ def setting(name: str, *names: str, **given: Any) -> Callable[[F], F]:
 @setting("--compat", callback=names, metavar="leaf,tinyid", help="Also serve the routes of these servers.")
 @setting("--tokens-url", help="Database of the tokens.  [default: that of the least slot of --url]")
 @setting("--open", "is_open", is_flag=True, help="Serve this machine without a token until one is created.")
-@setting("--certificate", type=Path, help="For HTTPS: file of the certificate chain.")
-@setting("--key", type=Path, help="For HTTPS: file of the private key.")
+@setting("--certificate", type=FILE, help="For HTTPS: file of the certificate chain.")
+@setting("--key", type=FILE, help="For HTTPS: file of the private key.")
 @setting(
     "--log-format",
     type=click.Choice(["json", "text"]),
@@ -80,7 +67,7 @@ def setting(name: str, *names: str, **given: Any) -> Callable[[F], F]:
     help="Format of the logs.",
 )
 @urls_option
-def serve(urls: tuple[str, ...], timeout: float, certificate: Path | None, key: Path | None, **settings: Any) -> None:
+def serve(urls: tuple[str, ...], timeout: float, uds: str, **settings: Any) -> None:
     """Give ids over HTTP to programs in any language.
 
     The API is described at /openapi.json, and a web console is at /. Clients need a token. With --open, clients on this
@@ -96,38 +83,13 @@ def serve(urls: tuple[str, ...], timeout: float, certificate: Path | None, key: 
     from allocator.service.server import check_installed, logged
     from allocator.service.server import serve as run
 
-    if (certificate is None) != (key is None):
+    if (settings["certificate"] is None) != (settings["key"] is None):
         raise click.UsageError("--certificate and --key need each other")
+    if uds and settings["certificate"]:
+        raise click.UsageError("--uds and --certificate exclude each other")
     if not settings["host"].strip():
         raise click.UsageError("--host is empty, which would be every address; give it the address to listen on")
-    settings["uds"] = settings["uds"].removeprefix("unix://")  # as clients name it
-    check_place(settings["uds"], certificate)
     check_installed()
     with logged(settings["log_format"]):
-        settings |= {"certificate": file(certificate), "key": file(key)}
-        given = ServeSettings(urls, timeout=check_seconds("timeout", timeout, 0.05), **settings)
-        run(given, unknown_variables(os.environ))
-
-
-def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """The names that look like ours: misspelt, or of another version. And the port, if it is an address."""
-    known = KNOWN.union(str(parameter.envvar) for parameter in serve.params)
-    found = [name for name in environment if name.startswith("ALLOCATOR_") and name not in known]
-    port = environment.get(PORT_VARIABLE, "")
-    return sorted([*found, f"{PORT_VARIABLE}={port}"] if is_address_of_service(port) else found)
-
-
-def check_place(uds: str, certificate: Path | None) -> None:
-    """A Unix socket replaces the host, the port and the certificate, and variables such as those of our image."""
-    source = click.get_current_context().get_parameter_source
-    others = [name for name in ("host", "port") if source(name) is ParameterSource.COMMANDLINE]
-    if source("uds") is ParameterSource.COMMANDLINE and not uds.strip():
-        raise click.UsageError("--uds is empty; give it the path of a socket")
-    if uds and (others or certificate):
-        raise click.UsageError(f"--uds and --{(others or ['certificate'])[0]} exclude each other")
-
-
-def file(path: Path | None) -> str | None:
-    if path is not None and not path.is_file():
-        raise InvalidSetting(f"there is no file {path}")
-    return str(path) if path else None
+        path = uds.removeprefix("unix://")  # as clients name it
+        run(ServeSettings(urls, timeout=check_seconds("timeout", timeout, 0.05), uds=path, **settings))

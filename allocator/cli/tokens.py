@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from allocator.cli.options import fleet_options, open_database, option
-from allocator.cli.output import CommandGroup, check_open, show, show_rows, wants_json
+from allocator.cli.output import CommandGroup, show, show_rows, wants_json
 from allocator.schemes.token import ALL, DRAW, VERBS, Token
 from allocator.service.token_administration import Tokens, home_of
 
@@ -51,7 +51,6 @@ def create(name: str, urls: tuple[str, ...], **settings: Any) -> None:
         allocator tokens create worker --tags @snowflake
         allocator tokens create operations --may read --may administer
     """
-    check_open()
     with open_tokens(urls, creates=True) as found:
         secret, token = found.create(name, **settings)
         show(to_row(token) | {"secret": secret}, secret)  # alone on stdout, for a pipe

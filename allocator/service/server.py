@@ -22,7 +22,7 @@ from allocator.service.settings import ServeSettings
 from allocator.service.token_administration import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 log = logging.getLogger("allocator.service")
 
@@ -43,17 +43,12 @@ def logged(form: str) -> Iterator[None]:
         sys.exit(1)
 
 
-def serve(given: ServeSettings, unknown: Sequence[str] = ()) -> None:
-    """Serve until SIGTERM, SIGINT or SIGHUP, then accept no more and finish the running requests.
-
-    unknown: names of environment variables that look like ours.
-    """
+def serve(given: ServeSettings) -> None:
+    """Serve until SIGTERM, SIGINT or SIGHUP, then accept no more and finish the running requests."""
     if any(addresses(url) for url in given.urls):
         raise InvalidSetting("--url must be a database; a service cannot run in front of another service")
     from allocator.service.http_server import handed_over, listening, place_of, run
 
-    if unknown:
-        log.warning("these environment variables are unknown and ignored: %s", ", ".join(unknown))
     handed = handed_over()
     settings = given if handed is None else replace(given, **place_of(handed))
     check_access(settings)

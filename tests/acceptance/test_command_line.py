@@ -106,16 +106,6 @@ def test_an_output_that_cannot_be_written_is_one_sentence(here):
         assert done.stderr.startswith('{"error"' if "--json" in words else "error: ")
 
 
-def test_an_output_that_is_closed_has_nothing_drawn_for_it(here):
-    for words in ("next order", "tokens create shop"):
-        done = typed(f"{words} >&-", here)
-
-        assert done.returncode == 1, words
-        assert len(done.stderr.splitlines()) == 1, words
-        assert "nothing was drawn or made: stdout is closed" in done.stderr
-    assert not (here / "allocator.db").exists()
-
-
 def test_a_reader_that_has_gone_is_no_error_to_tell(here):
     os.mkfifo(here / "reader")
     assert "made a new SQLite database" in typed("next order", here).stderr
