@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from heapq import nsmallest
 from math import inf
 from time import monotonic, time
-
-from prometheus_client import Gauge
 
 from allocator.errors import (
     AllocatorError,
@@ -47,45 +45,15 @@ OUTAGES = (DatabaseRefused, DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate,
 """Errors of the database, not of one tag."""
 
 
-class DaysLeft:
-    """Days until counters of one kind reach their limits, and the series of those that have the fewest.
-
-    days: by name; infinite without a rate.
-    """
-
-    def __init__(self, kind: str, gauge: Gauge) -> None:
-        self.days: dict[str, float] = {}
-        self._horizons: dict[str, Horizon] = {}
-        self._reported: set[str] = set()
-        self._kind, self._gauge = kind, gauge
-
-    def update(self, counters: Iterable[tuple[str, int, int]]) -> int:
-        """Take the name, value and limit of each counter; return how many have no series, since others end sooner."""
-        now = monotonic()
-        days = {name: self._measure(name, value, limit, now) for name, value, limit in counters}
-        for name in self._horizons.keys() - days:
-            del self._horizons[name]
-        fewest = set(nsmallest(MAX_TAGS, days, key=lambda name: (days[name], name)))
-        for name in self._reported - fewest:
-            self._gauge.remove(f"{self._kind}{name}")
-        for name in fewest:
-            self._gauge.labels(f"{self._kind}{name}").set(days[name])
-        self.days, self._reported = days, fewest
-        return len(days) - len(fewest)
-
-    def _measure(self, name: str, value: int, limit: int, now: float) -> float:
-        horizon = self._horizons.setdefault(name, Horizon(value, now))
-        horizon.record(value, now)
-        return horizon.days_left(value, limit, now)
-
-
 class MetricsUpdater:
     def __init__(self, handlers: IdHandlers, token_cache: TokenCache, metrics: Metrics) -> None:
         self._handlers = handlers
         self._ids: ServiceAllocator = handlers.ids
         self._token_cache = token_cache
         self._metrics = metrics
-        self.tags_left, self._nodes_left = DaysLeft(OF_TAG, metrics.days), DaysLeft("meteor ", metrics.days)
+        self._horizons: dict[str, Horizon] = {}
+        self.days_left: dict[str, float] = {}
+        """Of each tag and of the nodes; infinite without a rate."""
         self._measured_at = monotonic()
 
     async def run(self) -> None:
@@ -137,22 +105,39 @@ class MetricsUpdater:
 
     async def update_days(self) -> None:
         meteor, snowflake = MeteorSettings(), SnowflakeSettings()
-        self._days("meteor second", meteor.layout.runs_out("second", meteor.epoch).timestamp())
-        ends = snowflake.layout.runs_out("timestamp", snowflake.epoch / 1000, 1000)
-        self._days("snowflake timestamp", ends.timestamp())
         tags = await self._handlers.tags.all()
-        counters = [(tag.name, tag.max_value, tag.limit) for tag in tags]
-        # On a thread: ten thousand tags would delay requests for ids.
-        self._metrics.hidden.set(await asyncio.to_thread(self.tags_left.update, counters))
         nodes, spaces, _ = await self._ids.run(holders_in, self._ids.databases, 1)
         newest = max((node.number for node in nodes), default=0)
-        self._nodes_left.update([("node", newest, meteor.layout.limit("node"))])
+        counters = {f"{OF_TAG}{tag.name}": (tag.max_value, tag.limit) for tag in tags}
+        counters["meteor node"] = newest, meteor.layout.limit("node")
+        # On a thread: ten thousand tags would delay requests for ids.
+        self.days_left = await asyncio.to_thread(self._days_of, counters)
+        ends = {
+            "meteor second": meteor.layout.runs_out("second", meteor.epoch),
+            "snowflake timestamp": snowflake.layout.runs_out("timestamp", snowflake.epoch / 1000, 1000),
+        }
+        self._show_days(self.days_left | {name: (end.timestamp() - time()) / DAY for name, end in ends.items()})
         for space in spaces[:MAX_TAGS]:
             self._metrics.workers.labels(space.name, "held").set(len(space.held))
             self._metrics.workers.labels(space.name, "free").set(space.free)
 
-    def _days(self, what: str, end: float) -> None:
-        self._metrics.days.labels(what).set((end - time()) / DAY)
+    def _days_of(self, counters: Mapping[str, tuple[int, int]]) -> dict[str, float]:
+        """Days until counters reach their limits, by name. counters: the value and the limit of each."""
+        now = monotonic()
+        self._horizons = {
+            name: self._horizons.get(name) or Horizon(value, now) for name, (value, _) in counters.items()
+        }
+        for name, (value, _) in counters.items():
+            self._horizons[name].record(value, now)
+        return {name: self._horizons[name].days_left(*of_one, now) for name, of_one in counters.items()}
+
+    def _show_days(self, days: Mapping[str, float]) -> None:
+        """Give a series to what ends first, and count the others."""
+        fewest = nsmallest(MAX_TAGS, days, key=lambda name: (days[name], name))
+        self._metrics.days.clear()
+        for name in fewest:
+            self._metrics.days.labels(name).set(days[name])
+        self._metrics.hidden.set(len(days) - len(fewest))
 
 
 def unready_reason(tags: Iterable[TagSource], token_cache: TokenCache) -> str | None:

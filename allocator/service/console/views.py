@@ -29,7 +29,7 @@ from allocator.service.dispatch import headers_of
 from allocator.service.error_responses import ErrorReporter, HttpRefusal, detail_of
 from allocator.service.handlers import IdHandlers
 from allocator.service.metric_updates import MetricsUpdater, logged
-from allocator.service.metrics import Metrics
+from allocator.service.metrics import OF_TAG, Metrics
 from allocator.service.settings import ServeSettings
 
 IDLE = 0.01
@@ -122,7 +122,7 @@ class Console:
         source, rate = self._handlers.sources.tags.get(name), self._history.rates.get(name, 0.0)
         held = source.supply.held() if source else 0
         lasting = held / source.rate if source and source.rate > IDLE else inf
-        left = DAY * self._updater.tags_left.days.get(name, inf)
+        left = DAY * self._updater.days_left.get(f"{OF_TAG}{name}", inf)
         if tag and left == inf and rate > IDLE:
             left = (tag.limit - tag.max_value) / rate
         return Row(name, tag, rate, held, lasting, left)

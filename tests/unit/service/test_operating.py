@@ -21,7 +21,7 @@ from allocator.schemes.token import PREFIX
 from allocator.service import metric_updates
 from allocator.service.http_server import address_of, handed_over, place_of
 from allocator.service.log_config import Caller, caller_of, config_of, masked
-from allocator.service.metric_updates import DaysLeft, MetricsUpdater, unready_reason
+from allocator.service.metric_updates import MetricsUpdater, unready_reason
 from allocator.service.metrics import MAX_TAGS, Metrics
 
 
@@ -31,21 +31,24 @@ def updater(lead: Callable[[], Any]) -> MetricsUpdater:
     return MetricsUpdater(service, token_cache, Metrics())
 
 
-def test_the_tags_that_end_first_have_days_left_and_the_others_are_counted(monkeypatch):
+def test_what_ends_first_has_days_left_and_the_others_are_counted(monkeypatch):
     """The busy ones come last by name, so that others had their place before."""
-    names, metrics = [f"t{number:04}" for number in range(MAX_TAGS + 3)], Metrics()
-    busy, tags = {names[-1]: 1, names[-2]: 2, names[-3]: 3}, DaysLeft("tag ", metrics.days)
+    names, looked = [f"t{number:04}" for number in range(MAX_TAGS + 3)], updater(lambda: None)
+    busy = {names[-1]: 1, names[-2]: 2, names[-3]: 3}
+
+    def shown(counters: dict[str, tuple[int, int]]) -> dict[str, float]:
+        looked._show_days(looked._days_of(counters))
+        (metric,) = looked._metrics.days.collect()
+        return {one.labels["what"]: one.value for one in metric.samples}
+
     for hour in (0, 2, 4):
         monkeypatch.setattr(metric_updates, "monotonic", lambda now=3600.0 * hour: now)
-        hidden = tags.update((name, busy.get(name, 0) * hour, 1000) for name in names)
-        (shown,) = (metric.samples for metric in metrics.collect() if metric.name == "allocator_days_left")
-        assert (hidden, len(shown)) == (3, MAX_TAGS)
-    assert {f"tag {name}" for name in busy} <= {one.labels["what"] for one in shown}
-    assert tags.update([(names[0], 0, 1000)]) == 0
+        found = shown({name: (busy.get(name, 0) * hour, 1000) for name in names})
+        assert (looked._metrics.hidden._value.get(), len(found)) == (3, MAX_TAGS)
+    assert busy.keys() <= found.keys()
 
-    (shown,) = (metric.samples for metric in metrics.collect() if metric.name == "allocator_days_left")
-    assert [(one.labels["what"], one.value) for one in shown] == [(f"tag {names[0]}", inf)]
-    assert tags.days == {names[0]: inf}
+    assert shown({names[0]: (0, 1000)}) == {names[0]: inf}
+    assert looked._metrics.hidden._value.get() == 0
 
 
 def test_a_lease_ends_for_the_metrics_only_where_its_renewal_fails():
