@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from allocator.doctor.examination import Examination
 from allocator.errors import AllocatorError
 from allocator.schemes.shared.findings import DANGER, NOTE, Finding, few, unchecked
-from allocator.schemes.slots import ARGUMENT, Word, check_word, unasked
+from allocator.schemes.slots import ARGUMENT, Shard, Word, check_word, unasked
 
 
 def of_fleet(databases: Sequence[Examination]) -> Iterator[Finding]:
     for one in databases:
-        if not one.reached:
+        if one.shard is None:
             continue
         if one.word:
-            yield from of_word(one, one.word)
+            yield from of_word(one.where, one.word, one.shard)
         elif one.shard.word:
             yield Finding(
                 "url-names-no-slot",
@@ -24,15 +24,15 @@ def of_fleet(databases: Sequence[Examination]) -> Iterator[Finding]:
                 "be used in its place",
                 f"add ?{ARGUMENT}={one.shard.word} to the URL, wherever it is written",
             )
-    if missing := unasked([one.shard for one in databases if one.shard.fleet]):
+    if missing := unasked([one.shard for one in databases if one.shard and one.shard.fleet]):
         yield unchecked(
             "all slots", f"not given: {few([f'slot {slot}' for slot in missing])}", "pass --url once for each slot"
         )
 
 
-def of_word(one: Examination, word: Word) -> Iterator[Finding]:
+def of_word(where: str, word: Word, shard: Shard) -> Iterator[Finding]:
     try:
-        check_word(one.where, word, one.shard)
+        check_word(where, word, shard)
     except AllocatorError as error:
         found, _, mend = str(error).partition("; ")
         yield Finding("shard-is-another", DANGER, found, mend)

@@ -1,23 +1,19 @@
-"""Rules on the rows of one database, and on formats."""
+"""Rules on the rows of one database."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
 from typing import NamedTuple
 
 from allocator.schemes.failover import has_room, reach_of
-from allocator.schemes.formats.bit_layout import Layout, layout_from_text, moment
-from allocator.schemes.meteor import METEOR, MORE_NODES, WARN_FROM, MeteorSettings
+from allocator.schemes.formats.bit_layout import Layout
+from allocator.schemes.meteor import METEOR, MORE_NODES, WARN_FROM
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.shared.findings import DANGER, NOTE, OUTAGE, Finding, Severity, few
 from allocator.schemes.shared.residues import NONE, Residue
-from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeSettings
 from allocator.schemes.tag import REFUSE, Tag
 from allocator.schemes.worker_number_lease import SNOWFLAKE_SECONDS, Space
 
-SOON = timedelta(days=730)
-"""Warn two years before the end of a format: changing one takes a year."""
 CLOCK_SECONDS = 5.0
 """Clock skew that is ignored: NTP jitter plus the round trip."""
 REFUSED_SECONDS = SNOWFLAKE_SECONDS / 2
@@ -112,13 +108,8 @@ def of_nodes(greatest: int, layout: Layout = METEOR) -> Iterator[Finding]:
         )
 
 
-def of_spaces(spaces: Sequence[Space], now: float) -> Iterator[Finding]:
-    """`now` is in seconds since 1970."""
+def of_spaces(spaces: Sequence[Space]) -> Iterator[Finding]:
     for space in spaces:
-        if space.format:
-            widths, epoch = space.format.split()
-            layout = layout_from_text(widths, like=SNOWFLAKE)
-            yield from of_end("snowflake-runs-out", "timestamp", layout, int(epoch) / 1000, 1000, now)
         size = 1 << space.bits
         if len(space.held) >= WARN_FROM * size:
             yield Finding(
@@ -128,25 +119,6 @@ def of_spaces(spaces: Sequence[Space], now: float) -> Iterator[Finding]:
                 f"run fewer processes that lease them, or lease wider ones; that of a process that was killed is held "
                 f"for {2 * space.length_ms / 1000:g} s",
             )
-
-
-def of_end(name: str, field: str, layout: Layout, epoch: float, per_second: int, now: float) -> Iterator[Finding]:
-    """Warn of the end of a time field; `epoch` and `now` are in seconds since 1970."""
-    end = layout.runs_out(field, epoch, per_second)
-    if end - moment(now) <= SOON:
-        yield Finding(
-            name,
-            OUTAGE,
-            f"the field {field!r} of the layout {layout} with the epoch {moment(epoch):%Y-%m-%d} ends on "
-            f"{end:%Y-%m-%d}",
-            "plan a layout with more bits for it, or a later epoch, for a new column: beside ids of the old format, "
-            "some would come again",
-        )
-
-
-def of_formats(meteor: MeteorSettings, snowflake: SnowflakeSettings, now: float) -> Iterator[Finding]:
-    yield from of_end("meteor-runs-out", "second", meteor.layout, meteor.epoch, 1, now)
-    yield from of_end("snowflake-runs-out", "timestamp", snowflake.layout, snowflake.epoch / 1000, 1000, now)
 
 
 def of_clocks(ahead: float) -> Iterator[Finding]:

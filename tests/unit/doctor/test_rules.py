@@ -11,16 +11,13 @@ import pytest
 import allocator
 from allocator.doctor import tag_rules
 from allocator.runtime.mounts import is_networked, mount_of, mounts_of
-from allocator.schemes.formats.bit_layout import Layout
-from allocator.schemes.meteor import METEOR, MeteorSettings
+from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.findings import DANGER, NOTE, OUTAGE, Finding, few, in_order, is_healthy, unchecked
 from allocator.schemes.shared.residues import ALL, Residue
-from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, SnowflakeSettings
 from allocator.schemes.tag import REFUSE, Tag
 from allocator.schemes.worker_number_lease import NumberRow, Space
 from allocator.service.days_left import DAY, Horizon
 
-NOW = 1_790_000_000.0
 TAG = Tag("order", 1000)
 
 
@@ -111,25 +108,13 @@ def test_node_numbers_that_run_out():
     } == expected
 
 
-def space(held: int, epoch: int = EPOCH) -> Space:
-    row = NumberRow(0, 10, 20_000, "a", 0, 0, 0, "host", 1)
-    return Space("@snowflake", 10, 20_000, [row] * held, f"{SNOWFLAKE} {epoch}")
+def space(held: int) -> Space:
+    return Space("billing", 10, 20_000, [NumberRow(0, 10, 20_000, "a", 0, 0, 0, "host", 1)] * held)
 
 
 def test_workers_that_run_out_are_those_that_are_held():
-    assert names(tag_rules.of_spaces([], NOW)) == names(tag_rules.of_spaces([space(819)], NOW)) == []
-    assert names(tag_rules.of_spaces([space(820)], NOW)) == ["workers-run-out"]
-    assert names(tag_rules.of_spaces([space(0, int(1000 * NOW) - 2**41 + 10**9)], NOW)) == ["snowflake-runs-out"]
-
-
-def test_formats_that_end_within_two_years():
-    two_years = 730 * 86_400
-    ending = SnowflakeSettings(epoch=int(1000 * (NOW + two_years)) - 2**41)
-    short = MeteorSettings(epoch=int(NOW), layout=Layout(sign=1, second=25, node=24, sequence=11, random=3))
-
-    assert names(tag_rules.of_formats(MeteorSettings(), SnowflakeSettings(), NOW)) == []
-    assert names(tag_rules.of_formats(short, ending, NOW)) == ["meteor-runs-out", "snowflake-runs-out"]
-    assert names(tag_rules.of_formats(MeteorSettings(), ending, NOW - 86_400)) == []
+    assert names(tag_rules.of_spaces([])) == names(tag_rules.of_spaces([space(819)])) == []
+    assert names(tag_rules.of_spaces([space(820)])) == ["workers-run-out"]
 
 
 def test_clocks_that_differ():
