@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from allocator.doctor.examination import Examination
 from allocator.errors import AllocatorError
 from allocator.schemes.shared.findings import DANGER, NOTE, Finding, few, unchecked
-from allocator.schemes.slots import ARGUMENT, Shard, Word, check_word, unasked
+from allocator.schemes.slots import ARGUMENT, check_word, unasked
 
 
 def of_fleet(databases: Sequence[Examination]) -> Iterator[Finding]:
@@ -15,7 +15,11 @@ def of_fleet(databases: Sequence[Examination]) -> Iterator[Finding]:
         if one.shard is None:
             continue
         if one.word:
-            yield from of_word(one.where, one.word, one.shard)
+            try:
+                check_word(one.where, one.word, one.shard)
+            except AllocatorError as error:
+                found, _, mend = str(error).partition("; ")
+                yield Finding("shard-is-another", DANGER, found, mend)
         elif one.shard.word:
             yield Finding(
                 "url-names-no-slot",
@@ -28,11 +32,3 @@ def of_fleet(databases: Sequence[Examination]) -> Iterator[Finding]:
         yield unchecked(
             "all slots", f"not given: {few([f'slot {slot}' for slot in missing])}", "pass --url once for each slot"
         )
-
-
-def of_word(where: str, word: Word, shard: Shard) -> Iterator[Finding]:
-    try:
-        check_word(where, word, shard)
-    except AllocatorError as error:
-        found, _, mend = str(error).partition("; ")
-        yield Finding("shard-is-another", DANGER, found, mend)
