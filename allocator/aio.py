@@ -13,7 +13,7 @@ from allocator.fleet.tag_administration import Tags
 from allocator.generators.sequence import Sequence
 from allocator.generators.worker_numbers import AsyncWorkerLease
 from allocator.runtime.iterators import take
-from allocator.runtime.waiting import to_thread, wait_for_async
+from allocator.runtime.threads import to_thread, wait_for_async
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.argument_checks import check_count
 from allocator.schemes.snowflake import SnowflakeSettings
@@ -191,7 +191,7 @@ class AsyncAllocator(Uncopyable):
 
     async def ping(self) -> None:
         """As `Allocator.ping`."""
-        await self._on_thread(self._allocator._backend.ping)
+        await self._on_thread(self._allocator.backend.ping)
 
     async def create_tables(self) -> None:
         """As `Allocator.create_tables`."""

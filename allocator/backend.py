@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
 from allocator.generators.backend_protocol import Backend
-from allocator.runtime.thread_pool import Background
+from allocator.runtime.threads import Background
 from allocator.schemes.shared.argument_checks import quoted
 from allocator.schemes.shared.residues import MAX_SLOTS
 from allocator.schemes.slots import check_list

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from allocator.aio import AsyncAllocator
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.sequence import Sequence
-from allocator.runtime.waiting import wait_for_async
+from allocator.runtime.threads import wait_for_async
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.tag import Tag
 from allocator.sync import Allocator
@@ -35,7 +34,7 @@ class ServiceAllocator(AsyncAllocator):
         self._hosted = Allocator(shards=urls, timeout=timeout, create_missing=False)
         super().__init__(self._hosted)
         self._owned = True
-        self.source = cast("Alone | Fleet", self._hosted._backend)
+        self.source = cast("Alone | Fleet", self._hosted.backend)
         self.databases = self.source.databases()
         self.backend = observe(self.source)
         self._hosted._change(self.backend)
@@ -56,7 +55,7 @@ class ServiceAllocator(AsyncAllocator):
     async def open_tag(self, tag: str, create: bool = False) -> Tag:
         """Fetch the row of a tag, and create it if `create`; else raise `UnknownTag` where it is missing."""
         template = replace(self._hosted._template, name=tag)
-        return await self.run(self._hosted._backend.open_segment, template, create)
+        return await self.run(self._hosted.backend.open_segment, template, create)
 
     def page_of_tags(self, after: str, most: int) -> list[Tag]:
         """The first `most` tags after this one, by name. Blocking."""
@@ -72,10 +71,5 @@ class ServiceAllocator(AsyncAllocator):
 
     @property
     def lease(self) -> tuple[int, float] | None:
-        """The number of this process's snowflake worker, and the seconds that its lease lasts if renewals fail.
-
-        Infinite while none has failed: without draws it is not renewed, and just ends.
-        """
-        supply = self._hosted._snowflake
-        lease = supply._core.lease
-        return (lease.number, supply.left() if supply._failing else inf) if lease else None
+        """As `SnowflakeSupply.lease`."""
+        return self.snowflakes.lease()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,13 +15,12 @@ from allocator.errors import DatabaseUnavailable, InvalidTag, Uncopyable
 from allocator.fleet.tag_administration import Tags
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.meteor import MeteorSupply
-from allocator.generators.sequence import Sequence, Sequences
+from allocator.generators.sequence import Sequence
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply, Terms
 from allocator.generators.worker_numbers import WorkerLease, Workers
 from allocator.runtime import forks
-from allocator.runtime.thread_pool import Background, result_of
-from allocator.runtime.waiting import Waits, wait_for
+from allocator.runtime.threads import Background, Waits, result_of, wait_for
 from allocator.schemes.column_limit import max_step_for
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.argument_checks import MAX_ID, check_seconds, check_tag, quoted
@@ -85,21 +85,20 @@ class Allocator(Uncopyable):
         meteor: MeteorSettings | None = None,
         snowflake: SnowflakeSettings | None = None,
     ) -> None:
-        self._terms = Terms(
-            bool(create_missing), check_seconds("runway", runway, 0.0), check_seconds("timeout", timeout, 0.05)
-        )
+        runway, timeout = check_seconds("runway", runway, 0.0), check_seconds("timeout", timeout, 0.05)
         if max_step is None:
             max_step = max_step_for(limit, step, DEFAULT_MAX_STEP)
         self._template = Tag("template", 0, step, max_step, limit, failover_gap=gap_of(failover_gap)).checked()
-        self._background = Background()
-        timeout = self._terms.timeout
-        self._backend = backend_of(database, shards, token, headers, self._background, timeout)
-        self._workers = Workers(self._backend, self._background, timeout, self._overdue)
-        self._sequences = Sequences(self._new_sequence)
-        self._serving = self._sequences.serving
-        shared = (self._backend, self._background, self._terms)
-        self._meteor = MeteorSupply(*shared, settings_of(meteor, MeteorSettings).checked(), owner=self)
-        self._snowflake = SnowflakeSupply(*shared, settings_of(snowflake, SnowflakeSettings).checked(), owner=self)
+        background = Background()
+        backend = backend_of(database, shards, token, headers, background, timeout)
+        self._terms = terms = Terms(backend, background, bool(create_missing), runway, timeout, self)
+        self._workers = Workers(terms, self._overdue)
+        self._lock = threading.RLock()
+        self._sequences: dict[str, Sequence] = {}
+        self._serving: dict[str, Iterator[int]] = {}
+        """The iterator of each tag, the fast path to an id."""
+        self._meteor = MeteorSupply(terms, settings_of(meteor, MeteorSettings).checked())
+        self._snowflake = SnowflakeSupply(terms, settings_of(snowflake, SnowflakeSettings).checked())
         forks.register(self)
 
     def next_id(self, tag: str) -> int:
@@ -111,7 +110,7 @@ class Allocator(Uncopyable):
         try:
             return next(self._serving[tag])
         except (StopIteration, KeyError, TypeError):
-            return self.sequence(tag)._next()
+            return wait_for(self.sequence(tag)._attempts())
 
     def next_ids(self, tag: str, count: int) -> list[int]:
         """The next 0 to 10000 ids of `tag`, increasing, within one `timeout`."""
@@ -127,11 +126,20 @@ class Allocator(Uncopyable):
             raise TagIsNoText(
                 f"a tag must be a str, got {quoted(tag)}; the default of a column is ids.sequence('order').next_id"
             )
+        if tag not in self._sequences:
+            name = check_tag(tag)
+            forks.enter(self)  # a handler's second object would be missed by `close` and by forks
+            with self._lock:
+                if name not in self._sequences:
+                    self._sequences[name] = self._new_sequence(replace(self._template, name=name))
         return self._sequences[tag]
 
-    def _new_sequence(self, tag: str) -> Sequence:
-        template = replace(self._template, name=tag)
-        return Sequence(template, self._backend, self._background, self._terms, self._sequences, self)
+    def _new_sequence(self, template: Tag) -> Sequence:
+        return Sequence(template, self._terms, self._serving)
+
+    @property
+    def _name(self) -> str:
+        return repr(self)
 
     def meteor(self) -> int:
         """The next meteor id. The first call registers a node in the database.
@@ -142,7 +150,7 @@ class Allocator(Uncopyable):
         try:
             return next(self._meteor._values)
         except StopIteration:
-            return self._meteor._next()
+            return wait_for(self._meteor._attempts())
 
     def snowflake(self) -> int:
         """The next snowflake id. The first call leases a worker from the database.
@@ -157,7 +165,7 @@ class Allocator(Uncopyable):
                 return next(supply._values)
             except StopIteration:
                 pass
-        return supply._next()
+        return wait_for(supply._attempts())
 
     def worker(
         self, space: str, bits: int = 10, seconds: float = SECONDS, on_lost: Callable[[], object] | None = None
@@ -182,34 +190,40 @@ class Allocator(Uncopyable):
         return wait_for(self._drawn_ticket(kind))
 
     def _drawn_ticket(self, kind: str) -> Waits[int]:
-        return self._on_thread(self._backend.ticket, check_tag(kind), monotonic() + self._terms.timeout)
+        return self._on_thread(self.backend.ticket, check_tag(kind), monotonic() + self._terms.timeout)
 
     def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Waits[T]:
         """Run blocking `work` on a thread; discard its result after `timeout`."""
-        start = partial(self._background.submit, work, *args, **kwargs)
-        return result_of(start, self._background, self._terms.timeout, self._overdue)
+        background = self._terms.background
+        start = partial(background.submit, work, *args, **kwargs)
+        return result_of(start, background, self._terms.timeout, self._overdue)
 
     def _overdue(self) -> DatabaseUnavailable:
-        return overdue(self._backend, self._terms.timeout)
+        return overdue(self.backend, self._terms.timeout)
+
+    @property
+    def backend(self) -> Backend:
+        """The database, fleet or service that the ids come from."""
+        return self._terms.backend
 
     @property
     def tags(self) -> Tags:
         """Administration: create, list, get and set tags."""
-        return self._backend.tags(self._template)  # type: ignore[no-any-return]
+        return self.backend.tags(self._template)  # type: ignore[no-any-return]
 
     def ping(self) -> None:
         """Check that ids can be drawn, without drawing one: for readiness checks, or before the first request.
 
         One round trip. Of a fleet, one answer is enough. Raises the errors of `next_id`.
         """
-        wait_for(self._on_thread(self._backend.ping))
+        wait_for(self._on_thread(self.backend.ping))
 
     def create_tables(self) -> None:
         """Create or upgrade the tables, like `allocator db upgrade`: for tests and small setups.
 
         Has no timeout. Raises `InvalidSetting` for a service, and what `next_id` raises.
         """
-        self._backend.create_tables()
+        self.backend.create_tables()
 
     @contextmanager
     def use(self, other: Allocator) -> Iterator[None]:
@@ -221,29 +235,29 @@ class Allocator(Uncopyable):
         Existing `Sequence` objects, as in the defaults of columns, follow. Ids in memory are dropped where the block
         begins and ends: the next ones are claimed. No other thread may draw an id at these moments.
         """
-        before = self._backend
-        self._change(other._backend)
+        before = self.backend
+        self._change(other.backend)
         try:
             yield
         finally:
             self._change(before)
 
     def _change(self, backend: Backend) -> None:
-        self._backend = self._workers.backend = backend
+        self._terms.backend = backend
         for supply in self._supplies():
-            supply._change(backend)
+            supply._drop()
 
     def close(self) -> None:
         """Drop the ids in memory and close every connection. Further calls raise `AllocatorClosed`."""
         forks.catch_up()  # a child gives back nothing of its parent's
         # First, while the backend is open: it gives the numbers back.
         self._workers.close()
-        self._background.closed.end()
+        self._terms.background.closed.end()
         self._retire()
-        self._background.close(self._terms.timeout)
+        self._terms.background.close(self._terms.timeout)
         self._retire()  # a claim may have committed meanwhile
         self._snowflake.give_back()
-        self._backend.close()
+        self.backend.close()
 
     def _supplies(self) -> list[Supply]:
         return [self._meteor, self._snowflake, *list(self._sequences.values())]
@@ -254,12 +268,12 @@ class Allocator(Uncopyable):
 
     def after_fork(self) -> None:
         """Start with nothing in memory in a forked child; `forks` calls this before other code runs there."""
-        self._background.renew()
+        self._terms.background.renew()
         self._workers.renew()
-        self._sequences.renew()
+        self._lock = threading.RLock()
         for supply in self._supplies():
             supply._renew()
-        self._backend.abandon()
+        self.backend.abandon()
 
     def __enter__(self) -> Self:
         return self
@@ -268,4 +282,4 @@ class Allocator(Uncopyable):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Allocator {self._backend.shown}>"
+        return f"<Allocator {self.backend.shown}>"

@@ -46,7 +46,7 @@ from allocator.errors import (
     UnknownTag,
 )
 from allocator.runtime.forks import catch_up, this_process
-from allocator.runtime.thread_pool import beside, takes_signals
+from allocator.runtime.threads import beside, takes_signals
 from allocator.schemes.failover import beginning, crossing, moved, repaired, skipped
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Residue, Seen, mark

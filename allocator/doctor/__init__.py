@@ -50,7 +50,7 @@ def examine(
 
 
 def databases_of(database: Any) -> Sequence[Any]:
-    backend: Any = getattr(getattr(database, "_allocator", database), "_backend", None)  # of either face
+    backend: Any = getattr(getattr(database, "_allocator", database), "backend", None)  # of either face
     if backend is None:
         # Not isinstance(): SQLAlchemy's URL is a tuple too.
         return list(database) if type(database) in {list, tuple} else [database]

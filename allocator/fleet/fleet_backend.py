@@ -25,7 +25,7 @@ from allocator.errors import (
 )
 from allocator.fleet.rotation import Rotation
 from allocator.fleet.tag_administration import Tags
-from allocator.runtime.thread_pool import Background
+from allocator.runtime.threads import Background
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
@@ -191,7 +191,7 @@ class Fleet:
                 raise self._unusable(choice.seconds)
 
     def _unusable(self, seconds: float) -> AllocatorError:
-        if self._background.closed.done():
+        if self._background.closed.ended:
             return AllocatorClosed()
         errors = self._errors()
         if not any(isinstance(error, DatabaseUnavailable) for error in errors):

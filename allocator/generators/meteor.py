@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from os import urandom
 from time import time
 
-from allocator.generators.backend_protocol import Backend
-from allocator.generators.supply import LOST_AFTER, Supply, Terms
+from allocator.generators.supply import Supply, Terms
 from allocator.runtime import forks
-from allocator.runtime.thread_pool import Background, check_entry
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import (
     EPOCH,
@@ -42,7 +39,7 @@ class Meteor(forks.Unforkable):
     Safe to use from several threads. Raises `InvalidSetting` for a value that does not fit its field.
     """
 
-    _given = "node"
+    _name, _given = "this meteor", "node"
 
     def __init__(
         self,
@@ -70,8 +67,7 @@ class Meteor(forks.Unforkable):
             return self._refill()
 
     def _refill(self) -> int:
-        forks.catch_up()
-        check_entry(self._lock, "this meteor")
+        forks.enter(self)
         with self._lock:
             self._check_process()
             try:
@@ -84,31 +80,19 @@ class Meteor(forks.Unforkable):
 class MeteorSupply(Supply):
     """The meteors of an allocator. Registers a node for the first id, and when a node has used its last second."""
 
-    _core: RegisteredMeteor
+    _name = "meteor"
 
-    def __init__(
-        self, backend: Backend, background: Background, terms: Terms, settings: MeteorSettings, owner: object
-    ) -> None:
+    def __init__(self, terms: Terms, settings: MeteorSettings) -> None:
         self._settings = settings
-        super().__init__(backend, background, terms, owner)
+        super().__init__(terms)
 
     def _new_core(self) -> RegisteredMeteor:
-        return RegisteredMeteor(LOST_AFTER * self._terms.timeout)
+        return RegisteredMeteor(self._terms.lost_after)
 
-    def _name(self) -> str:
-        return "meteor"
-
-    def _more(self, now: float) -> int | None:
-        values: Iterator[int] | None = self._core.take()
-        return None if values is None else self._serve(values)
-
-    def _work(self, claim: NodeClaim) -> MeteorBlocks:
+    def _claim(self, claim: NodeClaim) -> MeteorBlocks:
         settings = self._settings
         second = begin(time(), settings.epoch, settings.layout)  # first: an error here must not waste a node number
-        node = self._backend.register_node()
+        node = self._terms.backend.register_node()
         if warning := check_node(node, settings.layout):
             log.warning("meteor: %s", warning)
         return MeteorBlocks(node, second, fresh_seed(), settings.epoch, settings.layout)
-
-    def _granted(self, claim: NodeClaim, result: MeteorBlocks, now: float) -> None:
-        self._core.granted(claim, result)

@@ -11,9 +11,8 @@ from os import urandom
 from time import sleep, time
 
 from allocator.errors import InvalidId
-from allocator.runtime.forks import catch_up, exhaust, register
+from allocator.runtime.forks import catch_up, exhaust, is_held_here, register
 from allocator.runtime.iterators import first_and_rest
-from allocator.runtime.thread_pool import is_held_here
 from allocator.schemes.objectid import ObjectIdBlocks, build, parse, seconds_of, time_of, timestamp
 from allocator.schemes.shared.retry_pace import Wait, found_by
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from math import inf
+from time import monotonic
 from typing import Literal
 
 from allocator.errors import InvalidSetting
-from allocator.generators.backend_protocol import Backend
-from allocator.generators.supply import LOST_AFTER, Supply, Terms
+from allocator.generators.supply import Supply, Terms
 from allocator.generators.worker_numbers import give_back, random_holder, read_clocks
 from allocator.runtime import forks
 from allocator.runtime.forks import this_process
-from allocator.runtime.thread_pool import Background, check_entry
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.formats.known_formats import own_format
 from allocator.schemes.shared.argument_checks import check_whole, quoted
 from allocator.schemes.shared.retry_pace import Wait, found_by
 from allocator.schemes.snowflake import LeaseClaim, LeasedSnowflake, SnowflakeBlocks, SnowflakeSettings
 from allocator.schemes.worker_number_lease import NumberLease
-
-NEVER = float("inf")
 
 
 class Snowflake(forks.Unforkable):
@@ -40,7 +38,7 @@ class Snowflake(forks.Unforkable):
     after the ids of a tick. No id has the tick of its start, which another generator of this worker may have used.
     """
 
-    _given = "worker"
+    _name, _given = "this snowflake", "worker"
 
     def __init__(
         self,
@@ -63,7 +61,7 @@ class Snowflake(forks.Unforkable):
         self._per_second = self._blocks.form.per_second
         self._waits = on_clock_back == "wait"
         self._clock, self._sleep = clock, sleep
-        self._begin, self._end = NEVER, -NEVER
+        self._begin, self._end = inf, -inf
         now = int(clock() * self._per_second)
         if now < self._blocks.form.first_tick:
             raise InvalidSetting(f"epoch must not be in the future, got {self._blocks.form.epoch}")
@@ -80,8 +78,7 @@ class Snowflake(forks.Unforkable):
         return self._refill()
 
     def _refill(self) -> int:
-        forks.catch_up()
-        check_entry(self._lock, "this snowflake")
+        forks.enter(self)
         # In steps: the clock may be corrected meanwhile.
         return found_by(self._attempt, self._clock, self._sleep, most=1.0)
 
@@ -102,73 +99,48 @@ class Snowflake(forks.Unforkable):
         return first
 
     def after_fork(self) -> None:
-        self._begin, self._end = NEVER, -NEVER
+        self._begin, self._end = inf, -inf
         super().after_fork()
 
 
 class SnowflakeSupply(Supply):
-    """The snowflakes of an allocator, under a leased worker. `_values` may be used until `end` (monotonic seconds)."""
+    """The snowflakes of an allocator, under a leased worker. Those of a millisecond may be used until it ends."""
 
-    _core: LeasedSnowflake
+    _name = "snowflake"
 
-    def __init__(
-        self, backend: Backend, background: Background, terms: Terms, settings: SnowflakeSettings, owner: object
-    ) -> None:
+    def __init__(self, terms: Terms, settings: SnowflakeSettings) -> None:
         self._settings = settings
-        self.end = -NEVER
-        super().__init__(backend, background, terms, owner)
+        super().__init__(terms)
 
     def _new_core(self) -> LeasedSnowflake:
-        return LeasedSnowflake(self._settings, LOST_AFTER * self._terms.timeout)
+        return LeasedSnowflake(self._settings, read_clocks, self._terms.lost_after)
 
-    def _name(self) -> str:
-        return "snowflake"
+    def _serve(self, values: Iterable[int]) -> int | None:
+        first = super()._serve(values)
+        if first is not None:
+            self.end = monotonic() + self._core.passing(read_clocks())
+        return first
 
-    def _at_hand(self, now: float) -> int | None:
-        return next(self._values, None) if now < self.end else None
-
-    def _several_at_hand(self, count: int, now: float) -> Iterable[int]:
-        return super()._several_at_hand(count, now) if now < self.end else ()
-
-    def _more(self, now: float) -> int | None:
-        clocks = read_clocks()
-        values = self._core.take(clocks)
-        if not values:
-            return None
-        self.end = now + self._core.passing(clocks)
-        return self._serve(values)
-
-    def _want(self, now: float, missing: int) -> LeaseClaim | Wait | None:
-        return self._core.want(now, read_clocks())
-
-    def _pause(self, want: LeaseClaim | Wait | None, now: float) -> Wait | None:
-        clocks = read_clocks()
-        if self._core.left(clocks) > 0:  # this millisecond is used up
-            return Wait(self._core.passing(clocks))
-        return super()._pause(want, now)
-
-    def _work(self, claim: LeaseClaim) -> NumberLease:
+    def _claim(self, claim: LeaseClaim) -> NumberLease:
+        backend = self._terms.backend
         if claim.lease is None:
             wanted = self._settings.claim(claim.asked.wall_ms, random_holder(), *this_process())
-            return self._backend.lease_number(wanted)
-        self._backend.renew_number(claim.lease, claim.asked.wall_ms)
+            return backend.lease_number(wanted)
+        backend.renew_number(claim.lease, claim.asked.wall_ms)
         return claim.lease
 
-    def _granted(self, claim: LeaseClaim, result: NumberLease, now: float) -> None:
-        self._core.granted(claim, result, read_clocks())
+    def lease(self) -> tuple[int, float] | None:
+        """The worker, and the seconds that its lease lasts if renewals fail; None without one.
 
-    def left(self) -> float:
-        """The seconds left of the lease."""
+        Infinite while none has failed: without draws it is not renewed, and just ends.
+        """
         with self._lock:
-            return max(0.0, self._core.left(read_clocks()))
+            lease, left = self._core.lease, max(0.0, self._core.left(read_clocks()))
+        return (lease.number, left if self._failing else inf) if lease else None
 
     def give_back(self) -> None:
         """Release the worker, after the last id: the allocator is closed."""
         with self._lock:
-            held = None if self._core.pace.failing else self._core.given_back(read_clocks())
+            held = None if self._core.pace.failure else self._core.given_back(read_clocks())
         if held:
-            give_back(self._backend, *held)
-
-    def _renew(self) -> None:
-        self.end = -NEVER
-        super()._renew()
+            give_back(self._terms.backend, *held)

@@ -20,10 +20,10 @@ from typing import Self
 
 from allocator.errors import AllocatorError, InvalidSetting, LeaseLost, Uncopyable
 from allocator.generators.backend_protocol import Backend
+from allocator.generators.supply import Terms
 from allocator.runtime.clocks import own_clock
 from allocator.runtime.forks import this_process
-from allocator.runtime.thread_pool import Background, Work, result_of
-from allocator.runtime.waiting import Waits, to_thread, wait_for, wait_for_async
+from allocator.runtime.threads import Waits, Work, result_of, to_thread, wait_for, wait_for_async
 from allocator.schemes.shared.argument_checks import quoted
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, Renewal, Tenure, length_of
@@ -51,15 +51,13 @@ class Workers:
 
     def __init__(
         self,
-        backend: Backend,
-        background: Background,
-        timeout: float,
+        terms: Terms,
         overdue: Callable[[], AllocatorError],
         clocks: Callable[[], Clocks] = read_clocks,
         new_holder: Callable[[], str] = random_holder,
         renews: bool = True,
     ) -> None:
-        self.backend, self.background, self.timeout, self.overdue = backend, background, timeout, overdue
+        self.terms, self.overdue = terms, overdue
         self.clocks, self.new_holder, self.renews = clocks, new_holder, renews
         self.held: set[HeldNumber] = set()
 
@@ -111,7 +109,7 @@ class HeldNumber(Uncopyable):
         self.space, self.bits, self._length_ms = claim.space, claim.bits, claim.length_ms
         self._on_lost = on_lost
         self._workers = workers
-        self._backend = workers.backend
+        self._backend = workers.terms.backend
         self._lease: NumberLease | None = None
         self._tenure: Tenure | None = None
         self._process = os.getpid()
@@ -145,9 +143,9 @@ class HeldNumber(Uncopyable):
 
     def _leased(self) -> Waits[Self]:
         """Lease a number. What a call that failed or was cancelled may still lease is given back."""
-        workers = self._workers
+        terms = self._workers.terms
         try:
-            self._begin((yield from result_of(self._start, workers.background, workers.timeout, workers.overdue)))
+            self._begin((yield from result_of(self._start, terms.background, terms.timeout, self._workers.overdue)))
         except BaseException:
             if self._work is not None:
                 self._stop()
@@ -159,8 +157,8 @@ class HeldNumber(Uncopyable):
         if self.left() > 0:
             raise InvalidSetting(f"number {self.number} of space {self.space!r} is leased by this object already")
         self._changed = threading.Condition()  # in a forked child, a thread that is gone may hold the old one
-        self._backend = self._workers.backend
-        self._work = self._workers.background.submit(self._take)
+        self._backend = self._workers.terms.backend
+        self._work = self._workers.terms.background.submit(self._take)
         return self._work
 
     def _take(self) -> Taken:
@@ -193,10 +191,11 @@ class HeldNumber(Uncopyable):
         return tenure
 
     def _give_back_unused(self, work: Work[Taken]) -> None:
-        if work.error() is None:
-            lease, asked, _ = work.result()
+        found, _ = work.ended[0]
+        if found is not None:
+            lease, asked, _ = found
             with suppress(AllocatorError):
-                self._workers.background.submit(self._backend.release_number, lease, asked.wall_ms)
+                self._workers.terms.background.submit(self._backend.release_number, lease, asked.wall_ms)
 
     def _holds(self, tenure: Tenure) -> bool:
         """Whether the lease is still that of this process, and was not given back; it may be lost."""

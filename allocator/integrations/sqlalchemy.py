@@ -103,7 +103,7 @@ class KeyDefault:
 
         SQLite has one writer at a time, and a claim uses its own connection.
         """
-        files, database = getattr(self.sequence._backend, "files", ()), connection.engine.url.database
+        files, database = getattr(self.sequence._terms.backend, "files", ()), connection.engine.url.database
         if not files or not database:
             return
         driver = connection.connection.driver_connection

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any, ClassVar, Protocol
 from weakref import WeakSet
 
-from allocator.errors import AllocatorError, ForkedUnseen, NotCopyable, Uncopyable
+from allocator.errors import AllocatorClosed, AllocatorError, ForkedUnseen, NotCopyable, ReentrantCall, Uncopyable
 from allocator.runtime.held_signals import hold_in_children
 from allocator.runtime.iterators import LockedIterator, first_and_rest
 
@@ -107,6 +107,48 @@ def _renew() -> None:
     process = os.getpid()
 
 
+def check_not_ending() -> None:
+    """Raise `AllocatorClosed` during interpreter shutdown: threads are gone, and may have left locks taken."""
+    if sys.is_finalizing():
+        raise AllocatorClosed(
+            "no ids can be drawn during interpreter shutdown; draw them earlier, for example in an atexit function"
+        )
+
+
+def is_held_here(lock: threading.RLock) -> bool:
+    """Whether this thread holds the lock: then a signal handler or destructor interrupted the holder.
+
+    `threading.Condition` uses the same private method.
+    """
+    return bool(lock._is_owned())  # type: ignore[attr-defined]
+
+
+class Locked(Protocol):
+    _lock: threading.RLock
+
+    @property
+    def _name(self) -> str:
+        """The beginning of messages."""
+
+
+def enter(thing: Locked) -> None:
+    """Before a call takes the lock of `thing`: catch up with a fork, and raise where waiting for it could never end.
+
+    The fork is first: a thread of the parent may have held the lock, and the reset replaces it.
+    """
+    catch_up()
+    check_not_ending()
+    if is_held_here(thing._lock):
+        raise reentrant_call(thing._name)
+
+
+def reentrant_call(name: str) -> AllocatorError:
+    return ReentrantCall(
+        f"{name}: a signal handler or destructor asked for an id while it interrupted a call for the same ids; "
+        "draw ids outside of signal handlers and destructors"
+    )
+
+
 def this_process() -> tuple[str, int]:
     """Host and process id, for the operator who reads the tables."""
     return platform.node() or "unknown", os.getpid()
@@ -123,6 +165,7 @@ def exhaust(values: Iterator[Any]) -> None:
 class Unforkable(Uncopyable):
     """A generator whose caller gives it a node or worker; a forked child may not use it, since the parent does."""
 
+    _name: ClassVar[str]
     _given: ClassVar[str]
     """What the caller gave, in one word: the error says that a child must be given another."""
 

@@ -164,23 +164,22 @@ class RegisteredMeteor:
     """The ids of one process, under nodes that it registers on demand. Pure, and driven like `Segments`."""
 
     __slots__ = ("blocks", "pace")
+    stopped: AllocatorError | None = None
 
     def __init__(self, lost_after: float = 60.0) -> None:
         self.blocks: MeteorBlocks | None = None
         self.pace: Pace[NodeClaim] = Pace(lost_after)
 
-    def take(self) -> Iterator[int] | None:
-        """The next second's ids; None without a node, or when the node has used its last second."""
-        if self.blocks is None or self.blocks.at_end:
-            return None
-        return self.blocks.take()
+    def take(self) -> Iterable[int]:
+        """The next second's ids; none without a node, or when the node has used its last second."""
+        return () if self.blocks is None or self.blocks.at_end else self.blocks.take()
 
-    def want(self, now: float) -> NodeClaim | Wait | None:
+    def want(self, now: float, missing: int = 1) -> NodeClaim | Wait | None:
         if (self.blocks is not None and not self.blocks.at_end) or self.pace.busy(now):
             return None
         return self.pace.wait(now) or self.pace.begin(NodeClaim(), now)
 
-    def granted(self, claim: NodeClaim, blocks: MeteorBlocks) -> None:
+    def committed(self, claim: NodeClaim, blocks: MeteorBlocks, now: float) -> None:
         if self.pace.succeeded(claim):
             self.blocks = blocks
 

@@ -16,6 +16,7 @@ Source: Twitter's snowflake, 2010.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -136,16 +137,18 @@ class LeaseClaim:
 
 
 class LeasedSnowflake:
-    """The ids of one process under leases. Pure, and driven like `Segments`.
+    """The ids of one process under leases. Pure, and driven like `Segments`; `clocks` reads both.
 
     The time in the ids is a value, which advances with the clock of the process from the last request that was granted.
     A request asks by the wall clock, or by the last value if that is later: a wall clock that steps back stops no ids.
     """
 
-    def __init__(self, settings: SnowflakeSettings, lost_after: float = 60.0) -> None:
+    stopped: AllocatorError | None = None
+
+    def __init__(self, settings: SnowflakeSettings, clocks: Callable[[], Clocks], lost_after: float = 60.0) -> None:
         self.pace: Pace[LeaseClaim] = Pace(lost_after)
         self.lease: NumberLease | None = None
-        self._settings = settings
+        self._settings, self._clocks = settings, clocks
         self._tenure: Tenure | None = None
         self._blocks = SnowflakeBlocks(0, settings.form)
         self._last = -1
@@ -164,22 +167,24 @@ class LeasedSnowflake:
         return 0.0 if self._tenure is None else self._tenure.left(self._asking(now))
 
     def passing(self, now: Clocks) -> float:
-        """The seconds until the present millisecond ends."""
-        return max(0.0, (self._value(now) + 1 - self._ahead) / 1000 - now.own)
+        """The seconds until the millisecond of the last ids ends."""
+        return max(0.0, (self._last + 1 - self._ahead) / 1000 - now.own)
 
-    def take(self, now: Clocks) -> range:
-        """The ids of the present millisecond; empty if they are used up, or without a lease."""
+    def take(self) -> range | Wait:
+        """The ids of the present millisecond; a `Wait` for its end if they are used up. Empty without a lease."""
+        now = self._clocks()  # once: at another moment the lease may have ended
         if self.left(now) <= 0:
             return NOTHING
         self._last = self._value(now)
-        return self._blocks.take(self._last)
+        return self._blocks.take(self._last) or Wait(self.passing(now))
 
-    def want(self, now: float, clocks: Clocks) -> LeaseClaim | Wait | None:
+    def want(self, now: float, missing: int = 1) -> LeaseClaim | Wait | None:
         """The next step: a `LeaseClaim`, which counts as under way from now on, a `Wait`, or None.
 
         now: the clock of `pace`, as in `failed`.
         """
-        asked, tenure = self._asking(clocks), self._tenure
+        clocks, tenure = self._clocks(), self._tenure
+        asked = self._asking(clocks)
         if self.pace.busy(now) or (tenure is not None and tenure.left(asked) > 0 and tenure.due(asked) > 0):
             return None
         if wait := self.pace.wait(now):
@@ -191,7 +196,7 @@ class LeasedSnowflake:
                 self._last, asked = -1, clocks
         return self.pace.begin(LeaseClaim(self.lease, asked), now)
 
-    def granted(self, claim: LeaseClaim, lease: NumberLease, now: Clocks) -> None:
+    def committed(self, claim: LeaseClaim, lease: NumberLease, now: float) -> None:
         """Record a committed lease. The lease of a claim that is no longer under way is left to expire."""
         if not self.pace.succeeded(claim):
             return
@@ -200,7 +205,7 @@ class LeasedSnowflake:
             self._blocks = SnowflakeBlocks(lease.number, self._settings.form)
             self._blocks.last, self._last = self._last, claim.asked.wall_ms
         elif self._tenure is not None:
-            self._tenure.renewed(claim.asked, self._asking(now))
+            self._tenure.renewed(claim.asked, self._asking(self._clocks()))
         self._ahead = claim.asked.wall_ms - claim.asked.own * 1000
 
     def failed(self, claim: LeaseClaim, error: AllocatorError, now: float) -> None:

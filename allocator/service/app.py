@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 import allocator
 from allocator.database.store import Database
-from allocator.runtime.thread_pool import THREADS
+from allocator.runtime.threads import THREADS
 from allocator.service import monitoring, routes
 from allocator.service.auth import REFRESH, SHARE, TokenCache
 from allocator.service.compat import of_leaf, of_tinyid

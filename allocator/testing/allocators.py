@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import chain, count
 from math import inf
 from typing import Any, Unpack, cast
@@ -17,12 +16,13 @@ from allocator.errors import AllocatorError, InvalidDatabase, InvalidSetting
 from allocator.generators.sequence import Sequence
 from allocator.generators.worker_numbers import Workers
 from allocator.runtime.iterators import LockedIterator
-from allocator.runtime.thread_pool import Background, Work
+from allocator.runtime.threads import Background, Work
 from allocator.schemes.formats.bit_layout import Format
 from allocator.schemes.meteor import MeteorBlocks, MeteorSettings
 from allocator.schemes.shared.argument_checks import quoted
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import SnowflakeBlocks
+from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import Clocks
 from allocator.sync import Allocator
 from allocator.testing.memory_backend import MemoryBackend
@@ -56,8 +56,9 @@ class MemorySequence(Sequence):
 
     def _claim_beside(self, count: int, others: Seen, exact: bool) -> range:
         self._check_usable()
-        self._open()
-        return self._backend.claim_segment(self.tag, count, others, exact=exact)
+        if not self._opened:
+            self._open()
+        return self._terms.backend.claim_segment(self.tag, count, others, exact=exact)
 
 
 def checked(values: Iterator[int], check: Callable[[], None]) -> Iterator[int]:
@@ -103,18 +104,15 @@ class MemoryAllocator(Allocator):
             raise InvalidSetting(f"a MemoryAllocator takes no {' or '.join(names)}, since it has no database")
         self._memory = MemoryBackend()
         super().__init__(cast(Any, self._memory), **settings)
-        self._background = SynchronousBackground()
-        self._workers = Workers(
-            self._memory, self._background, self._terms.timeout, self._overdue, clocks=lambda: STILL, renews=False
-        )
+        self._terms.background = SynchronousBackground()
+        self._workers = Workers(self._terms, self._overdue, clocks=lambda: STILL, renews=False)
         endless = meteors(self._meteor._settings), snowflakes(self._snowflake._settings.form)
         for supply, values in zip((self._meteor, self._snowflake), endless, strict=True):
-            supply._background, supply._values = self._background, checked(values, self._memory.check)
+            supply._values = checked(values, self._memory.check)
         self._snowflake.end = inf
 
-    def _new_sequence(self, tag: str) -> Sequence:
-        template = replace(self._template, name=tag)
-        return MemorySequence(template, self._memory, self._background, self._terms, self._sequences, self)
+    def _new_sequence(self, template: Tag) -> Sequence:
+        return MemorySequence(template, self._terms, self._serving)
 
     @contextmanager
     def fail(self, error: AllocatorError) -> Iterator[None]:

@@ -49,7 +49,7 @@ def test_a_fork_while_close_waits_duplicates_nothing(url, tag):
         ids.next_id(tag)  # low water: a claim is under way
         closing = threading.Thread(target=ids.close)
         closing.start()
-        assert until(ids._background.closed.done)
+        assert until(lambda: ids._terms.background.closed.ended)
         theirs = in_child(lambda: ids.next_id(tag))
         with pytest.raises(AllocatorClosed):
             ids.next_id(tag)

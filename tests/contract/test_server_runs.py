@@ -410,14 +410,14 @@ def test_after_a_failover_a_new_process_has_no_snowflake_for_a_minute_and_others
     renew_now(before)
     ids += [before.snowflake() for _ in range(10_000)]
     assert distinct(ids)
-    assert not before._snowflake._core.pace.failing
+    assert not before._snowflake._core.pace.failure
 
 
 def renew_now(ids) -> None:
     """As if a third of the lease had passed."""
     core = ids._snowflake._core
     claim = core.pace.begin(LeaseClaim(core.lease, read_clocks()), monotonic())
-    assert ids._background.submit(ids._snowflake._carry_out, claim, False).result(60) is None
+    assert ids._terms.background.submit(ids._snowflake._carry_out, claim, False).result(60) is None
 
 
 @statements

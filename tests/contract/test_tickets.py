@@ -29,8 +29,7 @@ from allocator.errors import (
     MaxValueWentBack,
     ShardMisconfigured,
 )
-from allocator.runtime.thread_pool import Work, result_of
-from allocator.runtime.waiting import wait_for
+from allocator.runtime.threads import Work, result_of, wait_for
 from allocator.schemes.tag import Tag
 
 on_each = pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
@@ -308,6 +307,6 @@ def test_a_call_whose_time_is_over_names_the_last_error(tmp_path, count, late):
         if count > 1:
             backend_of(ids)._fail(0, DatabaseUnavailable("connection refused"))
             with pytest.raises(DatabaseUnavailable) as found:
-                wait_for(result_of(partial(Work, int), ids._background, 0.0, ids._overdue))
+                wait_for(result_of(partial(Work, int), ids._terms.background, 0.0, ids._overdue))
             assert str(found.value) == f"{late} within 2 seconds; the last error: connection refused"
             assert str(found.value.__cause__) == "connection refused"

@@ -164,9 +164,9 @@ def test_the_asyncio_face_needs_no_thread_either(url, tag, no_threads):
 def test_threads_are_used_again_when_there_are_some(url, tag, monkeypatch):
     with Allocator(url, step=10, max_step=10) as ids:
         with monkeypatch.context() as without:
-            without.setattr("allocator.runtime.thread_pool.start_thread", lambda *pool: None)
+            without.setattr("allocator.runtime.threads.start_thread", lambda *pool: False)
             drawn = ids.next_ids(tag, 30)
         drawn += ids.next_ids(tag, 30)
 
-        assert ids._background._threads
+        assert ids._terms.background._threads
     assert drawn == list(range(1, 61))

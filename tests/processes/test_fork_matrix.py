@@ -23,7 +23,7 @@ from allocator.database.schema import upgrade
 from allocator.database.sqlite import fork_gate
 from allocator.errors import ForkedUnseen, NotCopyable
 from allocator.generators.objectid import generator
-from allocator.runtime.thread_pool import Background
+from allocator.runtime.threads import Background
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import SNOWFLAKE
 

@@ -19,7 +19,8 @@ from allocator.database.store import Database
 from allocator.errors import AllocatorError, ForkedUnseen, NotCopyable
 from allocator.generators.sequence import Sequence
 from allocator.runtime import forks
-from allocator.runtime.thread_pool import THREADS
+from allocator.runtime.threads import THREADS
+from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import SNOWFLAKE, Space
 
 TESTS = str(Path(__file__).parent.parent)
@@ -99,15 +100,15 @@ def test_what_had_drawn_nothing_goes_on_in_the_child(url, tag):
 def test_a_child_waits_for_no_thread_that_made_a_tag_while_it_was_forked(url, tag):
     inside, done = Event(), Event()
     with Allocator(url, timeout=20) as ids:
-        make = ids._sequences._make
+        make = ids._new_sequence
 
-        def make_slowly(name: str) -> Sequence:
-            if name == "slow":
+        def make_slowly(template: Tag) -> Sequence:
+            if template.name == "slow":
                 inside.set()
                 done.wait()
-            return make(name)
+            return make(template)
 
-        ids._sequences._make = make_slowly
+        ids._new_sequence = make_slowly
         thread = Thread(target=ids.sequence, args=("slow",), daemon=True)
         thread.start()
         inside.wait()
@@ -216,7 +217,7 @@ def test_the_tags_of_the_asyncio_face_are_not_awaited_for_ever(url, tag):
         tags = AsyncAllocator(ids).tags
         asyncio.run(tags.create(tag, step=7))
         together = Barrier(THREADS)
-        for work in [ids._background.submit(together.wait) for _ in range(THREADS)]:
+        for work in [ids._terms.background.submit(together.wait) for _ in range(THREADS)]:
             work.result(10)
 
         assert found_in_child(lambda: asyncio.run(tags.get(tag)).step, fork_in_c) == 7

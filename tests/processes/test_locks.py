@@ -134,7 +134,7 @@ def test_nothing_is_done_under_a_lock(fresh, monkeypatch, caplog):
         with Allocator(fresh, step=2, max_step=2) as ids:
             everything(ids)
         with monkeypatch.context() as ending, Allocator(fresh) as ids:
-            ending.setattr("allocator.runtime.thread_pool.start_thread", lambda *pool: None)
+            ending.setattr("allocator.runtime.threads.start_thread", lambda *pool: False)
             ids.next_id("last")  # its claim is made in here
         with Allocator(fresh, step=100, max_step=100) as ids:
             ids.next_ids("late", 49)

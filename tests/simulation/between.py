@@ -153,7 +153,7 @@ class Process:
         self.database = Client(world.server)
         self.opened: set[str] = set()
         self.seen: dict[str, dict[Residue, int]] = defaultdict(dict)
-        self.snowflake = LeasedSnowflake(SETTINGS)
+        self.snowflake = LeasedSnowflake(SETTINGS, self.clocks)
         self.held: tuple[NumberLease, Tenure] | None = None
         self.verbs = [getattr(self, name) for name in world.verbs]
 
@@ -189,8 +189,8 @@ class Process:
         self.world.now += 1000
 
     def worker(self) -> None:
-        core, asked = self.snowflake, self.clocks()
-        claim = core.want(asked.own, asked)
+        core = self.snowflake
+        claim = core.want(self.clocks().own)
         if not isinstance(claim, LeaseClaim):
             self.world.now += WAIT
             return
@@ -205,7 +205,7 @@ class Process:
         except AllocatorError as error:
             core.failed(claim, error, self.clocks().own)
             raise
-        core.granted(claim, lease, self.clocks())
+        core.committed(claim, lease, self.clocks().own)
         self.world.held(f"worker {lease.number}", lease.holder, since, since + LENGTH)
 
     def clocks(self) -> Clocks:

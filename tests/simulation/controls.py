@@ -97,7 +97,7 @@ claim_segment = Database.claim_segment
 
 def any_claim(pace: Pace[Any], request: object) -> bool:
     """Takes what a claim brings that was given up."""
-    pace.under_way = pace._failure = None
+    pace.under_way = pace.failure = None
     return True
 
 
@@ -115,7 +115,7 @@ def starting_over(blocks: SnowflakeBlocks, tick: int) -> range:
     return take(blocks, tick)
 
 
-def forgets_the_mark(core: Segments, segment: range) -> None:
+def forgets_the_mark(core: Segments, residue: Residue, last: int) -> None:
     """Remembers nothing of what was seen."""
 
 

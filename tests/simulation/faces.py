@@ -19,8 +19,7 @@ import allocator.generators.sequence
 import allocator.generators.snowflake
 import allocator.generators.supply
 import allocator.runtime.forks
-import allocator.runtime.thread_pool
-import allocator.runtime.waiting
+import allocator.runtime.threads
 import allocator.sync
 from allocator.backend import ATTEMPTS
 from allocator.database.store import Database
@@ -71,13 +70,17 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
         allocator.generators.supply,
         {"monotonic": clocks.monotonic, "threading": threads.Threading},
     ),
-    (allocator.generators.sequence.Sequence, {"_granted": note_what_is_late}),
-    (allocator.generators.sequence, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
-    (allocator.sync, {"monotonic": clocks.monotonic, "backend_of": backend_of}),
+    (allocator.generators.supply.Supply, {"_end": note_what_is_late}),
+    (allocator.generators.sequence, {"monotonic": clocks.monotonic}),
+    (
+        allocator.sync,
+        {"monotonic": clocks.monotonic, "threading": threads.Threading, "backend_of": backend_of},
+    ),
     (allocator.fleet.fleet_backend, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
     (
         allocator.generators.snowflake,
         {
+            "monotonic": clocks.monotonic,
             "read_clocks": lambda: Clocks(clocks.monotonic(), int(clocks.Time.time() * 1000)),
             "random_holder": lambda: dice().randbytes(16).hex(),
             "this_process": lambda: ("simulated", current().process.number),  # type: ignore[union-attr]
@@ -90,17 +93,13 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
     ),
     (allocator.runtime.forks, {"threading": threads.Threading, "alive": WeakSet()}),
     (
-        allocator.runtime.thread_pool,
+        allocator.runtime.threads,
         {
             "_thread": SimpleNamespace(start_new_thread=threads.start_new_thread),
             "monotonic": clocks.monotonic,
             "queue": SimpleNamespace(SimpleQueue=threads.SimpleQueue),
             "threading": threads.Threading,
         },
-    ),
-    (
-        allocator.runtime.waiting,
-        {"monotonic": clocks.monotonic, "queue": SimpleNamespace(SimpleQueue=threads.SimpleQueue)},
     ),
     (allocator.database.store, STORE),
     (Database, {"run": run_imitation, "transact": run_imitation}),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from allocator import Allocator
+from allocator.errors import AllocatorError
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.sequence import Sequence
-from allocator.schemes.segment_refill import Claim
+from allocator.generators.supply import Supply
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 from simulation.scheduler import current
@@ -61,16 +62,16 @@ def acting() -> Process:
 class ObservedAllocator(Allocator):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._change(cast(Any, Watched(self._backend)))
+        self._change(cast(Any, Watched(self.backend)))
 
 
-granted = Sequence._granted
+end = Supply._end
 
 
-def note_what_is_late(supply: Sequence, request: Claim, result: range, now: float) -> None:
-    """Stands for `Sequence._granted`: a claim that was given up is burnt when it ends after all."""
-    if request is not supply._core.pace.under_way:
+def note_what_is_late(supply: Supply, claim: Any, outcome: Any, is_in_advance: bool) -> AllocatorError | None:
+    """Stands for `Supply._end`: a claim that was given up is burnt when it ends after all."""
+    if isinstance(supply, Sequence) and isinstance(outcome, range) and claim is not supply._core.pace.under_way:
         process = acting()
-        process.burnt[supply.tag] += len(result)
+        process.burnt[supply.tag] += len(outcome)
         process.world.account.counts["claims that ended late"] += 1
-    granted(supply, request, result, now)
+    return end(supply, claim, outcome, is_in_advance)

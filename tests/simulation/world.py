@@ -124,7 +124,7 @@ class World:
         """Let go of everything: a finalizer would keep its queue, and whoever waits there, to the end of Python."""
         self.scheduler.finish()
         for process in self.processes:
-            process.ids._background._finalizer.detach()
+            process.ids._terms.background._finalizer.detach()
         gc.enable()
 
 

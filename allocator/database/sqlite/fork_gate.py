@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from allocator.runtime.forks import in_child
-from allocator.runtime.thread_pool import is_held_here
+from allocator.runtime.forks import in_child, is_held_here
 
 PATIENCE = 2.0
 """The longest that a fork waits, in seconds: a statement may hang, as on a network file system."""

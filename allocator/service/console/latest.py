@@ -12,8 +12,7 @@ from allocator.database.store import Database
 from allocator.errors import AllocatorError, DatabaseUnavailable
 from allocator.fleet.commands import Status, holders_in, status_of
 from allocator.fleet.tag_administration import ask, together
-from allocator.runtime.thread_pool import Background
-from allocator.runtime.waiting import result_async
+from allocator.runtime.threads import Background, result_async
 from allocator.schemes.meteor import Node
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import Space

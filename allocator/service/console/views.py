@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from allocator.doctor import examine
 from allocator.errors import AccessDenied
-from allocator.runtime.thread_pool import Background
+from allocator.runtime.threads import Background
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.tag import Tag
 from allocator.schemes.token import READ, Token

@@ -60,7 +60,7 @@ class Accounted:
 class AccountedAllocator(Allocator):
     def __init__(self, url: str, account: Account, **settings: Any) -> None:
         super().__init__(url, **settings)
-        self._change(cast(Any, Accounted(self._backend, account)))
+        self._change(cast(Any, Accounted(self.backend, account)))
 
 
 class Drawing:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from allocator.errors import DatabaseUnavailable
-from allocator.runtime.waiting import Outcome
+from allocator.runtime.threads import Work
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def patiently(call: Callable[[], T]) -> T:
     return found[0]
 
 
-def error_of(work: Outcome[Any], seconds: float = 15.0) -> BaseException | None:
+def error_of(work: Work[Any], seconds: float = 15.0) -> BaseException | None:
     """With what it ends, which is soon."""
-    assert until(work.done, seconds, every=0.001)
-    return work.error()
+    assert until(lambda: work.ended, seconds, every=0.001)
+    return work.ended[0][1]

@@ -47,7 +47,7 @@ from allocator.errors import (
     NumberConflict,
     SchemaOutOfDate,
 )
-from allocator.runtime.thread_pool import takes_signals
+from allocator.runtime.threads import takes_signals
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.slots import Shard
 

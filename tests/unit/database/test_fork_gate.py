@@ -18,7 +18,8 @@ from support.kit import output
 from allocator.database import address
 from allocator.database.sqlite import dialect, fork_gate
 from allocator.database.sqlite.file import alone
-from allocator.runtime.thread_pool import Work, is_held_here
+from allocator.runtime.forks import is_held_here
+from allocator.runtime.threads import Work
 
 
 def begun(act: Callable[[], None]) -> threading.Thread:

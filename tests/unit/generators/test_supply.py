@@ -47,7 +47,7 @@ from allocator.generators.meteor import MeteorSupply
 from allocator.generators.supply import Terms
 from allocator.runtime import iterators
 from allocator.runtime.iterators import LockedIterator
-from allocator.runtime.thread_pool import THREADS, Background, Work
+from allocator.runtime.threads import THREADS, Background, Work
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.segment_refill import Segments
@@ -198,7 +198,7 @@ class Caller:
 def test_a_tag_whose_claim_failed_does_not_keep_what_its_caller_was_doing(over, source, monkeypatch, has_threads):
     current: ContextVar[Caller] = ContextVar("current")
     if not has_threads:
-        monkeypatch.setattr("allocator.runtime.thread_pool.start_thread", lambda *pool: None)
+        monkeypatch.setattr("allocator.runtime.threads.start_thread", lambda *pool: False)
     ids = over(timeout=0.1)
     source.failing["order"] = DatabaseUnavailable("away")
     caller = Caller()
@@ -273,7 +273,7 @@ def test_a_list_takes_no_longer_than_the_timeout_however_many_claims_it_needs(ov
     monkeypatch.setattr("allocator.generators.supply.monotonic", lambda: now[0])
     monkeypatch.setattr("allocator.generators.meteor.time", lambda: layout.limit("second"))
     source.answered = lambda: now.append(now.pop() + 0.8)
-    nodes = MeteorSupply(source, Background(), Terms(True, 60.0, 1.0), MeteorSettings(0, layout), None)
+    nodes = MeteorSupply(Terms(source, Background(), True, 60.0, 1.0), MeteorSettings(0, layout))
     for call in (
         lambda: over(10, timeout=1.0).next_ids("order", 1000),
         lambda: asyncio.run(nodes.several(1000)),
@@ -407,7 +407,7 @@ def test_an_interrupt_anywhere_in_a_claim_does_not_stop_the_tag(over, owner, nam
 
     monkeypatch.setattr(PAUSE, 0.0)
     if not has_threads:
-        monkeypatch.setattr("allocator.runtime.thread_pool.start_thread", lambda *pool: None)
+        monkeypatch.setattr("allocator.runtime.threads.start_thread", lambda *pool: False)
     ids = over(timeout=0.1)
     is_callers = not has_threads or name == "start"
     with monkeypatch.context() as interrupted:
@@ -445,7 +445,7 @@ def test_a_cancelled_waiter_cancels_neither_the_claim_nor_the_others(over, sourc
 
 
 def test_a_claim_runs_in_the_caller_where_no_thread_can_be_had(over, monkeypatch):
-    monkeypatch.setattr("allocator.runtime.thread_pool.start_thread", lambda *pool: None)  # as the interpreter ends
+    monkeypatch.setattr("allocator.runtime.threads.start_thread", lambda *pool: False)  # as the interpreter ends
     ids = over()
 
     assert (ids.next_ids("order", 2), ids.reserve("order", 2)) == ([1, 2], range(1001, 1003))

@@ -16,8 +16,9 @@ from support.processes.patience import until
 
 from allocator.errors import DatabaseUnavailable, InvalidSetting, LeaseLost, NotCopyable
 from allocator.generators import worker_numbers
+from allocator.generators.supply import Terms
 from allocator.generators.worker_numbers import AsyncWorkerLease, WorkerLease, Workers
-from allocator.runtime.thread_pool import Background
+from allocator.runtime.threads import Background
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease
 
 LATE = DatabaseUnavailable("too late")
@@ -86,7 +87,7 @@ def backend() -> Backend:
 @pytest.fixture
 def workers(backend: Any) -> Iterator[Workers]:
     background = Background()
-    made = Workers(backend, background, 15.0, lambda: LATE)
+    made = Workers(Terms(backend, background, True, 60.0, 15.0), lambda: LATE)
     yield made
     made.close()
     background.close(1.0)
@@ -269,8 +270,8 @@ def test_a_lease_that_ended_before_its_answer_came_is_given_back(workers, backen
 def test_a_number_that_nobody_waits_for_any_more_is_given_back(workers, backend):
     go_on = threading.Event()
     backend.before_lease = lambda: go_on.wait(15)
-    workers.background.submit(lambda: None).result(15)  # whose thread is there already
-    workers.timeout = 0.2
+    workers.terms.background.submit(lambda: None).result(15)  # whose thread is there already
+    workers.terms.timeout = 0.2
     with pytest.raises(DatabaseUnavailable, match="too late"), lease(workers):
         pass
     assert backend.released == []
@@ -360,7 +361,7 @@ def test_without_a_thread_to_renew_it_no_number_is_leased(workers, backend, monk
         raise RuntimeError("can't start new thread")
 
     made = lease(workers, 60)
-    workers.background.submit(lambda: None).result(15)  # whose thread is there already
+    workers.terms.background.submit(lambda: None).result(15)  # whose thread is there already
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(RuntimeError, match="can't start new thread"):
         made.__enter__()

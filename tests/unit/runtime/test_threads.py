@@ -20,10 +20,19 @@ import pytest
 from support.processes.patience import error_of, until
 
 from allocator.errors import AllocatorClosed, ForkedUnseen
-from allocator.runtime import forks, thread_pool
-from allocator.runtime.thread_pool import THREADS, Background, Work, beside, has_ended, result_of
+from allocator.runtime import forks, threads
+from allocator.runtime.threads import (
+    THREADS,
+    Background,
+    Work,
+    beside,
+    bridge,
+    has_ended,
+    result_of,
+    wait_for,
+    wait_for_async,
+)
 from allocator.runtime.turns import Turns
-from allocator.runtime.waiting import bridge, wait_for, wait_for_async
 
 
 def ours() -> list[threading.Thread]:
@@ -65,7 +74,7 @@ def test_an_exception_that_is_sent_to_a_waiting_thread_takes_no_work_along():
 def test_threads_that_died_are_replaced(monkeypatch):
     background = Background()
     with monkeypatch.context() as dying:
-        dying.setattr("allocator.runtime.thread_pool.run_all", lambda *_: None)
+        dying.setattr("allocator.runtime.threads.run_all", lambda *_: None)
         left = [background.submit(lambda: "well") for _ in range(THREADS)]
     assert until(lambda: all(map(has_ended, background._threads)), 10)
 
@@ -76,7 +85,7 @@ def test_threads_that_died_are_replaced(monkeypatch):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_thread_that_dies_while_work_waits_is_replaced_at_once(monkeypatch):
     background = Background()
-    monkeypatch.setattr(thread_pool, "run_first", once(GeneratorExit, thread_pool.run_first))
+    monkeypatch.setattr(threads, "run_first", once(GeneratorExit, threads.run_first))
 
     assert background.submit(lambda: "well").result(10) == "well"
     background.close(5)
@@ -106,7 +115,7 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> None:
         bootstrap(thread)
 
     monkeypatch.setattr(threading.Thread, "_bootstrap_inner", kill)
-    monkeypatch.setattr(thread_pool, "WAIT_SLICE", 0.01)
+    monkeypatch.setattr(threads, "WAIT_SLICE", 0.01)
 
 
 @pytest.mark.usefixtures("killed")

@@ -168,20 +168,31 @@ class Process:
 
     def __init__(self, database: Database, boot: float = 0.0) -> None:
         self.settings = SnowflakeSettings()
-        self.core = LeasedSnowflake(self.settings)
+        self.core = LeasedSnowflake(self.settings, lambda: self.now)
         self.database, self.boot = database, boot
         self.away = False
 
     def clocks(self, now: float, wall: float) -> Clocks:
-        return Clocks(self.boot + now, round(wall * 1000))
+        """Sets them."""
+        self.now = Clocks(self.boot + now, round(wall * 1000))
+        return self.now
+
+    def want(self, now: float, wall: float) -> LeaseClaim | Wait | None:
+        self.clocks(now, wall)
+        return self.core.want(now)
+
+    def take(self, now: float, wall: float) -> range:
+        self.clocks(now, wall)
+        taken = self.core.take()
+        return range(0) if isinstance(taken, Wait) else taken
 
     def draw(self, now: float, wall: float, at: float | None = None, count: int = 3) -> list[int]:
         """at: the clock of the database; as of the world unless given."""
         for _ in range(4):
-            want = self.core.want(now, self.clocks(now, wall))
+            want = self.want(now, wall)
             if isinstance(want, LeaseClaim):
                 self.claim(want, now, wall, NOW + now if at is None else at)
-            if drawn := self.core.take(self.clocks(now, wall))[:count]:
+            if drawn := self.take(now, wall)[:count]:
                 return list(drawn)
             if self.core.left(self.clocks(now, wall)) > 0:
                 now += self.core.passing(self.clocks(now, wall))
@@ -195,7 +206,8 @@ class Process:
         except (InvalidSetting, LeaseLost, NodeIdsExhausted, DatabaseUnavailable) as error:
             self.core.failed(want, error, now)
         else:
-            self.core.granted(want, lease, self.clocks(now, wall))
+            self.clocks(now, wall)
+            self.core.committed(want, lease, now)
 
 
 def times(ids: list[int] | range) -> set[int]:
@@ -211,37 +223,37 @@ def test_nothing_is_served_without_a_lease():
     process.away = True
 
     assert process.draw(0.0, NOW) == []
-    assert isinstance(process.core.want(0.5, process.clocks(0.5, NOW)), Wait)
+    assert isinstance(process.want(0.5, NOW), Wait)
 
 
 def test_ids_begin_with_the_first_request_and_end_with_the_last():
     """However long its answer took, and by the clock of the process."""
     process = Process(Database(), boot=77.0)
-    want = process.core.want(5.0, process.clocks(5.0, NOW + 5))
+    want = process.want(5.0, NOW + 5)
     assert isinstance(want, LeaseClaim)
     process.claim(want, 6.5, NOW + 6.5, NOW + 6)
-    assert times(process.core.take(process.clocks(6.5, NOW + 6.5))) == {ms(6.5)}
+    assert times(process.take(6.5, NOW + 6.5)) == {ms(6.5)}
     process.away = True
 
-    assert times(process.core.take(process.clocks(24.9995, NOW + 24))) == {ms(24.999)}
-    assert process.core.take(process.clocks(25.0, NOW + 24)) == range(0)
+    assert times(process.take(24.9995, NOW + 24)) == {ms(24.999)}
+    assert process.take(25.0, NOW + 24) == range(0)
 
 
 def test_an_answer_after_the_end_of_the_lease_gives_no_id():
     process = Process(Database())
-    want = process.core.want(0.0, process.clocks(0.0, NOW))
+    want = process.want(0.0, NOW)
     assert isinstance(want, LeaseClaim)
     process.claim(want, 20.0, NOW + 20, NOW + 1)
 
-    assert process.core.take(process.clocks(20.0, NOW + 20)) == range(0)
+    assert process.take(20.0, NOW + 20) == range(0)
 
 
 def test_a_lease_is_renewed_when_a_third_of_it_is_used():
     process = Process(Database())
     process.draw(0.0, NOW)
 
-    assert process.core.want(6.6, process.clocks(6.6, NOW + 6.6)) is None
-    assert isinstance(process.core.want(6.7, process.clocks(6.7, NOW + 6.7)), LeaseClaim)
+    assert process.want(6.6, NOW + 6.6) is None
+    assert isinstance(process.want(6.7, NOW + 6.7), LeaseClaim)
 
 
 def test_ids_go_on_while_the_database_is_away_for_less_than_the_lease():
@@ -359,13 +371,13 @@ def test_a_worker_is_given_back_with_the_last_time_in_use(subtests):
             process = Process(Database())
             process.draw(0.0, NOW)
             if drawn:
-                process.core.take(process.clocks(3.0, NOW - 9))
+                process.take(3.0, NOW - 9)
             found = process.core.given_back(process.clocks(3.0, NOW - 9))
 
             assert found is not None
             assert found[0].number == 0
             assert found[1] >= ms(3.0 if drawn else 0.0)
-            assert process.core.take(process.clocks(3.001, NOW)) == range(0)
+            assert process.take(3.001, NOW) == range(0)
 
 
 def test_a_lease_that_has_ended_is_not_given_back():

@@ -12,7 +12,7 @@ import pytest
 from starlette.requests import Request
 
 from allocator.errors import AllocatorError, DatabaseUnavailable
-from allocator.runtime.thread_pool import Background
+from allocator.runtime.threads import Background
 from allocator.schemes.tag import Tag
 from allocator.schemes.token import VERBS, Token, digest_of
 from allocator.service.auth import Principal, TokenCache

@@ -283,7 +283,7 @@ class AtOnceAllocator(Allocator):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._background = SynchronousBackground()
+        self._terms.background = SynchronousBackground()
 
     def next_id(self, tag: str) -> int:
         return self.reserve(tag, 1)[0]
