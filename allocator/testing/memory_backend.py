@@ -127,8 +127,9 @@ class MemoryBackend:
             return [rows[name] for name in sorted(rows) if name > after][:most]
 
     def create_tag(self, tag: Tag, *, has_start: bool) -> Shard | None:
+        made = replace(tag, skipped=tag.max_value)
         with self._table() as rows:
-            return self.read_shard() if rows.setdefault(tag.name, tag) is tag else None
+            return self.read_shard() if rows.setdefault(tag.name, made) is made else None
 
     def start_tag(self, fresh: Tag, changes: Mapping[str, int]) -> Shard | None:
         return self.read_shard() if self.change_tag(fresh.name, changes) else self.create_tag(fresh, has_start=True)
