@@ -4,8 +4,7 @@
 it is one of these, which a test holds complete:
 
 Changes no row:
-    examination.of_numbers
-    checks.ask checks.fetch_blind column_types.read examination.rows inspection.check inspection.check_sound
+    checks.ask checks.fetch_blind column_types.read examination.of_rows inspection.check inspection.check_sound
     inspection.current inspection.problems node_rows.fetch_newest
     number_columns.fetch_counters segments.fetch_page
     shard_row.check_owner shard_row.fetch shard_row.fetch_given shard_row.fetch_if_made shard_row.has_ids start.fetch
