@@ -14,9 +14,9 @@ from sqlalchemy import Connection
 
 from allocator.database.address import address_of
 from allocator.database.dialect import Dialect
-from allocator.database.schema.tables import PREFIX, VERSION_TABLE, metadata
-from allocator.database.schema.upgrade import ADDRESS, CONNECTION
+from allocator.database.schema import ADDRESS, CONNECTION
 from allocator.database.store import Database
+from allocator.database.tables import PREFIX, VERSION_TABLE, metadata
 
 PATIENCE = 600.0
 """Seconds that an upgrade may wait for another upgrade, and that one statement may take."""

@@ -24,7 +24,7 @@ from support.service.served import Served
 from support.verdict import add_option, judge
 
 from allocator import Allocator
-from allocator.database.schema.tables import metadata
+from allocator.database.tables import metadata
 
 os.environ["SSL_CERT_FILE"] = os.devnull
 """Where it names all that a system trusts, PyMySQL reads that for each connection: 20 ms, and nothing here needs it."""

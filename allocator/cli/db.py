@@ -9,10 +9,8 @@ import click
 
 from allocator.cli.options import database_options, fleet_options, only_one, open_database, open_databases
 from allocator.cli.output import REFUSED, CommandGroup, show
-from allocator.database import checks
+from allocator.database import checks, schema
 from allocator.database.address import address_of
-from allocator.database.schema import inspection
-from allocator.database.schema import upgrade as migrations
 from allocator.database.store import Database
 from allocator.database.verbs import shard_row
 from allocator.database.verbs.number_columns import Counter, fetch_counters
@@ -53,7 +51,7 @@ def upgrade(urls: tuple[str, ...], as_sql: bool, tickets: str | None) -> None:
     if as_sql and tickets:
         raise click.UsageError("--tickets changes no table, and --sql prints tables alone")
     if as_sql:
-        found = migrations.statements(address_of(only_one(urls)))
+        found = schema.statements(address_of(only_one(urls)))
         show({"sql": found}, found)
         return
     with open_databases(urls, UPGRADE_TIMEOUT, creates=True) as databases:
@@ -63,7 +61,7 @@ def upgrade(urls: tuple[str, ...], as_sql: bool, tickets: str | None) -> None:
             database.upgrade_schema()
             if tickets:
                 database.transact(shard_row.claim_tickets, database.address.shown)
-        revision = databases[0].run(lambda connection, _: inspection.current(connection))
+        revision = databases[0].run(lambda connection, _: schema.current(connection))
     lines = [f"{database.address.shown} is at revision {revision}" for database in databases]
     show({"revision": revision}, "\n".join(lines))
 
@@ -106,15 +104,15 @@ def check(url: str) -> None:
     The exit code is 1 if there is a problem.
     """
     with open_database(url) as database:
-        revision = database.run(lambda connection, _: inspection.current(connection))
-        found, blind = database.run(inspection.problems, database.address.shown), None
+        revision = database.run(lambda connection, _: schema.current(connection))
+        found, blind = database.run(schema.problems, database.address.shown), None
         with suppress(AllocatorError):  # the server run of a standby cannot be read
             blind = database.run(checks.fetch_blind)
-        newest = "the newest" if revision == inspection.HEAD else f"the newest is {inspection.HEAD}"
+        newest = "the newest" if revision == schema.HEAD else f"the newest is {schema.HEAD}"
         state = f"{database.address.shown} is at revision {revision or 'none'} ({newest})"
         lines = found or ["the tables are correct"]
         guard = f"{blind.found}; {blind.mend}" if blind else ""
-        values = {"revision": revision, "newest": inspection.HEAD, "problems": found}
+        values = {"revision": revision, "newest": schema.HEAD, "problems": found}
         show(values | ({"guard": guard} if guard else {}), "\n".join([state, *lines, *filter(None, [guard])]))
     if found:
         sys.exit(REFUSED)

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from allocator.cli.options import ROWS_ZONE, database_options, open_database, option, options
 from allocator.cli.output import REFUSED, CommandGroup, printable, show, show_rows, table
 from allocator.database.address import address_of
-from allocator.database.dialect import Dialect
+from allocator.database.dialect import Dialect, transaction
 from allocator.database.verbs.number_columns import Counter as Row
 from allocator.database.verbs.number_columns import (
     Read,
@@ -97,7 +97,7 @@ def set_number(name: str, n: int | None, reformat: bool, scope: str, period: str
     made = Numbers(name, reset=reset_of([period]))
 
     def raise_counter(connection: Connection, dialect: Dialect) -> None:
-        with dialect.transaction(connection):
+        with transaction(connection, dialect):
             made.set(connection, n, scope=scope, at=first_day(period))
 
     with open_database(url) as database:

@@ -13,7 +13,6 @@ import click
 from allocator.cli.doctor import report
 from allocator.cli.options import fleet_options, only_one, open_allocator, open_database, options
 from allocator.cli.output import CommandGroup, show, show_rows, table
-from allocator.database.columns.tag_columns import read_alone
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.fleet.tag_administration import Tags
 from allocator.remote.wire import tag_to_json
@@ -121,7 +120,7 @@ def show_made(made: Tag) -> None:
 def share_column(name: str, column: str, url: str, settings: dict[str, Any]) -> None:
     """Make the tag closed, and open it once the counter cannot come to its ids; print what is found until then."""
     with open_database(url, creates=True) as database:
-        facts, tag = read_alone(database, column, check_tag(name))
+        facts, tag = database.read_beside(column, check_tag(name))
         where = database.address.shown
     with open_allocator((url,), creates=True) as ids:
         if tag is None:

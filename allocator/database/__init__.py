@@ -1,16 +1,16 @@
 """The only room that holds SQL.
 
-`mysql/`, `postgresql/`, `sqlite/`  what is asked of that database alone; the same names of files in each
-`verbs/`            a file for each kind of row: the statements of all databases
-`schema/`           the tables, their check and their upgrade
-`columns/`          columns of the application: their types, the room that is left, tags beside them
-`django/`           numbers and migrations on Django's own connection
-
-`address.py`        from a URL or an engine to a dialect
-`dialect.py`        what differs between databases; each folder answers it
 `store.py`          one database: how a verb runs; what is known of it; claims, tickets, nodes, worker numbers, tags
-`connection.py`     connections of our own, and one that a migration lends
+`verbs/`            a file for each kind of row: the statements of all databases
+`postgresql.py`     what that database does in its own way, its claim first; likewise `mysql.py` and `sqlite.py`
+`dialect.py`        the page of what differs, which each of these answers
 `driver_errors.py`  from a driver's error to one of ours
-`checks.py`         what the doctor asks; more in the `doctor_checks.py` of each folder
+`address.py`        from a URL or an engine to a dialect
+`connection.py`     connections of our own, and one that a migration lends
+`fork_gate.py`      keeps forks out of SQLite's statements
+`tables.py`         the tables; `schema.py` checks and upgrades them
+`checks.py`         what the doctor asks
+`columns.py`        columns of the application: their types, the room that is left, tags beside them
 `caller.py`         a transaction of the application: numbers without gaps
+`django/`           the same on Django's own connection
 """

@@ -11,14 +11,22 @@ from sqlalchemy import URL, Engine, Pool, make_url
 from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
+from allocator.database import fork_gate
 from allocator.database.dialect import Dialect
-from allocator.database.sqlite import fork_gate
 from allocator.errors import InvalidDatabase
 from allocator.schemes.slots import ARGUMENT, Word, word_of
 
 BETWEEN_COMMAS = re.compile(r",\s*[a-zA-Z]\w*(?:\+\w+)?://")
 
 BACKENDS = ("sqlite", "postgresql", "mysql", "mariadb", "postgres")
+DRIVERS = {"sqlite": "pysqlite", "postgresql": "psycopg", "mysql": "pymysql"}
+"""By which a URL without one connects."""
+EXTRAS = {"postgresql": "postgres", "mysql": "mysql"}
+"""Of this package: they install the driver. Python brings that of SQLite."""
+UNUSABLE = frozenset({"mysqlconnector"})
+"""Drivers by which no claim succeeds: its timeouts, in fields named as PyMySQL's, are whole seconds."""
+NAMES = frozenset({"database", "db", "read_default_file", "read_default_group"})
+"""Arguments of a URL that may lead to the name of a database of MySQL, such as an option file."""
 
 
 @cache
@@ -26,14 +34,14 @@ def dialect_of(backend: str) -> Dialect:
     """The dialect of one of `BACKENDS`. Imports it, with SQLAlchemy's part: few processes need more than one."""
     with fork_gate.closed():  # see `imported`
         if backend == "sqlite":
-            from allocator.database.sqlite.dialect import SQLite
+            from allocator.database.sqlite import SQLite
 
             return SQLite()
         if backend in {"mysql", "mariadb"}:
-            from allocator.database.mysql.dialect import MySQL
+            from allocator.database.mysql import MySQL
 
             return MySQL()
-        from allocator.database.postgresql.dialect import PostgreSQL
+        from allocator.database.postgresql import PostgreSQL
 
         return PostgreSQL()
 
@@ -114,12 +122,13 @@ def of_url(given: str | URL) -> Address:
     backend, _, driver = url.drivername.partition("+")
     dialect = dialect_named(backend, shown(url))
     scheme = dialect.name if backend == "postgres" else backend
-    url = url.set(drivername=f"{scheme}+{driver or dialect.default_driver}")
+    url = url.set(drivername=f"{scheme}+{driver or DRIVERS[dialect.name]}")
     check_file(url, dialect)
     check_usable(url, dialect)
     check_tls(url)
     check_driver(url, dialect)
-    if dialect.needs_name and not url.database and dialect.may_name.isdisjoint(url.query):
+    # MySQL connects without a name, and then finds no table.
+    if dialect.name == "mysql" and not url.database and NAMES.isdisjoint(url.query):
         raise InvalidDatabase(f"{shown(url)} names no database; a URL ends in /name")
     return Address(dialect, absolute(url, dialect), shown(url), word=word)
 
@@ -183,10 +192,10 @@ def imported(url: URL) -> type[SQLDialect]:
 
 
 def check_usable(url: URL, dialect: Dialect) -> None:
-    if url.get_driver_name() in dialect.unusable_drivers:
+    if url.get_driver_name() in UNUSABLE:
         raise InvalidDatabase(
             f"{shown(url)} names a driver that the allocator cannot use; give a URL that begins with "
-            f"{url.get_backend_name()}+{dialect.default_driver}://"
+            f"{url.get_backend_name()}+{DRIVERS[dialect.name]}://"
         )
 
 
@@ -199,19 +208,18 @@ def check_tls(url: URL) -> None:
 
 
 def check_driver(url: URL, dialect: Dialect) -> None:
+    usual = f"{dialect.name}+{DRIVERS[dialect.name]}"
     try:
         found = imported(url)
         if found.is_async:
             raise InvalidDatabase(
                 f"{shown(url)} names a driver for asyncio; claims run on threads, so that the event loop never waits: "
-                f"use {dialect.name}+{dialect.default_driver}, with AsyncAllocator too"
+                f"use {usual}, with AsyncAllocator too"
             )
     except NoSuchModuleError:
-        raise InvalidDatabase(
-            f"{shown(url)} names a driver that SQLAlchemy does not know; use {dialect.name}+{dialect.default_driver}"
-        ) from None
+        raise InvalidDatabase(f"{shown(url)} names a driver that SQLAlchemy does not know; use {usual}") from None
     except ImportError as error:
-        hint = f"pip install 'segment-allocator[{dialect.extra}]' brings {dialect.name}+{dialect.default_driver}"
+        hint = f"pip install 'segment-allocator[{EXTRAS[dialect.name]}]' brings {usual}"
         raise InvalidDatabase(f"{shown(url)} needs {error.name}, which is not installed; {hint}") from error
 
 

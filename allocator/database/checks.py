@@ -1,18 +1,20 @@
-"""What the doctor asks of one server; its own questions are in the `doctor_checks.py` of each database."""
+"""What the doctor asks of one server."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Executable, delete, false, insert, select, update
+from sqlalchemy import Connection, Executable, delete, false, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.dialect import Blind, Dialect
+from allocator.database.dialect import Blind, Dialect, undo
 from allocator.database.driver_errors import FORBIDDEN, is_forbidden, meaning
-from allocator.database.schema.tables import VERSION_TABLE, metadata
+from allocator.database.tables import VERSION_TABLE, metadata
 from allocator.errors import DatabaseRefused
+from allocator.runtime.mounts import MOUNTS, is_networked, mount_of, mounts_of
 from allocator.schemes.shared.findings import DANGER, NOTE, OUTAGE, Finding
 
 WRITES, ADDS, READS = "SELECT, INSERT, UPDATE", "SELECT, INSERT", "SELECT"
@@ -115,3 +117,217 @@ def others_may_write(found: Iterable[tuple[str, str, bool]]) -> Iterator[Finding
             f"{' '.join(f'REVOKE ALL ON {places} FROM {role};' for role, places in others)} For default privileges "
             "and APIs see docs/managed-databases.md",
         )
+
+
+# -- PostgreSQL
+
+
+SEQUENCE = "allocator_node_id_seq"
+ROLES = """
+SELECT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(rolname) END AS role,
+       string_agg(DISTINCT CAST(CAST(t.oid AS regclass) AS text), ', ') AS places, rolcanlogin AS is_user
+FROM pg_class t CROSS JOIN LATERAL (
+    SELECT grantee, privilege_type FROM aclexplode(relacl)
+    UNION SELECT one.grantee, one.privilege_type FROM pg_attribute, aclexplode(attacl) AS one WHERE attrelid = t.oid
+) AS granted LEFT JOIN pg_roles ON pg_roles.oid = grantee
+WHERE t.oid IN (SELECT to_regclass(name) FROM unnest(CAST(:names AS text[])) AS name)
+  AND privilege_type IN ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER')
+  AND grantee <> relowner AND rolname IS DISTINCT FROM current_user AND rolsuper IS NOT TRUE
+  AND (pg_has_role(relowner, 'USAGE') OR NOT pg_has_role(grantee, 'USAGE'))
+  AND (NOT relrowsecurity OR rolbypassrls IS TRUE OR EXISTS (
+    SELECT FROM pg_policy, unnest(polroles) AS named WHERE polrelid = t.oid AND polcmd <> 'r'
+    AND (grantee = 0 OR named = 0 OR pg_has_role(grantee, named, 'USAGE'))))
+GROUP BY 1, 3 ORDER BY 1
+"""
+"""A role that is no owner may have its rights from groups that it is in; these are no others. Row level security with
+no policy for a role lets it write nothing (but for TRUNCATE, which no API has)."""
+
+
+def durable_wal(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
+    from allocator.database.postgresql import IS_DURABLE  # a process asks one kind of database
+
+    if not connection.exec_driver_sql(f"SELECT {IS_DURABLE}").scalar():
+        yield Finding(
+            "not-durable",
+            DANGER,
+            "fsync or full_page_writes is off: a crash of the server may lose commits, and each restart skips ids",
+            "ALTER SYSTEM SET fsync = on; ALTER SYSTEM SET full_page_writes = on; SELECT pg_reload_conf()",
+        )
+
+
+def other_roles(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
+    found = connection.execute(text(ROLES), {"names": [*TABLES, SEQUENCE]})
+    yield from others_may_write((one.role, one.places, one.is_user) for one in found)
+
+
+def writes_and_draws(connection: Connection, dialect: Dialect) -> list[Finding]:
+    """After a failover a sequence is drawn from, to skip node numbers."""
+    query = f"SELECT quote_ident(current_user), has_sequence_privilege(to_regclass('{SEQUENCE}'), 'USAGE')"
+    role, may_draw = connection.exec_driver_sql(query).one()
+    usage = f"GRANT USAGE ON SEQUENCE {SEQUENCE} TO {role};"
+    found = list(writes(connection, dialect, role, also=usage))
+    if not found and may_draw is False:
+        found.append(Finding("right-missing", OUTAGE, f"{role} lacks the right USAGE on {SEQUENCE}", usage))
+    return found
+
+
+# -- MySQL and MariaDB
+
+
+VARIABLES = (
+    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'log_bin', "
+    "'sync_binlog', 'binlog_format', 'auto_increment_increment', 'auto_increment_offset', 'wsrep_on', "
+    "'group_replication_group_name', 'innodb_rollback_on_timeout')"
+)
+"""Global variables: our session overrides some."""
+DURABLE = {
+    "innodb_flush_log_at_trx_commit": ("1", "3"),
+    "innodb_doublewrite": ("ON", "1", "DETECT_AND_RECOVER"),
+    "sync_binlog": ("1",),
+}
+ACCOUNTS = """
+SELECT DISTINCT grantee AS role, place FROM (
+    SELECT grantee, '*.*' AS place, privilege_type FROM information_schema.user_privileges
+    UNION SELECT grantee, CONCAT('`', table_schema, '`.*'), privilege_type FROM information_schema.schema_privileges
+    WHERE DATABASE() LIKE table_schema
+    UNION SELECT grantee, table_name, privilege_type FROM information_schema.table_privileges
+    WHERE table_schema = DATABASE() AND FIND_IN_SET(table_name, :names)
+    UNION SELECT grantee, table_name, privilege_type FROM information_schema.column_privileges
+    WHERE table_schema = DATABASE() AND FIND_IN_SET(table_name, :names)
+) AS granted WHERE privilege_type IN ('INSERT', 'UPDATE', 'DELETE', 'DROP', 'ALTER', 'TRIGGER') AND grantee <> :account
+  AND (grantee LIKE :nobody OR grantee LIKE :everybody OR grantee NOT IN (
+    SELECT grantee FROM information_schema.user_privileges WHERE privilege_type = 'CREATE'
+    UNION SELECT grantee FROM information_schema.schema_privileges
+    WHERE privilege_type = 'CREATE' AND DATABASE() LIKE table_schema))
+ORDER BY role, place
+"""
+"""Who may create the tables owns them, but for PUBLIC and users without a name. Most users see no rights of others."""
+NO_HOST = "@''"
+"""Of PUBLIC and roles of MariaDB; REVOKE takes them without."""
+
+
+def settings(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
+    now = {str(name).lower(): str(value) for name, value in connection.exec_driver_sql(VARIABLES)}
+    # The binary log counts where there is one, since a replica may take over.
+    wrong = [name for name, values in DURABLE.items() if now[name] not in values]
+    if losses := [name for name in wrong if name != "sync_binlog" or now["log_bin"] == "ON"]:
+        yield Finding(
+            "not-durable",
+            DANGER,
+            f"a crash of the server may lose commits: {', '.join(f'{name} is {now[name]}' for name in losses)}",
+            f"set {', '.join(f'{name} = {DURABLE[name][0]}' for name in losses)} in the server's configuration, and "
+            "restart it",
+        )
+    if now["log_bin"] == "ON" and now.get("binlog_format") == "STATEMENT":
+        yield Finding(
+            "binlog-of-statements",
+            DANGER,
+            "binlog_format is STATEMENT: a replica runs the statements of claims and tickets again, and may get other "
+            "numbers",
+            "SET GLOBAL binlog_format = 'ROW', and in the server's configuration",
+        )
+    draws = "SELECT EXISTS (SELECT 1 FROM allocator_number)"
+    if now["innodb_rollback_on_timeout"] == "ON" and connection.exec_driver_sql(draws).scalar():
+        yield Finding(
+            "rollback-on-timeout",
+            DANGER,
+            "innodb_rollback_on_timeout is ON: a statement that times out (error 1205) takes back the numbers of its "
+            "transaction, and an application that goes on commits rows with numbers that are given again",
+            "set it to OFF in the server's configuration, and restart it; or roll back after each error",
+        )
+    is_cluster = now.get("wsrep_on") == "ON" or now.get("group_replication_group_name")
+    apart = now["auto_increment_increment"], now["auto_increment_offset"]
+    if apart != ("1", "1") and not is_cluster:
+        yield Finding(
+            "several-writers",
+            DANGER,
+            f"auto_increment_increment is {apart[0]} and auto_increment_offset {apart[1]}, as in a setup with several "
+            "writers: each of them would issue the same segments and tickets",
+            "write to one server only, or make each a shard (docs/fleets.md); SET GLOBAL auto_increment_increment = 1, "
+            "auto_increment_offset = 1",
+        )
+
+
+def source(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
+    from allocator.database.mysql import is_merely_like_it
+
+    if is_merely_like_it(str(connection.exec_driver_sql("SELECT VERSION()").scalar())):
+        return
+    follows = connection.exec_driver_sql("SHOW REPLICA STATUS").first()
+    if follows and not connection.exec_driver_sql("SELECT @@GLOBAL.read_only").scalar():
+        yield Finding(
+            "replica-written",
+            DANGER,
+            "this server is a replica and can be written to: claims on it and on its source return the same ids",
+            "SET GLOBAL read_only = ON, and use the URL of the source",
+        )
+
+
+def writes_and_replaces(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
+    """REPLACE deletes a row."""
+    needed = {**NEEDED, "allocator_ticket": f"{WRITES}, DELETE"}
+    return writes(connection, dialect, account(connection), needed)
+
+
+def other_accounts(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
+    known = {"account": account(connection), "names": ",".join(TABLES), "nobody": "''@%", "everybody": "'PUBLIC'@%"}
+    found = [(str(role), str(place)) for role, place in connection.execute(text(ACCOUNTS), known)]
+    bare = {role: role.removesuffix(NO_HOST).strip("'") for role, _ in found if role.endswith(NO_HOST)}
+    yield from others_may_write((bare.get(role, role), place, role not in bare) for role, place in found)
+
+
+def account(connection: Connection) -> str:
+    """The user, as GRANT takes it."""
+    name, _, host = str(connection.exec_driver_sql("SELECT CURRENT_USER()").scalar()).rpartition("@")
+    return "@".join("'" + part.replace("\\", "\\\\").replace("'", "''") + "'" for part in (name, host))
+
+
+# -- SQLite and its file
+
+
+def local(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
+    from allocator.database.sqlite import path_of  # a process asks one kind of database
+
+    path = path_of(connection.connection.dbapi_connection)
+    with suppress(OSError):  # there is no /proc/mounts but on Linux
+        mount = mount_of(path, mounts_of(MOUNTS.read_text()))
+        if mount and is_networked(mount.kind):
+            yield Finding(
+                "network-file-system",
+                DANGER,
+                f"{path} is on a network file system ({mount.kind}): two machines may get the same lock, and a flush "
+                "may not reach the disk",
+                "move the file to a local disk; for several machines, use a database server",
+            )
+
+
+def writes_a_page(connection: Connection, dialect: Dialect) -> list[Finding]:
+    """Write a page and take it back: then SQLite has locked the file, and made a journal in its folder."""
+    connection.exec_driver_sql(dialect.begin)
+    try:
+        connection.exec_driver_sql("UPDATE allocator_shard SET id = id")
+    finally:
+        undo(connection)
+    return []
+
+
+CHECKS = {
+    "postgresql": (
+        GUARD,
+        Check("what a crash loses", durable_wal),
+        Check("whether ids can be claimed", writes_and_draws, of_tables=True, fails="claims-refused"),
+        Check("the rights of others", other_roles, of_tables=True),
+    ),
+    "mysql": (
+        GUARD,
+        Check("the server's settings", settings),
+        Check("whether this server follows another", source),
+        Check("whether ids can be claimed", writes_and_replaces, of_tables=True, fails="claims-refused"),
+        Check("the rights of others", other_accounts, of_tables=True),
+    ),
+    "sqlite": (
+        GUARD,
+        Check("where the file is", local),
+        Check("whether ids can be claimed", writes_a_page, of_tables=True, fails="claims-refused"),
+    ),
+}

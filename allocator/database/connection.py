@@ -15,9 +15,9 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from allocator.database.address import Address
-from allocator.database.dialect import NOWHERE, Dialect, run_of
-from allocator.database.driver_errors import translate, unforeseen
-from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidDatabase
+from allocator.database.dialect import NOWHERE, Dialect
+from allocator.database.driver_errors import MISPLACED, translate
+from allocator.errors import InvalidDatabase
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,55 +26,33 @@ LEFT_OPEN = (
     "a transaction was still open after a statement that should have committed by itself; what it claimed is burnt. "
     "Let no engine, listener, proxy or pooler change autocommit or completion_type of the allocator's connections"
 )
-GUARD_RESTARTS = "ALLOCATOR_GUARD_RESTARTS"
-"""If 1, each start of a server counts as a failover: for operators who restore without `allocator db mark-restored`."""
+CONNECTIONS = 4
+"""Of a process. Twenty-five processes fit into the 100 that PostgreSQL has by default."""
 
+IDENTITY = ("run", "asked")
+"""What `info` of a connection holds of the server's identity; see `Dialect.on_connect`."""
 UNFORESEEN = (TypeError, ValueError, LookupError, AttributeError, AssertionError, ImportError, OSError, RuntimeError)
 """What a driver raises for an argument that it does not take, or a hook of the user that fails."""
-
-
-def guards_restarts() -> bool:
-    return os.environ.get(GUARD_RESTARTS, "0") not in {"", "0"}
-
-
-def connect(engine: Engine, shown: str) -> Connection:
-    try:
-        return engine.connect()
-    except (AllocatorError, TimeoutError):
-        raise
-    except UNFORESEEN as error:
-        raise unforeseen(error, shown) from error
-
-
-def check_committed(connection: Connection, dialect: Dialect) -> None:
-    """Raise where the commit is not proven: what the verb claimed is burnt."""
-    if dialect.leaves_open(connection.connection.dbapi_connection):
-        connection.invalidate()
-        raise DatabaseUnavailable(LEFT_OPEN)
-    if warnings := connection.info.get("warnings"):
-        raise DatabaseUnavailable(f"the commit came with a warning, so what it claimed is burnt: {warnings[0]}")
 
 
 def engine_of(address: Address, timeout: float) -> Engine:
     """An engine in autocommit: returning a connection costs no round trip, and no wait exceeds `timeout` seconds."""
     dialect, url = address.dialect, address.url
+    opening = dialect.engine_args(url.get_driver_name(), timeout)
     if address.pool is None:
-        args = dialect.connect_args(url.get_driver_name(), timeout)
-        opening: dict[str, Any] = {
-            "connect_args": {name: value for name, value in args.items() if name not in url.query}
-        }
+        given = opening["connect_args"].items()
+        opening["connect_args"] = {name: value for name, value in given if name not in url.query}
     else:
-        opening = {"creator": creator_from(address.pool, dialect)}
+        opening |= {"connect_args": {}, "creator": creator_from(address.pool)}
     if dialect.embedded and not address.is_in_memory:
         opening["poolclass"] = NullPool  # a connection that stays relies on locks of the file that may be lost
     else:
         opening |= {
             "poolclass": QueuePool,
-            "pool_size": dialect.pool_size,
+            "pool_size": 1 if dialect.embedded else CONNECTIONS,  # a database in memory is one connection
             "max_overflow": 0,
             "pool_timeout": timeout,
             "pool_use_lifo": True,
-            "pool_recycle": dialect.recycle,
         }
     try:
         engine = create_engine(
@@ -87,7 +65,6 @@ def engine_of(address: Address, timeout: float) -> Engine:
         )
     except (ArgumentError, ValueError) as error:
         raise InvalidDatabase(f"{address.shown} cannot be used: {str(error).splitlines()[0]}") from error
-    dialect.on_engine(engine)
     listen(engine, address, timeout)
     return engine
 
@@ -99,25 +76,24 @@ def listen(engine: Engine, address: Address, timeout: float) -> None:
     @event.listens_for(engine, "connect", insert=True)
     def prepare(connection: Any, record: Any) -> None:
         record.info["path"], record.info["is_given"] = os.path.realpath(file) if file else "", address.pool is not None
-        record.info["guards_restarts"] = guards_restarts()
-        dialect.on_connect(connection, record.info, timeout)
+        record.info["run"] = NOWHERE
+        dialect.on_connect(engine, connection, record.info, timeout)
 
     @event.listens_for(engine, "handle_error")
     def leave(context: ExceptionContext) -> None:
         # A new connection may reach another server of the cluster; an old one stays with this one.
-        if dialect.is_misplaced(context.original_exception):
+        if dialect.code(context.original_exception) in MISPLACED:
             context.is_disconnect = True
         elif address.is_in_memory:  # it would end, and SQLAlchemy leaves a connection after Ctrl-C
             context.is_disconnect = False
 
 
-def creator_from(pool: Pool, dialect: Dialect) -> Callable[[], Any]:
+def creator_from(pool: Pool) -> Callable[[], Any]:
     """Open connections as the user's engine does; none of them counts in its pool."""
 
     def creator() -> Any:
         connection = pool.connect()
         connection.detach()
-        dialect.on_given(connection.dbapi_connection)
         return connection.dbapi_connection
 
     return creator
@@ -142,6 +118,14 @@ class Lent:
         except SQLAlchemyError as error:
             raise translate(error, self._dialect, self._shown, 0.0) from error
 
+    def _find_run(self, info: dict[Any, Any]) -> Dialect:
+        for words, spoken in self._dialect.server_runs(self._connection):
+            info["run"] = words
+            with suppress(SQLAlchemyError), self._savepoint():
+                self._connection.exec_driver_sql(f"SELECT {words}").close()
+                return spoken
+        return self._dialect
+
     def _savepoint(self) -> Any:
         return self._connection.begin_nested() if self._is_nested else nullcontext()
 
@@ -149,17 +133,10 @@ class Lent:
     def _identified(self) -> Iterator[Dialect]:
         """Let statements compare the server run, as on connections of our own; what the owner keeps there stays."""
         info = self._connection.info
-        kept = {name: info[name] for name in ("run", "guards_restarts") if name in info}
-        info["guards_restarts"] = guards_restarts()
+        kept = {name: info[name] for name in IDENTITY if name in info}
         try:
-            for words in self._dialect.runs(self._connection, info["guards_restarts"]):
-                with suppress(SQLAlchemyError), self._savepoint():
-                    info["run"] = words
-                    self._connection.exec_driver_sql(f"SELECT {words}").close()
-                    break
-            says = self._dialect.embedded or run_of(self._connection) != NOWHERE
-            yield self._dialect if says else self._dialect.imitation
+            yield self._find_run(info)
         finally:
-            for name in ("run", "guards_restarts"):
+            for name in IDENTITY:
                 info.pop(name, None)
             info.update(kept)

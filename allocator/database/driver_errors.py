@@ -50,8 +50,11 @@ TOO_GREAT_CODES = "22003 23514 1264 1690 3819 4025 SQLITE_CONSTRAINT_CHECK"
 OF_CHECK = frozenset({"3819", "4025"})
 CONTENDED = frozenset(f"40001 40P01 55P03 1020 1205 1213 3101 3572 SQLITE_BUSY_SNAPSHOT {FILE_BUSY_CODES}".split())
 """The same statement may run again, as after deadlocks."""
-MISPLACED = frozenset({"25006", "1047", "1180", "1290", "1792", "1836", "3100"})
+READ_ONLY = "25006"
+MISPLACED = frozenset({READ_ONLY, "1047", "1180", "1290", "1792", "1836", "3100"})
 """The server cannot write now, while another of its cluster can: its connections are closed."""
+REFUSALS = frozenset({"55000", "0A000", "42501", "42883"})
+"""A server refuses a function that tells which one it is, or lacks it. 55000 is of Aurora, which names `wal_level`."""
 MISSING = frozenset({"42P01", "42703", "1054", "1146", "SQLITE_ERROR"})
 """A table or column is missing; SQLite has one code for this and for errors of syntax."""
 FORBIDDEN = frozenset({"42501", "1142", "1143"})
@@ -324,6 +327,11 @@ def words_of(error: SQLAlchemyError) -> str:
 def is_contended(error: SQLAlchemyError, dialect: Dialect) -> bool:
     """A deadlock or the like: the statement had no effect and may run again."""
     return code_of(error, dialect) in CONTENDED
+
+
+def is_refusal(error: SQLAlchemyError, dialect: Dialect) -> bool:
+    """Whether a statement may have failed because the server refuses to identify itself."""
+    return code_of(error, dialect) in REFUSALS
 
 
 def lacks_counter(error: DBAPIError, dialect: Dialect) -> bool:

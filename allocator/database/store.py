@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -22,17 +22,24 @@ from time import monotonic, perf_counter, sleep, time_ns
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, Pool
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from allocator import __version__
+from allocator.database import columns, schema
 from allocator.database.address import Address, address_of
-from allocator.database.columns import column_types
-from allocator.database.connection import Lent, check_committed, connect, engine_of
-from allocator.database.dialect import Dialect
-from allocator.database.driver_errors import as_raised, is_answer, is_contended, is_stale, translate
-from allocator.database.schema import inspection, upgrade
-from allocator.database.verbs import claims, moves, node_rows, segments, shard_row, start, tickets, worker_number_rows
-from allocator.database.verbs.claims import Terms
+from allocator.database.connection import LEFT_OPEN, UNFORESEEN, Lent, engine_of
+from allocator.database.dialect import Dialect, transaction
+from allocator.database.driver_errors import (
+    as_raised,
+    is_answer,
+    is_contended,
+    is_refusal,
+    is_stale,
+    translate,
+    unforeseen,
+)
+from allocator.database.verbs import moves, node_rows, segments, shard_row, start, tickets, worker_number_rows
+from allocator.database.verbs.segments import Terms
 from allocator.database.verbs.start import Start
 from allocator.errors import (
     AllocatorClosed,
@@ -52,6 +59,7 @@ from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Residue, Seen, mark
 from allocator.schemes.slots import ARGUMENT, Shard, check_word
 from allocator.schemes.tag import FailoverGap, Tag, damaged, named, settle, unknown
+from allocator.schemes.tag_column import ColumnFacts
 from allocator.schemes.ticket import REPLACE, RESERVED, check_ticket
 from allocator.schemes.worker_number_lease import (
     NumberClaim,
@@ -73,6 +81,8 @@ claims_log = logging.getLogger("allocator.claims")
 
 CONTENDED_PAUSE = 0.005
 """Seconds before the first retry after a deadlock; the pause doubles, since many may be retrying."""
+MAX_PAUSE, FILE_PAUSE = 0.2, 0.02
+"""Seconds before the last retries; of a file, since nobody is told when it is free."""
 ATTEMPTS = 20
 """Tries before the call fails: each one lost a race with another process, or met a failover."""
 MOVING_PAUSE, LONGEST_PAUSE = 0.02, 1.0
@@ -102,7 +112,7 @@ class Database:
     def __init__(self, database: object, timeout: float = 5.0, lent: Connection | None = None) -> None:
         """lent: the only connection, as of a migration. Its owner opened it, commits and closes it."""
         self.address: Address = address_of(database)
-        self.timeout = timeout
+        self.shown, self.timeout = self.address.shown, timeout
         self.dialect = self.address.dialect
         self.engine: Engine = engine_of(self.address, timeout)
         self._lent = None if lent is None else Lent(lent, self.dialect, self.shown)
@@ -122,11 +132,6 @@ class Database:
     def __repr__(self) -> str:
         return f"<Database {self.shown}>"
 
-    @property
-    def shown(self) -> str:
-        """The URL without its password."""
-        return self.address.shown
-
     def run(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function on a connection of our own.
 
@@ -142,7 +147,7 @@ class Database:
         """As `run`, in a transaction."""
 
         def within(connection: Connection, dialect: Dialect, *args: P.args, **kwargs: P.kwargs) -> T:
-            with dialect.transaction(connection):
+            with transaction(connection, dialect):
                 return verb(connection, dialect, *args, **kwargs)
 
         return self.run(verb if self._lent else within, *args, **kwargs)  # a migration has a transaction
@@ -161,7 +166,7 @@ class Database:
                     passed = monotonic() - began
                     if is_contended(error, self.dialect) and passed + pause < self.timeout:
                         sleep(pause)
-                        pause = min(2 * pause, self.dialect.max_pause)
+                        pause = min(2 * pause, FILE_PAUSE if self.dialect.embedded else MAX_PAUSE)
                     elif not was_asked and self._identity_was_refused(error):
                         was_asked = True
                     # A connection lost at once was stale in the pool. One lost later: the server is in trouble.
@@ -175,10 +180,12 @@ class Database:
     def _run_once(
         self, end: float, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        dialect = self.dialect
-        with dialect.alone(self._file, end), connect(self.engine, self.shown) as connection:
+        alone = self.dialect.alone(self._file, end) if self.dialect.embedded else nullcontext()
+        with alone, self._connect() as connection:
+            info = connection.info
+            spoken: Dialect = info.get("dialect", self.dialect)
+            info.get("warnings", []).clear()
             try:
-                spoken = dialect.before(connection)
                 result = verb(connection, spoken, *args, **kwargs)
             except BaseException as error:
                 # A MemoryError, or an exception sent to this thread, may have left a statement under way, whose answer
@@ -186,18 +193,34 @@ class Database:
                 if not (is_answer(error) or self._is_in_memory):
                     connection.invalidate(error)
                 raise as_raised(error)  # noqa: B904  the error itself, unless SQLAlchemy has wrapped it
-            check_committed(connection, spoken)
+            # Where the commit is not proven, what the verb claimed is burnt.
+            if spoken.leaves_open(connection.connection.dbapi_connection):
+                connection.invalidate()
+                raise DatabaseUnavailable(LEFT_OPEN)
+            if warnings := info.get("warnings"):
+                raise DatabaseUnavailable(f"the commit came with a warning, so what it claimed is burnt: {warnings[0]}")
             self.may_create = False
             return result
 
+    def _connect(self) -> Connection:
+        try:
+            return self.engine.connect()
+        except (AllocatorError, TimeoutError):
+            raise
+        except UNFORESEEN as error:
+            raise unforeseen(error, self.shown) from error
+
     def _identity_was_refused(self, error: SQLAlchemyError) -> bool:
         """Whether a server refused to identify itself, and a statement that asks for less was found."""
-        if not isinstance(error, DBAPIError) or not error.orig or not self.dialect.is_refusal(error.orig):
+        if not is_refusal(error, self.dialect):
             return False
+        is_found = False
         with suppress(SQLAlchemyError):
             end = monotonic() + self.timeout
-            return self._run_once(end, lambda connection, dialect: dialect.find_identity(connection))
-        return False
+            is_found = self._run_once(end, lambda connection, dialect: self.dialect.find_identity(connection))
+        if is_found:
+            self.engine.dispose()  # a connection keeps what was known when it was opened
+        return is_found
 
     def _may_be_made(self) -> bool:
         """Whether the file is missing. Raises if it may not be made."""
@@ -274,7 +297,7 @@ class Database:
         Raises `SchemaOutOfDate` if they are missing. An embedded database makes them.
         """
         try:
-            return self.run(inspection.check, self.shown)
+            return self.run(schema.check, self.shown)
         except SchemaOutOfDate:
             if not self.dialect.embedded:
                 raise
@@ -296,7 +319,7 @@ class Database:
     def upgrade_schema(self) -> None:
         if self._lent:
             raise SchemaOutOfDate(f"{self.shown} lacks tables of the allocator; run: allocator db upgrade")
-        self.run(upgrade.upgrade, self.shown, self.timeout)
+        self.run(schema.upgrade, self.shown, self.timeout)
         # Before the first id: else a failover could forget the row with the ids.
         self.run(shard_row.begin_alone, self.shown)
         self.current()
@@ -421,7 +444,7 @@ class Database:
             # Step 0: the row was closed when it was read.
             if terms and terms.residue.step:
                 low = mark(seen, terms.residue)
-                last = self.run(claims.claim, name, size, terms, low)
+                last = self.run(segments.claim, name, size, terms, low)
                 if last is not None:
                     found = terms.residue.ids(last, size)
                     if found[0] <= low:
@@ -585,7 +608,16 @@ class Database:
         return self.run(segments.remove, name)
 
     def read_column(self, table: str, column: str) -> tuple[object, str, int]:
-        return self.run(column_types.read, table, column)
+        return self.run(columns.read, table, column)
+
+    def read_beside(self, words: str, name: str) -> tuple[ColumnFacts, Tag | None]:
+        """A column and the tag beside it: see `columns.read_beside`. Raises `InvalidSetting` in a fleet too."""
+        if self.read_row().fleet:
+            raise InvalidSetting(
+                f"a tag of a fleet cannot be compared with {words:.255}: the column holds ids of all its databases, "
+                "and each knows only its own"
+            )
+        return self.run(columns.read_beside, words, name)
 
 
 def log_claim(name: str, ids: range, began: float) -> None:

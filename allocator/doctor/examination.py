@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from allocator.database import checks
+from allocator.database import checks, schema
 from allocator.database.dialect import Dialect
-from allocator.database.schema import inspection
 from allocator.database.store import Database
 from allocator.database.verbs import node_rows, number_columns, segments, start, worker_number_rows
 from allocator.doctor.tag_rules import of_clocks, of_nodes, of_spaces, of_tags
@@ -36,17 +34,17 @@ def examine_database(database: Database, clock: Callable[[], float]) -> Examinat
     """Examine a database without changing it or creating a file."""
     database.may_create = False
     done = Examination(database.address.shown, database.address.word)
-    schema = of_schema(database)
-    done.findings += schema
-    names = {one.name for one in schema}
+    found = of_schema(database)
+    done.findings += found
+    names = {one.name for one in found}
     if "unreachable" in names:
         return done
-    for check in import_module(f"allocator.database.{database.dialect.name}.doctor_checks").CHECKS:
+    for check in checks.CHECKS[database.dialect.name]:
         if not check.of_tables or names <= {"refused"}:
             done.findings += attempt(database, check.subject, checks.ask, check, fails=check.fails)
     if "refused" in names:  # what else cannot be asked has the same cause
         done.findings = [one for one in done.findings if one.name in {"refused", "right-missing"}]
-    elif not schema:
+    elif not found:
         done.findings += attempt(database, "the rows", of_rows, done, clock)
     return done
 
@@ -54,10 +52,10 @@ def examine_database(database: Database, clock: Callable[[], float]) -> Examinat
 def of_schema(database: Database) -> list[Finding]:
     """The finding that no id can be drawn from the tables, or not safely."""
     try:
-        database.run(inspection.check_sound, database.address.shown)
+        database.run(schema.check_sound, database.address.shown)
     except SchemaOutOfDate as error:
         found = outage("schema-out-of-date", error)
-        if database.dialect.embedded and found.mend == inspection.UPGRADE:
+        if database.dialect.embedded and found.mend == schema.UPGRADE:
             return [replace(found, severity=NOTE, mend=f"{found.mend}, or draw an id: then that is done by itself")]
         return [found]
     except AllocatorError as error:

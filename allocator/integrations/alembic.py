@@ -18,8 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from allocator.database.schema.tables import PREFIX, metadata
-from allocator.database.schema.upgrade import script_folder
+from allocator.database.schema import script_folder
+from allocator.database.tables import PREFIX, metadata
 
 __all__ = ["metadata", "versions"]
 

@@ -24,7 +24,7 @@ import allocator
 from allocator import Allocator, AsyncAllocator, PublicIds
 from allocator.cli import main
 from allocator.cli.output import show
-from allocator.database.schema.tables import REVISIONS
+from allocator.database.tables import REVISIONS
 from allocator.errors import InvalidArgument
 
 

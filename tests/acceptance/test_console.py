@@ -15,7 +15,7 @@ from support.servers.databases import with_schema
 from support.servers.fleets import made, named
 from support.service.served import Guarded, Seat, Served, basic
 
-from allocator.database.schema.tables import segment
+from allocator.database.tables import segment
 from allocator.database.verbs import node_rows, segments
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import NumberClaim

@@ -23,7 +23,7 @@ from support.kit import commands
 import allocator
 from allocator import errors
 from allocator.cli import main
-from allocator.database.schema.tables import REVISIONS
+from allocator.database.tables import REVISIONS
 from allocator.service import routes, schemas
 from allocator.service.compat import of_leaf, of_tinyid
 from allocator.service.handlers import IdHandlers

@@ -18,8 +18,8 @@ from tqdm import tqdm
 
 from allocator import Allocator
 from allocator.database.dialect import Dialect
-from allocator.database.schema.tables import shard
 from allocator.database.store import Database
+from allocator.database.tables import shard
 from allocator.database.verbs import segments
 from allocator.database.verbs.moves import unmoved
 from allocator.fleet import commands

@@ -13,10 +13,10 @@ from simulation.statement import Row, Rules, claimed
 from sqlalchemy import Connection, delete, insert, select
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.tables import segment
 from allocator.database.store import Database
-from allocator.database.verbs import claims, segments
-from allocator.database.verbs.claims import Terms
+from allocator.database.tables import segment
+from allocator.database.verbs import segments
+from allocator.database.verbs.segments import Terms
 from allocator.schemes.shared.residues import ALL, NONE, Residue
 from allocator.schemes.slots import Shard
 
@@ -56,7 +56,7 @@ def test_a_claim_does_what_the_simulator_says(database: Database, no, at, size, 
 
     database.run(write)
     model = claimed(row, shard, shard.run, span, terms, seen, Rules())
-    end = database.run(claims.claim, "model", size, terms, seen)
+    end = database.run(segments.claim, "model", size, terms, seen)
     expected = model or row
 
     assert end == (model and model.max_value)

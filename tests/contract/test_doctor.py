@@ -17,9 +17,9 @@ from support.servers.databases import one_of_each, with_schema
 from support.servers.fleets import made
 
 from allocator import Allocator, AsyncAllocator
-from allocator.database.schema.tables import REVISIONS
-from allocator.database.sqlite import doctor_checks as of_files
-from allocator.database.sqlite import file as sqlite_file
+from allocator.database import checks as of_files
+from allocator.database import sqlite as sqlite_file
+from allocator.database.tables import REVISIONS
 from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, Severity, examine
 from allocator.errors import InvalidDatabase, InvalidSetting
 from allocator.testing import MemoryAllocator

@@ -16,7 +16,7 @@ from support.kit import ON_POSTGRES, ON_SERVERS, SQLITE
 from support.processes.patience import until
 
 from allocator import Numbers
-from allocator.database.schema.tables import number
+from allocator.database.tables import number
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, SchemaOutOfDate
 from allocator.numbers import Feed, WaitingNumbers
 

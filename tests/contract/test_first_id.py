@@ -13,8 +13,8 @@ from support.kit import ON_MYSQL, ON_POSTGRES, SQLITE
 from support.servers.administrator import execute
 
 from allocator import Allocator
-from allocator.database.schema.tables import VERSION_TABLE
 from allocator.database.store import Database
+from allocator.database.tables import VERSION_TABLE
 from allocator.database.verbs import start
 from allocator.errors import SchemaDamaged, SchemaOutOfDate
 

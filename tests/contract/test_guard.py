@@ -21,7 +21,7 @@ on_guarded = ON_TWO
 
 def script(kind: str) -> str:
     folder = {"postgres": "postgresql"}.get(kind, kind)
-    return files(f"allocator.database.{folder}").joinpath("guard.sql").read_text()
+    return files("allocator.database").joinpath(f"guard_{folder}.sql").read_text()
 
 
 def guard(kind: str, url: str) -> None:

@@ -19,8 +19,8 @@ from sqlalchemy import Connection, delete, insert, select, update
 from support.kit import on
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.tables import segment, shard
 from allocator.database.store import Database
+from allocator.database.tables import segment, shard
 from allocator.database.verbs import moves, node_rows, segments, shard_row, tickets
 from allocator.database.verbs.shard_row import Given
 from allocator.errors import ShardMisconfigured

@@ -41,8 +41,8 @@ from support.servers.databases import with_schema
 from allocator import Number, Numbers
 from allocator.database.address import dialect_named
 from allocator.database.driver_errors import code_of
-from allocator.database.mysql.gapless_draws import MySQLNumbers
-from allocator.database.schema.tables import number, number_void
+from allocator.database.tables import number, number_void
+from allocator.database.verbs.gapless_number_rows import MySQLNumbers
 from allocator.doctor import DANGER, examine
 from allocator.errors import (
     AllocatorError,

@@ -11,7 +11,7 @@ from support.kit import run
 from support.service.served import Served
 
 from allocator import Allocator
-from allocator.database.schema import tables
+from allocator.database import tables
 from allocator.fleet.tag_administration import Tags
 from allocator.schemes.tag import Tag
 from allocator.service.served_ids import page_of

@@ -28,10 +28,10 @@ from support.servers.administrator import administrator, execute, values
 from support.servers.fleets import MYSQLS, bare
 
 from allocator import Allocator
-from allocator.database.connection import GUARD_RESTARTS
-from allocator.database.postgresql.dialect import PostgreSQL
-from allocator.database.sqlite import file as sqlite_file
-from allocator.database.sqlite import fork_gate
+from allocator.database import fork_gate
+from allocator.database import sqlite as sqlite_file
+from allocator.database.dialect import GUARD_RESTARTS
+from allocator.database.postgresql import PostgreSQL
 from allocator.database.store import Database
 from allocator.database.verbs import segments
 from allocator.errors import (

@@ -20,8 +20,8 @@ from support.servers.databases import with_schema
 
 from allocator import Allocator
 from allocator.database.address import dialect_of
-from allocator.database.dialect import Dialect
-from allocator.database.schema.inspection import HEAD
+from allocator.database.dialect import Dialect, transaction
+from allocator.database.schema import HEAD
 from allocator.database.store import Database
 from allocator.database.verbs import worker_number_rows
 from allocator.errors import DatabaseRefused, DatabaseUnavailable
@@ -38,7 +38,7 @@ numbers = itertools.count(1)
 
 
 def transact(connection: Connection, dialect: Dialect) -> None:
-    with dialect.transaction(connection):
+    with transaction(connection, dialect):
         connection.exec_driver_sql("SELECT 1")
 
 
@@ -347,7 +347,7 @@ def test_a_transaction_of_ours_is_not_what_the_role_is_set_to(fresh, setting):
     with set_in(fresh, f"default_transaction_{setting}"), closing(Database(fresh)) as database:
 
         def seen(connection: Connection, dialect: Dialect) -> tuple[str, str]:
-            with dialect.transaction(connection):
+            with transaction(connection, dialect):
                 shown = ("transaction_isolation", "transaction_read_only")
                 return tuple(connection.exec_driver_sql(f"SHOW {name}").scalar_one() for name in shown)
 

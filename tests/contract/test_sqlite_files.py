@@ -16,9 +16,8 @@ from support.distinct import Duplicate, distinct
 from support.faults.ill_databases import as_nobody
 
 from allocator import Allocator
+from allocator.database import sqlite
 from allocator.database import store as runner
-from allocator.database.sqlite import dialect as sqlite
-from allocator.database.sqlite import file as files
 from allocator.database.store import Database
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, InvalidDatabase
 from allocator.integrations.sqlalchemy import KeyDefault
@@ -26,15 +25,16 @@ from allocator.integrations.sqlalchemy import KeyDefault
 HOLDER = """
 import os, sys
 from pathlib import Path
-from allocator.database.sqlite import file
+from allocator.database import sqlite
+from allocator.database.dialect import transaction
 from allocator.database.store import Database
 
 if sys.argv[2] == "control":
-    file.fcntl = None
+    sqlite.fcntl = None
 database = Database(f"sqlite:///{sys.argv[1]}")
 
 def claim(connection, dialect):
-    with dialect.transaction(connection):
+    with transaction(connection, dialect):
         connection.exec_driver_sql("SELECT max_value FROM allocator_segment").all()
         Path(sys.argv[1]).read_bytes()  # as a backup does
         print("reading", flush=True)
@@ -92,7 +92,7 @@ def test_a_process_that_reads_its_file_in_the_middle_of_a_claim_is_not_overtaken
 
 
 def test_control_without_the_lock_two_processes_claim_one_id(file, monkeypatch):
-    monkeypatch.setattr(files, "fcntl", None)
+    monkeypatch.setattr(sqlite, "fcntl", None)
     with pytest.raises(Duplicate):
         distinct(drawn_while_another_claims(file, "control"))
 
@@ -143,7 +143,7 @@ def test_what_another_program_undoes_after_the_commit_is_not_served(file, monkey
 
 
 def test_a_file_with_two_names_is_refused_by_each_of_them(file, monkeypatch):
-    monkeypatch.setattr(files, "checked", set())
+    monkeypatch.setattr(sqlite, "checked", set())
     other = file.with_name("other.db")
     os.link(file, other)
     for path in (file, other):
@@ -157,8 +157,8 @@ def test_a_file_with_two_names_is_refused_by_each_of_them(file, monkeypatch):
 
 def test_a_file_that_is_mounted_alone_is_refused(file, monkeypatch, tmp_path):
     mounts = tmp_path / "mounts"
-    monkeypatch.setattr(files, "checked", set())
-    monkeypatch.setattr(files, "MOUNTS", mounts)
+    monkeypatch.setattr(sqlite, "checked", set())
+    monkeypatch.setattr(sqlite, "MOUNTS", mounts)
     mounts.write_text(f"/dev/vda / ext4 rw 0 0\n/dev/vda {file} ext4 rw 0 0\n")
     with Allocator(f"sqlite:///{file}") as ids, pytest.raises(DatabaseRefused, match="mount its folder instead"):
         ids.next_id("order")
@@ -169,8 +169,8 @@ def test_a_file_that_is_mounted_alone_is_refused(file, monkeypatch, tmp_path):
 
 def test_names_and_mounts_are_looked_at_once_a_process(file, monkeypatch):
     reads: list[str] = []
-    monkeypatch.setattr(files, "checked", set())
-    monkeypatch.setattr(files, "MOUNTS", SimpleNamespace(read_text=lambda: reads.append("read") or ""))
+    monkeypatch.setattr(sqlite, "checked", set())
+    monkeypatch.setattr(sqlite, "MOUNTS", SimpleNamespace(read_text=lambda: reads.append("read") or ""))
     for _ in range(2):
         with Allocator(f"sqlite:///{file}") as ids:
             ids.reserve("order", 1), ids.reserve("order", 1)
@@ -243,8 +243,8 @@ def test_a_file_that_cannot_be_locked_is_refused(file, monkeypatch):
 
     with closing(Database(f"sqlite:///{file}")) as database:
         for module, name, said in (
-            (files.fcntl, "flock", "cannot be locked: No locks available; put it on a file system that has flock"),
-            (files.os, "open", "cannot be opened: No locks available; check"),
+            (sqlite.fcntl, "flock", "cannot be locked: No locks available; put it on a file system that has flock"),
+            (sqlite.os, "open", "cannot be opened: No locks available; check"),
         ):
             with monkeypatch.context() as patched:
                 patched.setattr(module, name, refused)

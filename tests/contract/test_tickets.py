@@ -18,7 +18,7 @@ from support.servers.databases import with_schema
 from support.servers.fleets import MYSQLS, claim_tickets, in_each_way, on_one_of_each, once
 
 from allocator import Allocator
-from allocator.database.mysql.dialect import MySQL
+from allocator.database.mysql import MySQL
 from allocator.database.store import Database
 from allocator.database.verbs import segments, tickets
 from allocator.errors import (

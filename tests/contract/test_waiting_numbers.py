@@ -47,7 +47,7 @@ from support.applications.shop import (
 from support.kit import SERVERS, on, statements
 
 from allocator import Numbers, errors
-from allocator.database.schema.tables import number
+from allocator.database.tables import number
 from allocator.database.verbs.waiting_number_rows import STATEMENT, WaitingNumbers
 from allocator.schemes.gapless_numbers import MAX_NUMBER
 

@@ -11,8 +11,8 @@ from support.kit import SQLITE, now_ms, statements
 from support.servers.administrator import execute
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.tables import lease as table
 from allocator.database.store import Database
+from allocator.database.tables import lease as table
 from allocator.database.verbs import worker_number_rows
 from allocator.errors import DatabaseUnavailable, InvalidSetting, LeaseLost, NodeIdsExhausted
 from allocator.schemes import worker_number_lease as rule

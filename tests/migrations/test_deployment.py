@@ -12,7 +12,7 @@ import pytest
 from support.kit import SQLITE
 
 import allocator
-from allocator.database.schema.tables import REVISIONS
+from allocator.database.tables import REVISIONS
 
 CHECKOUT = Path(allocator.__file__).parent.parent
 

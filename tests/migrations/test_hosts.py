@@ -19,8 +19,8 @@ from support.servers.databases import problems
 
 from allocator import Allocator
 from allocator.cli import main
-from allocator.database.schema import upgrade
-from allocator.database.schema.tables import REVISIONS, VERSION_TABLE
+from allocator.database import schema
+from allocator.database.tables import REVISIONS, VERSION_TABLE
 from allocator.integrations import alembic as hooks
 
 ENV = """
@@ -49,7 +49,7 @@ def host(folder: Path, url: str, options: str, *also: str) -> Config:
     """An application's `env.py`, with such options, and its revisions beside those in other folders."""
     (folder / "versions").mkdir(parents=True)
     (folder / "env.py").write_text(ENV.format(options=options))
-    (folder / "script.py.mako").write_text((upgrade.script_folder() / "script.py.mako").read_text())
+    (folder / "script.py.mako").write_text((schema.script_folder() / "script.py.mako").read_text())
     config = Config()
     config.set_main_option("script_location", str(folder))
     config.set_main_option("path_separator", "newline")

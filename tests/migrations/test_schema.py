@@ -18,9 +18,9 @@ from support.servers.administrator import execute, opened, values
 from support.servers.databases import migrate, problems, with_schema
 
 from allocator import Allocator, Numbers
-from allocator.database.schema import inspection, upgrade
-from allocator.database.schema.tables import REVISIONS, VERSION_TABLE, metadata
+from allocator.database import schema
 from allocator.database.store import Database
+from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
 from allocator.doctor import examine
 from allocator.errors import SchemaDamaged, SchemaOutOfDate
 from allocator.service.token_administration import Tokens
@@ -151,12 +151,12 @@ def upgrade():
 @SQLITE
 def test_the_next_revision_is_applied_to_these_tables(fresh, tmp_path, monkeypatch):
     scripts = tmp_path / "migrations"
-    shutil.copytree(upgrade.script_folder(), scripts)
+    shutil.copytree(schema.script_folder(), scripts)
     (scripts / "versions" / "next.py").write_text(NEXT)
-    monkeypatch.setattr(upgrade, "script_folder", lambda: scripts)
-    monkeypatch.setattr(upgrade, "HEAD", "next")
+    monkeypatch.setattr(schema, "script_folder", lambda: scripts)
+    monkeypatch.setattr(schema, "HEAD", "next")
     with closing(Database(fresh)) as database:
-        database.run(upgrade.upgrade, "here", 60)
+        database.run(schema.upgrade, "here", 60)
 
     assert values(fresh, f"SELECT version_num FROM {VERSION_TABLE}") == ["next"]
     assert "allocator_next" in picture(fresh)
@@ -184,13 +184,13 @@ def test_a_table_that_was_lost_comes_from_a_backup(fresh):
         found = [one for one in examine(fresh) if one.name == "schema-damaged"]
         execute(fresh, f"ALTER TABLE x_lost RENAME TO {name}")
 
-        assert (name in problem, problem.endswith(f"; {inspection.RESTORE}")) == (True, True)
+        assert (name in problem, problem.endswith(f"; {schema.RESTORE}")) == (True, True)
         assert name in found[0].found
-        assert found[0].mend.startswith(inspection.RESTORE)
+        assert found[0].mend.startswith(schema.RESTORE)
 
 
 def test_the_revisions_are_those_of_the_scripts():
-    scripts = ScriptDirectory.from_config(upgrade.alembic_config())
+    scripts = ScriptDirectory.from_config(schema.alembic_config())
 
     assert tuple(reversed([script.revision for script in scripts.walk_revisions()])) == REVISIONS
 
@@ -203,7 +203,7 @@ def test_alembic_waits_for_the_transaction_of_another_program(empty, monkeypatch
         retried = Mock(side_effect=lambda seconds: connection.exec_driver_sql("ROLLBACK"))
         monkeypatch.setattr("allocator.database.store.sleep", retried)
         monkeypatch.setenv("ALLOCATOR_DATABASE_URL", empty)
-        command.upgrade(upgrade.alembic_config(), "head")
+        command.upgrade(schema.alembic_config(), "head")
     other.dispose()
 
     assert retried.call_count == 1
@@ -252,7 +252,7 @@ def test_a_table_altered_by_hand_is_compared_by_alembic(fresh):
         create = f"CREATE TABLE allocator_segment (tag VARCHAR(64) NOT NULL, {column}, {columns})"
         execute(fresh, "DROP TABLE allocator_segment", create)
 
-        assert f"is not as revision {inspection.HEAD} makes it: {words}" in "\n".join(problems(fresh))
+        assert f"is not as revision {schema.HEAD} makes it: {words}" in "\n".join(problems(fresh))
 
 
 @TWO
@@ -260,7 +260,7 @@ def test_an_upgrade_that_died_before_it_was_written_down_can_be_run_again(fresh)
     execute(fresh, f"DROP TABLE {VERSION_TABLE}")
     with closing(Database(fresh)) as database:
         database.upgrade_schema()
-        assert database.run(lambda connection, _: inspection.current(connection)) == inspection.HEAD
+        assert database.run(lambda connection, _: schema.current(connection)) == schema.HEAD
 
 
 @ON_POSTGRES

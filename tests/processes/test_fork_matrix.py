@@ -19,8 +19,7 @@ from support.rules import rule
 from support.servers.databases import with_schema
 
 from allocator import Allocator, ObjectId
-from allocator.database.schema import upgrade
-from allocator.database.sqlite import fork_gate
+from allocator.database import fork_gate, schema
 from allocator.errors import ForkedUnseen, NotCopyable
 from allocator.generators.objectid import generator
 from allocator.runtime.threads import Background
@@ -137,7 +136,7 @@ LOCKS = {
     "the meteor's": lambda ids, tag: ids._meteor._lock,
     "the snowflake's": lambda ids, tag: ids._snowflake._lock,
     "the database's": lambda ids, tag: backend_of(ids)._lock,
-    "alembic's": lambda ids, tag: upgrade.alembic_lock,
+    "alembic's": lambda ids, tag: schema.alembic_lock,
     "an ObjectId's": lambda ids, tag: generator._lock,
     "the pool's": lambda ids, tag: database_of(ids).engine.pool._pool.mutex,
 }
@@ -255,7 +254,7 @@ import os, sys, threading, warnings
 warnings.simplefilter("ignore")  # of a fork beside threads
 
 from allocator import Allocator
-from allocator.database.sqlite import fork_gate
+from allocator.database import fork_gate
 
 URL = "mysql+pymysql://root@127.0.0.1:1/ids"
 importing, goes_on = threading.Event(), threading.Event()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 from greenlet import getcurrent, greenlet
@@ -26,8 +26,9 @@ from sqlalchemy.pool import StaticPool
 
 import allocator.database.store
 from allocator.database.address import address_of
+from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import translate
-from allocator.database.sqlite.dialect import SQLite
+from allocator.database.sqlite import SQLite
 from allocator.database.store import Database
 from allocator.database.verbs import shard_row
 from allocator.errors import AllocatorError, LeaseLost, MaxValueWentBack, ServerReplaced, UnknownTag
@@ -69,13 +70,11 @@ class Killed(BaseException):
 class InMemory(SQLite):
     """Asks the world for the server run and its clock. Draws tickets by REPLACE, as MySQL does, until a claim does."""
 
-    clock = "allocator_now()"
+    facts: ClassVar = {**SQLite.facts, "at": "allocator_now()"}
+    tickets = REPLACE
 
-    def tickets(self, connection: Connection) -> str:
-        return REPLACE
-
-    def runs(self, connection: Connection, guards_restarts: bool) -> Iterator[str]:
-        yield "allocator_run()"
+    def server_runs(self, connection: Connection) -> Iterator[tuple[str, Dialect]]:
+        yield "allocator_run()", self
 
 
 DIALECT = InMemory()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import allocator.database.store
 from allocator.database.store import Database
-from allocator.database.verbs.claims import Terms
+from allocator.database.verbs.segments import Terms
 from allocator.errors import DatabaseUnavailable
 from allocator.generators.supply import Supply
 from allocator.schemes import failover
@@ -40,7 +40,7 @@ class AnswersFirst(Statement):
 class ReadsFirst(Dialect):
     """SELECT, then UPDATE with what was read."""
 
-    def claims_claim(self, connection: Connection, name: str, size: int, terms: Terms, seen: int) -> int | None:
+    def segments_claim(self, connection: Connection, name: str, size: int, terms: Terms, seen: int) -> int | None:
         read = connection.perform(lambda view: view.get(SEGMENT, name))
         return connection.perform(lambda view: self._write(view, name, size * terms.residue.step, read))
 
@@ -58,8 +58,8 @@ class ReadsFirst(Dialect):
 class GivesBack(Dialect):
     """Writes the second half of each claim back, where nobody has claimed since."""
 
-    def claims_claim(self, connection: Connection, name: str, size: int, terms: Terms, seen: int) -> Any:
-        last = super().claims_claim(connection, name, size, terms, seen)
+    def segments_claim(self, connection: Connection, name: str, size: int, terms: Terms, seen: int) -> Any:
+        last = super().segments_claim(connection, name, size, terms, seen)
         if last is not None and size > 1:
             connection.perform(lambda view: self._give_back(view, name, last, size * terms.residue.step // 2))
         return last

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from allocator.database.verbs.claims import Terms
+from allocator.database.verbs.segments import Terms
 from allocator.database.verbs.start import Start
 from allocator.schemes.failover import Move, Skipped
 from allocator.schemes.shared.residues import ALL
@@ -31,7 +30,7 @@ class Surprise(Exception):
 class SegmentVerbs:
     rules: Rules
 
-    def claims_claim(self, connection: Connection, name: str, size: int, terms: Terms, seen: int) -> int | None:
+    def segments_claim(self, connection: Connection, name: str, size: int, terms: Terms, seen: int) -> int | None:
         return connection.perform(lambda view: self._claim(view, name, size * terms.residue.step, terms, seen))
 
     def _claim(self, view: View, name: str, span: int, terms: Terms, seen: int) -> int | None:
@@ -174,7 +173,7 @@ class ShardVerbs:
 
 
 def imitation(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """In place of a function of `allocator.database.verbs`: `claims.claim` is `claims_claim` of the dialect here."""
+    """In place of a function of `allocator.database.verbs`: of `segments.claim` it is `segments_claim` here."""
     room, _, noun = verb.__module__.rpartition(".")
     if room != "allocator.database.verbs":
         return verb
@@ -185,16 +184,9 @@ class Dialect(SegmentVerbs, MoveVerbs, NodeVerbs, LeaseVerbs, ShardVerbs):
     """Stands for an `allocator.database.dialect.Dialect`, and for the functions that take one: see `imitation`."""
 
     embedded = False
-    max_pause = 0.2
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-
-    def alone(self, file: str | None, end: float) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def before(self, connection: Connection) -> Dialect:
-        return self
 
     def leaves_open(self, connection: Connection) -> bool:
         if connection.fate is Fate.SURPRISE:
@@ -204,10 +196,6 @@ class Dialect(SegmentVerbs, MoveVerbs, NodeVerbs, LeaseVerbs, ShardVerbs):
     def warnings(self, connection: Connection) -> list[str]:
         """What a driver collects while a statement runs."""
         return ["it was cancelled"] if connection.fate is Fate.WARNING else []
-
-    def is_refusal(self, error: BaseException) -> bool:
-        """It says of itself whatever it is asked."""
-        return False
 
     def code(self, error: BaseException) -> str:
         return error.code if isinstance(error, Failure) else ""

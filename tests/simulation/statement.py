@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from allocator.database.verbs.claims import Terms
+from allocator.database.verbs.segments import Terms
 from allocator.schemes.failover import Move
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import FailoverGap, Tag

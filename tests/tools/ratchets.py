@@ -24,9 +24,9 @@ from support.quick import ROOT, base, git
 from support.servers.available import own
 
 from allocator.database.dialect import Dialect
-from allocator.database.mysql.dialect import MySQL
-from allocator.database.postgresql.dialect import PostgreSQL
-from allocator.database.sqlite.dialect import SQLite
+from allocator.database.mysql import MySQL
+from allocator.database.postgresql import PostgreSQL
+from allocator.database.sqlite import SQLite
 from tools import walks
 from tools.shapes import knots, lines, names, sizes
 

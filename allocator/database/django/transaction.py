@@ -23,7 +23,7 @@ from sqlalchemy.schema import CreateTable
 from allocator.database.address import dialect_named
 from allocator.database.caller import STILL_OPEN, Answer
 from allocator.database.driver_errors import translate, upgrade_of
-from allocator.database.schema.tables import BESIDE
+from allocator.database.tables import BESIDE
 from allocator.database.verbs.gapless_number_rows import NumberDialect, number_dialect
 from allocator.errors import InvalidDatabase
 

@@ -4,19 +4,18 @@
 it is one of these, which a test holds complete:
 
 Changes no row:
-    checks.ask checks.fetch_blind column_types.read examination.of_rows inspection.check inspection.check_sound
-    inspection.current inspection.problems node_rows.fetch_newest
-    number_columns.fetch_counters segments.fetch_page
+    checks.ask checks.fetch_blind columns.read columns.read_beside examination.of_rows node_rows.fetch_newest
+    number_columns.fetch_counters schema.check schema.check_sound schema.current schema.problems segments.fetch_page
     shard_row.check_owner shard_row.fetch shard_row.fetch_given shard_row.fetch_if_made shard_row.has_ids start.fetch
-    tag_columns.read token_rows.any_made token_rows.fetch_all worker_number_rows.fetch worker_number_rows.fetch_all
+    token_rows.any_made token_rows.fetch_all worker_number_rows.fetch worker_number_rows.fetch_all
 Does another of these, in a transaction:
     store.within
 Takes something else; what the first run took stays unused, a lease until its end:
-    claims.claim node_rows.register tickets.draw worker_number_rows.take
+    segments.claim node_rows.register tickets.draw worker_number_rows.take
 Finds what the first run wrote, and answers the same:
     number_columns.forget_rule
     number_commands.raise_counter segments.change segments.close segments.remove segments.reopen segments.start
-    shard_row.begin_alone shard_row.claim_tickets token_rows.add upgrade.upgrade worker_number_rows.renew
+    shard_row.begin_alone shard_row.claim_tickets token_rows.add schema.upgrade worker_number_rows.renew
 Decides again from the row, which the caller reads or gets:
     moves.move segments.repair shard_row.join shard_row.make shard_row.take_slot
 Tells of its own change as of another's, which the caller may see: the tag exists, the token is revoked, the number is

@@ -8,14 +8,15 @@ gaps, and a scope has one writer at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from allocator.database.dialect import Dialect
-from allocator.database.driver_errors import is_rolled_back, translate_drawn
+from allocator.database.driver_errors import is_of_a_check, is_rolled_back, translate_drawn
 from allocator.schemes.gapless_numbers import MAX_NUMBER, Number, NumberRule, out_of_numbers, place
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ VOID = (
     "INTO allocator_number_void (name, scope, period, n, written, reason, voided_at) "
     "VALUES (:name, :scope, :period, {n}, :written, :reason, CURRENT_TIMESTAMP)"
 )
+
+DUPLICATE = "ON DUPLICATE KEY UPDATE n ="
+VALUES = f"{INSERT} VALUES (:name, :scope, :period, :rule, {{first}}) "
+SAME = f"{DUPLICATE} IF(rule IN ('', :rule), {{raised}}, 0), rule = :rule"
+"""MySQL knows no condition here: the CHECK of the table refuses the 0."""
 
 Parameters = Mapping[str, object]
 """Name, scope, period and rule of a row. Numbers are in the text: asyncpg would send small ones as a narrower type."""
@@ -86,6 +92,67 @@ class NumberDialect:
         return False
 
 
+class SQLiteNumbers(NumberDialect):
+    draws = f"{INSERT} VALUES (:name, :scope, :period, :rule, {{first}}) {RAISE} AND n <= {{most}} RETURNING n"
+    locks_all = "UPDATE allocator_number SET n = n WHERE n IS NULL"
+    settles = ""  # the draw locks the file, and what is read after it is the newest
+
+    def commits_each(self, connection: Any, driver_connection: Any) -> bool:
+        if getattr(driver_connection, "in_transaction", False):
+            return False
+        return driver_connection.isolation_level is None or getattr(driver_connection, "autocommit", False) is True
+
+
+class MySQLNumbers(NumberDialect):
+    """MySQL has no RETURNING: the number is the LAST_INSERT_ID in the response to the statement."""
+
+    draws = VALUES + SAME.format(raised="LAST_INSERT_ID(n + {count})")
+    raises = f"{INSERT} VALUES (:name, :scope, :period, '', {{n}}) {DUPLICATE} GREATEST(n, {{n}})"
+    voids = f"INSERT IGNORE {VOID}"
+    reads = f"SELECT n FROM allocator_number WHERE {KEY} FOR UPDATE"
+    by_key = "FORCE INDEX (PRIMARY)"
+    cuts_down = True
+
+    def commits_each(self, connection: Any, driver_connection: Any) -> bool:
+        asked = getattr(connection, "get_autocommit", None)
+        commits = asked() if callable(asked) else getattr(connection, "autocommit", False) is True
+        return bool(commits) and not self.dialect.leaves_open(driver_connection)
+
+    def lastrowid(self, result: Any) -> int:
+        return int(result.lastrowid or 0)
+
+    def draw(self, caller: Caller, row: Parameters, first: int, count: int) -> int | None:
+        try:
+            return self.drawn(caller, row, first, count)
+        except DBAPIError as error:
+            if is_of_a_check(error, self.dialect):
+                return None
+            raise
+
+    def drawn(self, caller: Caller, row: Parameters, first: int, count: int) -> int | None:
+        answer = caller.run(drawing(self.draws, first, count), row)
+        if answer.rowcount == 1:
+            return first  # a new row
+        # Where the table has triggers no number comes back; the row is locked by this transaction.
+        return answer.lastrowid or first_of(caller.fetch(self.reads, row))
+
+    def raise_to(self, caller: Caller, row: Parameters, n: int) -> int:
+        caller.run(self.raises.format(n=n), row)
+        return first_of(caller.fetch(self.reads, row)) or 0
+
+    def rolls_back_at_timeout(self, caller: Caller) -> bool:
+        with suppress(SQLAlchemyError):
+            return first_of(caller.fetch("SELECT @@innodb_rollback_on_timeout", {})) != 0
+        return True
+
+
+class MariaDBNumbers(MySQLNumbers):
+    draws = f"{VALUES}{SAME.format(raised='n + {count}')} RETURNING n"
+
+    def drawn(self, caller: Caller, row: Parameters, first: int, count: int) -> int | None:
+        return first_of(caller.fetch(drawing(self.draws, first, count), row))
+
+
 @lru_cache
 def drawing(statement: str, first: int, count: int) -> str:
     return statement.format(first=first, count=count, most=MAX_NUMBER - count)
@@ -97,7 +164,11 @@ def first_of(rows: Sequence[Sequence[Any]]) -> int | None:
 
 @cache
 def number_dialect(dialect: Dialect, *, is_mariadb: bool) -> NumberDialect:
-    return dialect.numbers(is_mariadb)
+    if dialect.embedded:
+        return SQLiteNumbers(dialect)
+    if not dialect.rolls_back_by_itself:
+        return NumberDialect(dialect)
+    return MariaDBNumbers(dialect) if is_mariadb else MySQLNumbers(dialect)
 
 
 class Row(TypedDict):

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, TextClause, literal_column, text, update
 
-from allocator.database.dialect import Dialect, run_of
-from allocator.database.schema.tables import shard
+from allocator.database.dialect import Dialect, run_of, transaction
+from allocator.database.tables import shard
 from allocator.database.verbs import tickets
 from allocator.schemes.failover import Move, Skipped
 from allocator.schemes.shared.residues import Residue
@@ -25,7 +25,7 @@ COLUMNS = {
 
 
 def as_move(row: Any) -> Move:
-    return Move(*(getattr(row, COLUMNS[name]) for name in Move._fields))
+    return Move(row.server_run, row.last_move, row.new_tags_above, row.moved_at)
 
 
 def columns_of(move: Move) -> dict[str, object]:
@@ -36,7 +36,7 @@ def unmoved(connection: Connection, dialect: Dialect, known: Shard) -> list[Colu
     """The fence of a statement: the row as it was read, on the server run that it names, and a commit that lasts."""
     fleet = (shard.c.fleet == known.fleet, shard.c.taken == text_of(known.taken))
     slot = slot_as(known.residue)
-    return [*known_as(known.move), *slot, *fleet, here(connection, known.move.run), text(dialect.lasting(connection))]
+    return [*known_as(known.move), *slot, *fleet, here(connection, known.move.run), text(dialect.lasting)]
 
 
 def text_of(taken: Iterable[int]) -> str:
@@ -56,6 +56,12 @@ def here(connection: Connection, run: str) -> ColumnElement[Any]:
     return literal_column(run_of(connection), shard.c.server_run.type) == run
 
 
+def lock_row(connection: Connection, dialect: Dialect, waits: bool) -> bool:
+    """Lock the shard's row, by a statement of its own. False where it is locked, unless this `waits`."""
+    lock = dialect.locks.update if waits else dialect.locks.at_once
+    return connection.exec_driver_sql(f"SELECT id FROM allocator_shard WHERE id = 1 {lock}").first() is not None
+
+
 def move(
     connection: Connection, dialect: Dialect, before: Shard, after: Move, skip: Skipped, waits: bool = False
 ) -> bool:
@@ -65,8 +71,8 @@ def move(
     `waits` gets the lock. The size of the skip depends on the time, so that two servers that continue from one row skip
     differently.
     """
-    with dialect.transaction(connection):
-        if not dialect.lock_shard_row(connection, waits):
+    with transaction(connection, dialect):
+        if not lock_row(connection, dialect, waits):
             return False
         as_it_was = (*known_as(before.move), *slot_as(before.residue), here(connection, after.run))
         moved = connection.execute(update(shard).where(*as_it_was).values(columns_of(after))).rowcount

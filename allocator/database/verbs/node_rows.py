@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, literal, select, text
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.tables import node
+from allocator.database.tables import node
 from allocator.database.verbs.moves import unmoved
 from allocator.schemes.meteor import Node
 from allocator.schemes.shared.residues import ALL, Residue
@@ -23,13 +23,14 @@ def register(
     values = {"host": host[:255], "process": process, "version": version[:32], "started_at": at}
     values |= {"slot": known.residue.offset, "slots": known.residue.step}
     row = select(*(literal(value, node.c[name].type) for name, value in values.items()))
-    row = row.where(*unmoved(connection, dialect, known)).suffix_with(text(dialect.shared_lock(connection)))
+    row = row.where(*unmoved(connection, dialect, known)).suffix_with(text(dialect.locks.share))
     made = insert(node).from_select([*values], row)
-    if dialect.has_returning:
-        count = connection.scalar(made.returning(node.c.id))
-    else:
+    driver: Any = connection.dialect
+    if driver.postfetch_lastrowid:
         result = connection.execute(made)
         count = int(result.lastrowid) if result.rowcount else None
+    else:
+        count = connection.scalar(made.returning(node.c.id))
     return None if count is None else known.residue.nth(count)
 
 

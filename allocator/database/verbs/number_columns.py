@@ -40,7 +40,7 @@ from sqlalchemy.types import NullType
 from allocator.database.address import Address
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import translate
-from allocator.database.schema.tables import number, number_void, shard
+from allocator.database.tables import number, number_void, shard
 from allocator.errors import InvalidSetting
 from allocator.schemes.shared.argument_checks import split_table
 
@@ -163,7 +163,7 @@ def engine_for(address: Address) -> Engine:
 def arguments(address: Address, seconds: float) -> dict[str, Any]:
     """The arguments of a driver whose statements may take so long, in transactions."""
     driver = address.url.get_driver_name()
-    given = {} if address.dialect.embedded else address.dialect.connect_args(driver, seconds)
+    given = {} if address.dialect.embedded else address.dialect.engine_args(driver, seconds)["connect_args"]
     return {name: value for name, value in given.items() if name not in address.url.query and name != "autocommit"}
 
 

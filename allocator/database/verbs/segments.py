@@ -1,24 +1,28 @@
-"""The rows of `allocator_segment`: fetched, made and changed; `claims.py` claims from them."""
+"""The rows of `allocator_segment`: claimed from, fetched, made and changed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    TextClause,
     bindparam,
+    case,
     delete,
     exists,
     literal,
     select,
+    text,
     update,
 )
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.tables import segment, shard
+from allocator.database.tables import segment, shard
 from allocator.database.verbs.moves import unmoved
 from allocator.database.verbs.tickets import IS_CLAIMED
 from allocator.schemes.failover import Move, beginning, crossing
@@ -34,6 +38,50 @@ READ_SOME = READ_ALL.where(segment.c.tag > bindparam("after"), ~IS_CLAIMED)
 
 GAPS: dict[int, FailoverGap] = {-2: AUTO, -1: REFUSE}
 """What the column `failover_gap` holds for them; any other number is one of ids."""
+
+
+class Terms(NamedTuple):
+    """What the rows must be, as they were read: the statement checks each again.
+
+    residue: of the database. A row of another one does not match: the tag is closed, or its database is in a fleet now.
+    was: the key of the move in the tag's row.
+    now, run: the key in the shard's row, and the server run there, which is also the one that answers.
+    skip: the numbers that the tag skips, 0 where `was` is `now`.
+    """
+
+    residue: Residue
+    was: int
+    now: int
+    run: str
+    skip: int = 0
+
+
+def claim(connection: Connection, dialect: Dialect, name: str, size: int, terms: Terms, seen: int) -> int | None:
+    """Claim the next `size` ids of a residue: one round trip.
+
+    Returns the end of their window, or None where no row matched: the tag is missing, too close to its limit, or
+    another one than `terms`; the database has moved; or the row is below `seen`. There `GREATEST(max_value, :seen)`
+    would continue, and another process may claim again what a third one still holds: no further id is safe.
+    """
+    residue, was, now, run, skip = terms
+    parameters: dict[str, object] = {
+        "name": name,
+        "span": size * residue.step,
+        "skip": skip,
+        "seen": seen,
+        "residue_offset": residue.offset,
+        "residue_step": residue.step,
+        "was": was,
+        "now": now,
+        "run": run,
+    }
+    statement = claiming(dialect.claiming, connection.info["run"], dialect.lasting)
+    return dialect.claim(connection, statement, parameters, name)
+
+
+@cache
+def claiming(statement: str, run: str, lasting: str) -> TextClause:
+    return text(statement.strip().format(run=run, lasting=lasting))
 
 
 def fetch(connection: Connection, dialect: Dialect, name: str) -> Tag | None:
@@ -116,15 +164,19 @@ def change(connection: Connection, dialect: Dialect, name: str, changes: Mapping
     }
     values = [(segment.c[part], after[part]) for part in changes if part != "max_value"]
     if "max_value" in changes:
-        values += raising(dialect, stored(changes["max_value"]))
+        values += raising(stored(changes["max_value"]))
         _, after["max_value"] = values[-1]
     fits = (segment.c.tag == name, after["max_value"] <= after["id_limit"], after["step"] <= after["max_step"])
     return connection.execute(update(segment).where(*fits).ordered_values(*values)).rowcount == 1
 
 
-def raising(dialect: Dialect, above: int) -> list[tuple[Column[Any], ColumnElement[Any]]]:
+def greater(value: ColumnElement[int], other: int) -> ColumnElement[int]:
+    return case((value < other, literal(other, value.type)), else_=value)
+
+
+def raising(above: int) -> list[tuple[Column[Any], ColumnElement[Any]]]:
     """Raise a row, counting the ids that no claim gave as skipped. MySQL assigns the columns from left to right."""
-    raised = dialect.greatest(segment.c.max_value, above)
+    raised = greater(segment.c.max_value, above)
     return [
         (segment.c.skipped, segment.c.skipped + raised - segment.c.max_value),
         (segment.c.max_value, raised),
@@ -149,7 +201,7 @@ def raise_moved(
     connection: Connection, dialect: Dialect, tag: Tag, above: int, move: Move, *fence: ColumnElement[bool]
 ) -> bool:
     fits = (segment.c.tag == tag.name, segment.c.move == tag.move, segment.c.id_limit >= above)
-    values = (*raising(dialect, above), (segment.c.move, literal(move.key)))
+    values = (*raising(above), (segment.c.move, literal(move.key)))
     return connection.execute(update(segment).where(*fits, *fence).ordered_values(*values)).rowcount == 1
 
 

@@ -10,9 +10,9 @@ from sqlalchemy import Connection, case, exists, func, insert, inspect, literal_
 
 from allocator.database.dialect import NOWHERE, Dialect, run_of
 from allocator.database.driver_errors import FORBIDDEN, meaning
-from allocator.database.schema.tables import lease, node, segment, shard, ticket
+from allocator.database.tables import lease, node, segment, shard, ticket
 from allocator.database.verbs import segments, tickets, worker_number_rows
-from allocator.database.verbs.moves import as_move, columns_of, text_of, unmoved
+from allocator.database.verbs.moves import as_move, columns_of, lock_row, text_of, unmoved
 from allocator.errors import DatabaseRefused, SchemaDamaged, ShardMisconfigured
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.shared.residues import Residue
@@ -23,7 +23,7 @@ from allocator.schemes.worker_number_lease import NumberRow
 
 
 def fetch(connection: Connection, dialect: Dialect) -> Shard | None:
-    row = connection.execute(select(shard)).first()
+    row = connection.execute(select(*shard.c, shard.c.move.label("last_move"))).first()
     return as_shard(row) if row else None
 
 
@@ -48,7 +48,7 @@ def begin_alone(connection: Connection, dialect: Dialect, where: str) -> None:
     check_writer(connection, dialect)
     key = randbits(63)
     numbering = {"fleet": "", "slot": 1, "slots": 1, "taken": "", "taken_under": key, "taken_for": 0}
-    first = {"tickets": dialect.tickets(connection), "move": key, "new_tags_above": 0, "moved_at": 0, "made": 0}
+    first = {"tickets": dialect.tickets, "move": key, "new_tags_above": 0, "moved_at": 0, "made": 0}
     run = literal_column(run_of(connection), shard.c.server_run.type)
     connection.execute(dialect.insert_missing(shard).values({"id": 1, **numbering, **first, "server_run": run}))
 
@@ -78,7 +78,7 @@ def check_owner(connection: Connection, dialect: Dialect) -> None:
 
 def claim_tickets(connection: Connection, dialect: Dialect, where: str) -> None:
     """Draw tickets by claims from now on. Refused where some were drawn by REPLACE, since claims would repeat them."""
-    dialect.lock_shard_row(connection, waits=True)  # draws under way end first
+    lock_row(connection, dialect, waits=True)  # draws under way end first
     now = fetch(connection, dialect)
     if now is None:
         raise missing(where)
@@ -100,7 +100,7 @@ def make(connection: Connection, dialect: Dialect, known: Shard, fleet: str, slo
     Every tag skips the gap of the last move first, since a new slot begins above what the rows say. Raises
     `ServerReplaced` where one may not skip it.
     """
-    dialect.lock_shard_row(connection, waits=True)
+    lock_row(connection, dialect, waits=True)
     row = {"fleet": fleet, "slots": slots, "taken": "1", "taken_under": known.move.key}
     if connection.execute(update(shard).where(*unmoved(connection, dialect, known)).values(row)).rowcount != 1:
         return False
@@ -155,7 +155,7 @@ def join(connection: Connection, dialect: Dialect, known: Shard, new: Shard, giv
 
     What it numbers begins above what was given. A row with an explicit number raises a counter: ALTER would commit.
     """
-    dialect.lock_shard_row(connection, waits=True)
+    lock_row(connection, dialect, waits=True)
     if known.fleet or has_ids(connection, dialect):
         raise ShardMisconfigured("a database that is added must be new and empty, and this one has given ids")
     residue = {"slot": new.residue.offset, "slots": new.residue.step}
@@ -175,6 +175,6 @@ def join(connection: Connection, dialect: Dialect, known: Shard, new: Shard, giv
 
 
 def as_shard(row: Any) -> Shard:
-    taken = tuple(int(slot) for slot in row.taken.split(",") if slot)
+    taken = tuple(map(int, row.taken.split(","))) if row.taken else ()
     residue = Residue(row.slot, row.slots)
     return Shard(row.fleet, residue, taken, row.taken_under, row.taken_for, row.tickets, as_move(row))

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from functools import cache
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import (
-    Connection,
-    Select,
-    Table,
-    bindparam,
-    column,
-    func,
-    literal,
-    literal_column,
-    null,
-    select,
-    table,
-)
+from sqlalchemy import Connection, TextClause, text
 
-from allocator.database.dialect import Dialect
-from allocator.database.schema import inspection
-from allocator.database.schema.tables import REVISIONS, VERSION_TABLE, segment, shard
-from allocator.database.verbs.moves import as_move
+from allocator.database import schema
+from allocator.database.dialect import Dialect, run_of
+from allocator.database.tables import REVISIONS
 from allocator.database.verbs.segments import as_tag
 from allocator.database.verbs.shard_row import as_shard
 from allocator.schemes.failover import Move
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.slots import Shard
-from allocator.schemes.tag import Tag, damaged
+from allocator.schemes.tag import Tag
+
+START = """
+SELECT {facts},
+    tag, max_value, step, max_step, id_limit, shard_offset, shard_step, allocator_segment.move,
+    failover_gap, skipped, claimed_at,
+    id, fleet, slot, slots, taken, taken_under, taken_for, tickets,
+    server_run, allocator_shard.move AS last_move, new_tags_above, moved_at
+FROM (SELECT 1 AS one) AS always  -- what the server tells of itself is wanted also from empty tables
+LEFT JOIN allocator_segment ON tag = :name
+LEFT JOIN allocator_shard ON id = one
+"""
+REVISION = "(SELECT max(version_num) FROM allocator_schema_version)"
 
 
 class Start(NamedTuple):
@@ -49,40 +47,18 @@ class Start(NamedTuple):
 
 def fetch(connection: Connection, dialect: Dialect, where: str, name: str, with_revision: bool) -> Start:
     """`name` names a tag. Raises `SchemaOutOfDate` at another revision where it is asked for, and `SchemaDamaged`."""
-    facts = tuple(dialect.facts(connection).items())
-    first, *others = connection.execute(statement(facts, with_revision), {"name": name}).all()
-    if others:
-        raise damaged(name, f"there are {1 + len(others)} rows")
-    tag, own = part(first, segment), part(first, shard)
-    if with_revision and first.revision not in REVISIONS:
-        raise inspection.unlike(first.revision, where)
-    if first.mends:
-        raise inspection.repeating(first.mends, where)
-    return Start(
-        as_tag(tag) if tag else None,
-        as_shard(own) if own else None,
-        dialect.run(connection, first, as_move(own) if own else Move()),
-        int(first.at),
-        dialect.server_numbering(first),
-    )
+    facts = {"run": connection.info.get("asked") or run_of(connection), **dialect.facts}
+    facts["revision"] = REVISION if with_revision else "NULL"
+    row = connection.execute(statement(tuple(facts.items())), {"name": name}).one()
+    if with_revision and row.revision not in REVISIONS:
+        raise schema.unlike(row.revision, where)
+    if row.mends:
+        raise schema.repeating(row.mends, where)
+    shard = None if row.id is None else as_shard(row)
+    run, numbering = dialect.server_run(connection, row, shard.move if shard else Move())
+    return Start(None if row.tag is None else as_tag(row), shard, run, int(row.at), numbering)
 
 
 @cache
-def statement(facts: tuple[tuple[str, str], ...], with_revision: bool) -> Select[Any]:
-    revision = select(func.max(column("version_num"))).select_from(table(VERSION_TABLE)).scalar_subquery()
-    # Joined to one row that is always there: the facts of the server are wanted also from empty tables.
-    one = select(literal(1).label("one")).subquery("one")
-    # By its column: an engine of a migration warns of tables that no condition joins.
-    rows = one.outerjoin(segment, segment.c.tag == bindparam("name")).outerjoin(shard, shard.c.id == one.c.one)
-    return select(
-        (revision if with_revision else null()).label("revision"),
-        *(literal_column(words).label(name) for name, words in facts),
-        *segment.c,
-        *shard.c,
-    ).select_from(rows)
-
-
-def part(row: Any, of: Table) -> Any:
-    """The columns of one table; None without a row."""
-    found = SimpleNamespace(**{one.name: row._mapping[one] for one in of.c})
-    return None if getattr(found, of.primary_key.columns[0].name) is None else found
+def statement(facts: tuple[tuple[str, str], ...]) -> TextClause:
+    return text(START.format(facts=", ".join(f"{words} AS {name}" for name, words in facts)))

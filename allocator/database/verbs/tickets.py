@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, TextClause, exists, func, or_, select, text
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.dialect import run_of
+from allocator.database.dialect import run_of, triggered
 from allocator.database.driver_errors import lacks_counter
-from allocator.database.schema.tables import segment, ticket
-from allocator.database.verbs.claims import triggered
+from allocator.database.tables import segment, ticket
 from allocator.errors import Exhausted
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.shared.residues import ALL, MAX_SLOTS
@@ -46,7 +45,7 @@ IS_CLAIMED = segment.c.tag.startswith(RESERVED)
 def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> int | None:
     """Draw the next ticket of a type; None if the shard's row has changed. An unused ticket is burnt."""
     dialect.number_as(connection, shard.residue)
-    statement = fenced(DRAW, run_of(connection), dialect.shared_lock(connection))
+    statement = fenced(DRAW, run_of(connection), dialect.locks.share)
     known = {"now": shard.move.key, "run": shard.move.run}
     known |= {"slot": shard.residue.offset, "slots": shard.residue.step}
     try:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, update
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.tables import token
+from allocator.database.tables import token
 from allocator.schemes.token import Token, scope_to_text
 
 

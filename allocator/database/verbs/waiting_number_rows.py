@@ -28,7 +28,7 @@ from sqlalchemy import Engine, Executable, Integer, select
 
 from allocator.database.caller import Caller, own_transaction
 from allocator.database.django.transaction import own_atomic
-from allocator.database.postgresql.notifications import notified
+from allocator.database.postgresql import notified
 from allocator.database.verbs.gapless_number_rows import Row, draw, translated
 from allocator.database.verbs.waiting_columns import WaitingColumns, scope_in
 from allocator.errors import (

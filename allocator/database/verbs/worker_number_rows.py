@@ -23,8 +23,9 @@ from sqlalchemy import (
 )
 
 from allocator.database.dialect import Dialect
-from allocator.database.schema.tables import lease, shard
+from allocator.database.tables import lease, shard
 from allocator.database.verbs import moves
+from allocator.database.verbs.segments import greater
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.slots import Shard
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
@@ -67,7 +68,7 @@ def take(connection: Connection, dialect: Dialect, chosen: NumberRow | int, clai
         row = select(*values.values()).select_from(shard).where(*is_unmoved)
         statement: Any = dialect.insert_missing(lease).from_select(list(values), row)
     else:
-        values["used_until_ms"] = dialect.greatest(lease.c.used_until_ms, claim.wall_ms + claim.length_ms)
+        values["used_until_ms"] = greater(lease.c.used_until_ms, claim.wall_ms + claim.length_ms)
         as_it_was = (lease.c[name] == getattr(chosen, name) for name in READ)
         fence = select(shard.c.id).where(*is_unmoved).exists()
         statement = of(claim.space, chosen.number).where(*as_it_was, fence).values(values)
@@ -83,20 +84,20 @@ def renew(connection: Connection, dialect: Dialect, held: NumberLease, wall_ms: 
         clock(dialect) >= wall_ms - held.length_ms // 2,
         # Since `shards make` a number may be one of another slot.
         select(shard.c.id).where(literal(held.number) % shard.c.slots == shard.c.slot - 1).exists(),
-        text(dialect.lasting(connection)),
+        text(dialect.lasting),
     )
     statement = of(held.space, held.number).where(*ours)
     later = {
         "renewals": lease.c.renewals + 1,
         "until_ms": clock(dialect) + held.length_ms,
-        "used_until_ms": dialect.greatest(lease.c.used_until_ms, wall_ms + held.length_ms),
+        "used_until_ms": greater(lease.c.used_until_ms, wall_ms + held.length_ms),
     }
     return connection.execute(statement.values(later)).rowcount == 1
 
 
 def release(connection: Connection, dialect: Dialect, held: NumberLease, used_ms: int) -> bool:
     """Give a number back; False if another process holds it."""
-    ours = (lease.c.holder == held.holder, text(dialect.lasting(connection)))
+    ours = (lease.c.holder == held.holder, text(dialect.lasting))
     used = case((lease.c.used_until_ms > used_ms, used_ms), else_=lease.c.used_until_ms)
     statement = of(held.space, held.number).where(*ours).values(holder="", used_until_ms=used)
     return connection.execute(statement).rowcount == 1
@@ -107,7 +108,7 @@ def of(space: str, number: int) -> Update:
 
 
 def clock(dialect: Dialect) -> ColumnElement[int]:
-    return literal_column(dialect.clock, lease.c.until_ms.type)
+    return literal_column(dialect.facts["at"], lease.c.until_ms.type)
 
 
 def columns_of(claim: NumberClaim, dialect: Dialect) -> dict[str, ColumnElement[Any]]:

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from allocator.database.schema.tables import number, number_void
+from allocator.database.tables import number, number_void
 from support.processes.patience import until
 from support.servers.administrator import SEEN_EACH, waits
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from allocator.database.schema.tables import VERSION_TABLE, metadata
+from allocator.database.tables import VERSION_TABLE, metadata
 from support.closing import Closing
 from support.faults.wire import Wire
 from support.servers.databases import with_schema

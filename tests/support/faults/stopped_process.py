@@ -17,6 +17,7 @@ SECONDS = 30
 
 CLIENT = """
 import json, sys
+from allocator.database.dialect import transaction
 from allocator.database.verbs import segments
 from allocator.database.store import Database
 from allocator.schemes.tag import Tag
@@ -31,7 +32,7 @@ for line in sys.stdin:
     if line.strip() == "one":
         found = {names[0]: database.claim_segment(names[0], 10, {})}
     else:
-        with database.engine.connect() as connection, database.dialect.transaction(connection):
+        with database.engine.connect() as connection, transaction(connection, database.dialect):
             connection.exec_driver_sql(f"UPDATE allocator_segment SET step = step + 1 WHERE tag = '{names[0]}'")
         found = {}
     print(json.dumps({name: [ids.start, ids.stop] for name, ids in found.items()}), flush=True)

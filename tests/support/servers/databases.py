@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from alembic import command
 
-from allocator.database.schema import inspection, upgrade
+from allocator.database import schema
 from allocator.database.store import Database
 from support.servers.available import SERVERS, server
 
@@ -67,18 +67,18 @@ def with_schema(url: str) -> str:
 
 def migrate(url: str, direction: str, to: str) -> None:
     """As Alembic does: "upgrade" or "downgrade", to a revision."""
-    config = upgrade.alembic_config()
+    config = schema.alembic_config()
     with (
         closing(Database(url, timeout=60)) as database,
         database.engine.connect() as connection,
         database.dialect.schema_change(connection, 60),
     ):
-        config.attributes[upgrade.CONNECTION] = connection
+        config.attributes[schema.CONNECTION] = connection
         getattr(command, direction)(config, to)
 
 
 def problems(url: str) -> list[str]:
     """Of the tables, as `allocator db check` tells."""
     with closing(Database(url)) as database:
-        found: list[str] = database.run(inspection.problems, "here")
+        found: list[str] = database.run(schema.problems, "here")
         return found

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 import pymysql
 from sqlalchemy import text
 
-from allocator.database.schema.tables import VERSION_TABLE, metadata
+from allocator.database.tables import VERSION_TABLE, metadata
 from support.closing import Closing
 from support.processes import patience
 from support.servers import fetched

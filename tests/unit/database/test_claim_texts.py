@@ -2,9 +2,9 @@
 
 import re
 
-from allocator.database.mysql.dialect import MySQL
-from allocator.database.postgresql.dialect import PostgreSQL
-from allocator.database.sqlite.dialect import SQLite
+from allocator.database.mysql import MySQL
+from allocator.database.postgresql import PostgreSQL
+from allocator.database.sqlite import SQLite
 
 
 def parts(claim: str) -> tuple[set[str], set[str]]:
@@ -16,7 +16,7 @@ def parts(claim: str) -> tuple[set[str], set[str]]:
 
 
 def test_a_claim_sets_and_asks_the_same_on_every_database():
-    found = {kind: parts(kind.claiming.replace(kind.clock, "now")) for kind in (PostgreSQL, MySQL, SQLite)}
+    found = {kind: parts(kind.claiming.replace(kind.facts["at"], "now")) for kind in (PostgreSQL, MySQL, SQLite)}
 
     assert found[PostgreSQL][1] - found[MySQL][1] == {"{lasting}"}
     assert found[MySQL] == found[SQLite] == (found[PostgreSQL][0], found[PostgreSQL][1] - {"{lasting}"})

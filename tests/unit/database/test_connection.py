@@ -31,10 +31,10 @@ from allocator.database.driver_errors import (
     translate_drawn,
     upgrade_of,
 )
-from allocator.database.mysql.dialect import MySQL
-from allocator.database.postgresql.dialect import PostgreSQL
-from allocator.database.schema.tables import Stored, metadata
+from allocator.database.mysql import MySQL
+from allocator.database.postgresql import PostgreSQL
 from allocator.database.store import Database
+from allocator.database.tables import Stored, metadata
 from allocator.database.verbs import tickets
 from allocator.database.verbs.gapless_number_rows import number_dialect, translated
 from allocator.errors import (
@@ -349,7 +349,7 @@ def test_each_verb_that_is_run_is_listed_once_with_what_a_retry_does():
     known = listed(verbs.__doc__ or "")
     run = {name for path in sorted(PACKAGE.rglob("*.py")) for name in verbs_run(path)}
 
-    assert {"segments.make", "token_rows.add", "shard_row.fetch", "inspection.current"} <= run
+    assert {"segments.make", "token_rows.add", "shard_row.fetch", "schema.current"} <= run
     assert sorted(run) == sorted(known.elements())
 
 

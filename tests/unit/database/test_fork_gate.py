@@ -15,9 +15,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from support.faults.call_steps import Steps, acting
 from support.kit import output
 
-from allocator.database import address
-from allocator.database.sqlite import dialect, fork_gate
-from allocator.database.sqlite.file import alone
+from allocator.database import address, fork_gate
+from allocator.database.sqlite import SQLite
 from allocator.runtime.forks import is_held_here
 from allocator.runtime.threads import Work
 
@@ -71,7 +70,7 @@ def test_an_exception_at_any_step_leaves_no_file_taken(tmp_path: Path) -> None:
     kept: list[Work[None]] = []
 
     def statement() -> None:
-        with alone(f"{tmp_path}/ids.db", monotonic() + 5):
+        with SQLite().alone(f"{tmp_path}/ids.db", monotonic() + 5):
             pass
 
     def interrupt() -> None:
@@ -168,7 +167,7 @@ signal.signal(signal.SIGALRM, interrupt)
 alarm = partial(CDLL(None)["raise"], signal.SIGALRM)  # checks no signals itself: the next step in Python does
 os.register_at_fork(after_in_parent=alarm)
 
-from allocator.database.sqlite import fork_gate
+from allocator.database import fork_gate
 
 for _ in range(3):
     try:
@@ -187,7 +186,7 @@ def test_a_handler_that_raises_in_the_middle_of_a_fork_leaves_nothing_locked() -
 
 def test_who_waits_for_the_file_of_another_process_does_not_hold_the_gate(tmp_path: Path) -> None:
     def wait() -> None:
-        with suppress(PoolTimeout), dialect.SQLite().alone(f"{tmp_path}/ids.db", monotonic() + 0.3):
+        with suppress(PoolTimeout), SQLite().alone(f"{tmp_path}/ids.db", monotonic() + 0.3):
             pass
 
     with (tmp_path / "ids.db-lock").open("w") as lock:

@@ -1,4 +1,4 @@
-"""Columns of the host application that hold ids: the greatest value, and the greatest that the type can hold."""
+"""Columns of the application that hold ids: the greatest value, what their types can hold, and their own counters."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from sqlalchemy.types import NULLTYPE, TypeEngine
 
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import MISSING, NO_FUNCTION, meaning
+from allocator.database.verbs import segments
 from allocator.errors import InvalidSetting
 from allocator.schemes.column_limit import NoColumn, limit_of
-from allocator.schemes.shared.argument_checks import MAX_ID, split_table
+from allocator.schemes.shared.argument_checks import MAX_ID, split_column, split_table
+from allocator.schemes.tag import Tag
+from allocator.schemes.tag_column import ColumnFacts, Counter, opened
 
 
 def read(
@@ -50,4 +53,29 @@ def kinds_of(connection: Connection, table_name: str, schema: str) -> dict[str, 
 
 def limit_in(dialect: Dialect, kind: str) -> int:
     """The greatest id that a type can hold, by its name."""
-    return limit_of(kind) if dialect.columns_have_types else MAX_ID
+    return MAX_ID if dialect.embedded else limit_of(kind)  # any column of SQLite holds 64 bits
+
+
+def read_beside(connection: Connection, dialect: Dialect, words: str, name: str) -> tuple[ColumnFacts, Tag | None]:
+    """Read the column named by table.column or schema.table.column, up to the limit of the tag, and then the tag.
+
+    The tag only rises. Read in this order, a claim and an INSERT in between raise no alarm. Raises `InvalidSetting`.
+    """
+    table, column = split_column(words)
+    greatest, _, limit = read(connection, dialect, table, column)
+    if type(greatest) is not int and greatest is not None:  # SQLite keeps any value in any column
+        raise InvalidSetting(f"{words} holds {greatest!r:.80}, which is no whole number")
+    facts = ColumnFacts(words, limit, greatest or 0, counter(connection, dialect, table, column))
+    if tag := segments.fetch(connection, dialect, name):
+        within, _, _ = read(connection, dialect, table, column, opened(tag, facts).limit)
+        facts = facts._replace(greatest=within if isinstance(within, int) else 0)
+    return facts, segments.fetch(connection, dialect, name)
+
+
+def counter(connection: Connection, dialect: Dialect, table_name: str, column: str) -> Counter | None:
+    """What numbers the rows by itself, if anything does."""
+    schema, bare = split_table(table_name)
+    parts = inspect(connection).get_columns(bare, schema or None)
+    if any(part["name"].lower() == column.lower() and part.get("autoincrement") is True for part in parts):
+        return dialect.counter(connection, schema, bare, column)
+    return None

@@ -1,9 +1,15 @@
-"""Check the schema: its revision, what repeats ids, and by Alembic each table and column."""
+"""The schema: its check by revision, by what repeats ids, and by Alembic; and its upgrade.
+
+Only the comparison, and what meets tables of an older revision, import Alembic.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import threading
+from collections.abc import Iterable, Mapping
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 from warnings import filterwarnings
 
 from sqlalchemy import (
@@ -22,8 +28,14 @@ from sqlalchemy import (
 from sqlalchemy.exc import SAWarning
 
 from allocator.database.dialect import NOWHERE, Dialect, run_of
-from allocator.database.schema.tables import FOR_IDS, REVISIONS, VERSION_TABLE, metadata
+from allocator.database.tables import FOR_IDS, REVISIONS, VERSION_TABLE, metadata
 from allocator.errors import AllocatorError, DatabaseRefused, SchemaDamaged, SchemaOutOfDate
+from allocator.runtime.forks import in_child
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+    from allocator.database.address import Address
 
 # OceanBase's SHOW CREATE TABLE has options of its own in the lines of keys.
 filterwarnings("ignore", "Unknown schema content", SAWarning, __name__)
@@ -40,6 +52,14 @@ versions = Table(
     PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
 )
 """As Alembic makes it: Alembic upgrades a schema later that was created without its steps."""
+CONNECTION = "connection"
+"""The key of `Config.attributes` under which `migrations/env.py` finds the connection to use."""
+ADDRESS = "address"
+"""As `CONNECTION`, to print the statements without a connection."""
+
+
+alembic_lock = threading.Lock()
+"""`alembic.context` is global to the process."""
 
 
 def current(connection: Connection) -> str | None:
@@ -107,7 +127,7 @@ def check_sound(connection: Connection, dialect: Dialect, where: str) -> None:
     check(connection, dialect, where)
     if lost := lacking(connection, where):
         raise lost
-    if mends := connection.scalar(select(literal_column(dialect.facts(connection)["mends"]))):
+    if mends := connection.scalar(select(literal_column(dialect.facts["mends"]))):
         raise repeating(mends, where)
 
 
@@ -140,3 +160,78 @@ def told(kind: str, *about: Any) -> str:
     """A change as Alembic names it, without the schema and the options of a column."""
     named = (getattr(one, "name", None) or one for one in about if one is not None and not isinstance(one, dict))
     return " ".join(map(str, [kind, *named]))
+
+
+def renew_lock() -> None:
+    global alembic_lock  # a fork may have happened while another thread held it
+    alembic_lock = threading.Lock()
+
+
+in_child(renew_lock)
+
+
+def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float) -> None:
+    """Upgrade the schema from an older revision or from nothing. Safe to run in several processes at once."""
+    with dialect.schema_change(connection, timeout):
+        found = current(connection)
+        if found == HEAD:
+            if lost := lacking(connection, where):
+                raise lost
+        elif found in REVISIONS:
+            migrate(connection)
+        elif found is not None:
+            raise unlike(found, where)
+        else:
+            create(connection, where)
+
+
+def create(connection: Connection, where: str) -> None:
+    """Make missing tables in the newest revision, and write that revision into the version table.
+
+    An upgrade that died, or a host application, may have made some of them. A new database does without Alembic, whose
+    import takes longer than the statements.
+    """
+    fresh = missing(connection)
+    metadata.create_all(connection, fresh, checkfirst=False)
+    unlike_ours = differences(connection) if len(fresh) < len(metadata.tables) else []
+    if lost := [one for one in unlike_ours if one.startswith("add_column")]:
+        raise SchemaOutOfDate(f"{where} needs {', '.join(lost)}; do that by the migrations that made the table")
+    versions.create(connection, checkfirst=True)
+    connection.execute(versions.insert().values(version_num=HEAD))
+
+
+def migrate(connection: Connection) -> None:
+    from alembic import command
+
+    config = alembic_config({CONNECTION: connection})
+    with alembic_lock:
+        command.upgrade(config, "head")
+
+
+def statements(address: Address) -> str:
+    """What `upgrade` would do to an empty database, as SQL; the database is not asked."""
+    from alembic import command
+
+    output = StringIO()
+    config = alembic_config({ADDRESS: address}, output)
+    with alembic_lock:
+        command.upgrade(config, "head", sql=True)
+    return output.getvalue().strip()
+
+
+def alembic_config(attributes: Mapping[str, object] | None = None, output: TextIO | None = None) -> Config:
+    """output: takes the statements, instead of running them."""
+    from alembic.config import Config
+
+    config = Config(output_buffer=output, attributes=dict(attributes or {}))
+    # A `%` in a path would be interpolated.
+    config.set_main_option("script_location", str(script_folder()).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def script_folder() -> Path:
+    """`migrations/`: inside the package when it came from a wheel, beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    shipped = package / "migrations"
+    return shipped if shipped.is_dir() else package.parent / "migrations"

@@ -1,1 +1,0 @@
-"""Columns of the application: how much room their types have, and the tags whose ids they hold."""

@@ -1,1 +1,0 @@
-"""MySQL and MariaDB: all that is asked of them and no other database."""

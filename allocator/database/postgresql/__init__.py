@@ -1,1 +1,0 @@
-"""PostgreSQL: all that is asked of it and no other database."""

@@ -1,1 +1,0 @@
-"""The tables, their check, their upgrade, and what an operator adds to them: rights and the guard."""

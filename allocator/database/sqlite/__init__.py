@@ -1,1 +1,0 @@
-"""SQLite: all that is asked of it and no other database."""
