@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import click
 
@@ -35,13 +36,8 @@ def report(found: Sequence[Finding]) -> None:
 
 
 def finding_to_json(one: Finding) -> dict[str, str]:
-    return {
-        "name": one.name,
-        "severity": str(one.severity),
-        "found": one.found,
-        "mend": one.mend,
-        "database": one.where,
-    }
+    about = asdict(one)
+    return {"database": about.pop("where"), **about}
 
 
 def text_of(one: Finding) -> str:

@@ -16,7 +16,7 @@ import click
 from sqlalchemy import Connection
 
 from allocator.cli.options import ROWS_ZONE, database_options, open_database, option, options
-from allocator.cli.output import REFUSED, CommandGroup, printable, show, show_rows, table
+from allocator.cli.output import REFUSED, CommandGroup, show, show_rows, table
 from allocator.database.address import address_of
 from allocator.database.dialect import Dialect, transaction
 from allocator.database.verbs.number_columns import Counter as Row
@@ -31,7 +31,6 @@ from allocator.database.verbs.number_columns import (
     uuid_of,
     writing,
 )
-from allocator.errors import InvalidSetting
 from allocator.numbers import Numbers, zone_of
 from allocator.schemes.gapless_audit import Found, audit, disorder, is_period, read_row, reset_of
 from allocator.schemes.gapless_numbers import RESETS, Group, NumberRule, first_day, place, settings_in
@@ -152,7 +151,7 @@ def assign_column(column: str, name: str, order: str, follow: bool, every: float
     table_name, number = split_column(column)
     counters = counters_of(url, name)
     if not counters and given["reset"] is None:
-        raise click.UsageError(f"no number of {name!r} was drawn yet: give --reset, as the application does")
+        raise click.UsageError(f"no counter keeps the reset of {name!r}: give --reset, as the application does")
     made = numbers_in(counters, name, **given)
     scope, at = given["scope"], given["period"]
     with writing(address_of(url), table_name) as (engine, found):
@@ -176,10 +175,8 @@ def counters_of(url: str, name: str) -> Sequence[Row]:
     """The counters from which numbers of this name were drawn. A name without any may be a typing error."""
     with open_database(url) as database:
         found = database.run(fetch_counters, name)
-        others = [] if found else sorted({one.name for one in database.run(fetch_counters)})
-    if others:
-        known = ", ".join(others[:10]) + " ..." * (len(others) > 10)
-        click.echo(printable(f"no number of {name!r} was drawn yet; numbers were drawn of: {known}"), err=True)
+    if not found:
+        click.echo(f"no number of {name!r} was drawn yet; for those that were: allocator numbers list", err=True)
     return found
 
 
@@ -226,10 +223,7 @@ def audit_column(column: str, name: str, order: str | None, url: str, **given: A
     """
     place = split_column(column)
     counters = counters_of(url, name)
-    try:
-        made = numbers_in(counters, name, **given)
-    except InvalidSetting as error:  # exit code 1 would say that something was found
-        raise click.UsageError(str(error)) from error
+    made = numbers_in(counters, name, **given)
     source = Source(*place, given["scope"], given["period"], zone_of_rows())
     zone = zone_of(made.rule.timezone)
     found, kinds, rows = read_column(address_of(url), source, name, lambda read: judged(made.rule, zone, read, order))
@@ -241,7 +235,7 @@ def audit_column(column: str, name: str, order: str | None, url: str, **given: A
 def numbers_in(
     counters: Sequence[Row], name: str, scope: str | None, period: str | None, start: int, **given: str | None
 ) -> Numbers:
-    """The numbers of a column. Raises `InvalidSetting` if rows would be counted in the wrong group.
+    """The numbers of a column. Raises `UsageError` if rows would be counted in the wrong group.
 
     scope, period: the columns that hold them, if any.
     """
@@ -249,11 +243,12 @@ def numbers_in(
     made = Numbers(name, start=start, **settings)
     written, reset = made.rule.format, made.rule.reset
     if reset != "never" and written.is_bare and not period:
-        raise InvalidSetting(
+        raise click.UsageError(
             f"the numbers of {name!r} restart each {reset}: give --period-column, or a --format that has the {reset}"
         )
     if not scope and "scope" not in written.fields and any(one.scope for one in counters):
-        raise InvalidSetting(f"the numbers of {name!r} have scopes: give --scope-column, or a --format with {{scope}}")
+        told = f"the numbers of {name!r} have scopes: give --scope-column, or a --format with {{scope}}"
+        raise click.UsageError(told)
     return made
 
 

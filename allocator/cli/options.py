@@ -30,6 +30,9 @@ ROWS_ZONE = "zone of rows"
 BETWEEN_URLS = re.compile(r"\s+(?=[a-zA-Z]\w*(?:\+\w+)?://)")
 """Splits the variable only before a URL, because a path may hold blanks."""
 
+NEEDS_NO_URL = "objectid"
+"""The scheme whose ids come from no database."""
+
 TIMEOUT = 10.0
 
 
@@ -70,10 +73,6 @@ def from_environment(variable: str) -> str | None:
 
 
 def parse_urls(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    return required(named_urls(context, parameter, given))
-
-
-def named_urls(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     """The URLs of --url, else of the variable. An empty one is a mistake of a script or a deployment."""
     if not all(url.strip() for url in given):
         raise click.UsageError("--url is empty; give it the URL of a database")
@@ -84,11 +83,7 @@ def named_urls(context: click.Context, parameter: click.Parameter, given: tuple[
     if any(map(BETWEEN_COMMAS.search, urls)):
         mend = f"separate them by blanks in {URL_VARIABLE}" if variable else "give --url once for each"
         raise click.UsageError(f"several URLs have commas between them; {mend}")
-    return urls
-
-
-def required(urls: tuple[str, ...]) -> tuple[str, ...]:
-    if not urls:
+    if not urls and context.params.get("scheme") != NEEDS_NO_URL:  # without --url, click comes here after --scheme
         raise click.UsageError(
             f"no database is named; give its URL by --url or {URL_VARIABLE}, such as --url sqlite:///ids.db"
         )
@@ -114,10 +109,6 @@ urls_option = click.option("--url", "urls", multiple=True, callback=parse_urls, 
 
 database_options = options(click.option("--url", multiple=True, callback=parse_url, help=ONE_URL), json_option)
 fleet_options = options(urls_option, json_option)
-optional_fleet_options = options(
-    click.option("--url", "urls", multiple=True, callback=named_urls, help=URLS), json_option
-)
-"""For a command that needs a database for a part of its work: it calls `required`."""
 
 
 def open_allocator(urls: tuple[str, ...], creates: bool = False) -> Allocator:
@@ -142,8 +133,7 @@ def open_databases(urls: tuple[str, ...], timeout: float = TIMEOUT, creates: boo
     """Databases one by one: a command that looks at each. Several must be slots of one fleet."""
     with ExitStack() as stack:
         found = [stack.enter_context(open_database(url, timeout, creates)) for url in urls]
-        if len(found) > 1:
-            check_list([(one.shown, one.address.word) for one in found])
+        check_list([(one.shown, one.address.word) for one in found])
         yield found
 
 

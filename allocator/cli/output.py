@@ -51,6 +51,13 @@ def show(value: Any, text: str) -> None:
     click.echo(json.dumps(value, default=methodcaller("isoformat")) if wants_json() else printable(text))
 
 
+def show_for_pipe(value: Any, text: str, about: str) -> None:
+    """As `show`, and say on stderr what the text is: it is alone on stdout."""
+    show(value, text)
+    if not wants_json():
+        click.echo(about, err=True)
+
+
 def printable(text: str) -> str:
     """Escape what would command the terminal: rows hold what any client of the database wrote."""
     return "".join(one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in text)
@@ -85,6 +92,14 @@ def cell(value: Any, style: str = "") -> str:
     if isinstance(value, str):
         return printable(value).replace("\n", "\\n")
     return format(value, style or ("%Y-%m-%d %H:%M:%S %Z" if isinstance(value, datetime) else ""))
+
+
+def tell_errors(errors: Sequence[AllocatorError]) -> None:
+    """End a command that went on after these errors, if there are any."""
+    for error in errors[1:]:
+        click.echo(f"error: {error}", err=True)
+    if errors:
+        raise errors[0]
 
 
 def refuse(error: AllocatorError, as_json: bool, code: int = REFUSED) -> NoReturn:

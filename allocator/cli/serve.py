@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from allocator.cli.options import F, option, urls_option
 from allocator.schemes.shared.argument_checks import check_seconds
@@ -16,11 +17,8 @@ FILE = click.Path(exists=True, dir_okay=False)
 
 
 def names(context: click.Context, parameter: click.Parameter, given: str | None) -> tuple[str, ...]:
-    chosen = tuple(name.strip() for name in (given or "").split(",") if name.strip())
-    for name in chosen:
-        if name not in COMPATIBLE:
-            raise click.UsageError(f"--compat must be {' or '.join(COMPATIBLE)}, got {name!r}")
-    return chosen
+    chosen = filter(None, map(str.strip, (given or "").split(",")))
+    return tuple(click.Choice(COMPATIBLE).convert(name, parameter, context) for name in chosen)
 
 
 class PortOption(click.Option):
@@ -48,8 +46,6 @@ def setting(name: str, *names: str, **given: Any) -> Callable[[F], F]:
 )
 @setting(
     "--uds",
-    default=ServeSettings.uds,
-    show_default=False,
     metavar="PATH",
     help="Unix socket, for this machine only, in place of --host and --port.",
 )
@@ -67,7 +63,7 @@ def setting(name: str, *names: str, **given: Any) -> Callable[[F], F]:
     help="Format of the logs.",
 )
 @urls_option
-def serve(urls: tuple[str, ...], timeout: float, uds: str, **settings: Any) -> None:
+def serve(urls: tuple[str, ...], timeout: float, uds: str | None, **settings: Any) -> None:
     """Give ids over HTTP to programs in any language.
 
     The API is described at /openapi.json, and a web console is at /. Clients need a token. With --open, clients on this
@@ -85,11 +81,12 @@ def serve(urls: tuple[str, ...], timeout: float, uds: str, **settings: Any) -> N
 
     if (settings["certificate"] is None) != (settings["key"] is None):
         raise click.UsageError("--certificate and --key need each other")
-    if uds and settings["certificate"]:
-        raise click.UsageError("--uds and --certificate exclude each other")
+    given = click.get_current_context().get_parameter_source  # an image may set ALLOCATOR_HOST
+    if uds and (settings["certificate"] or ParameterSource.COMMANDLINE in {given("host"), given("port")}):
+        raise click.UsageError("--uds excludes --host, --port and --certificate")
     if not settings["host"].strip():
         raise click.UsageError("--host is empty, which would be every address; give it the address to listen on")
     check_installed()
     with logged(settings["log_format"]):
-        path = uds.removeprefix("unix://")  # as clients name it
+        path = (uds or "").removeprefix("unix://")  # as clients name it
         run(ServeSettings(urls, timeout=check_seconds("timeout", timeout, 0.05), uds=path, **settings))

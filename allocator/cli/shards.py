@@ -9,7 +9,7 @@ from dataclasses import replace
 import click
 
 from allocator.cli.options import TIMEOUT, database_options, fleet_options, open_database, open_databases
-from allocator.cli.output import REFUSED, CommandGroup, show, show_rows, wants_json
+from allocator.cli.output import REFUSED, CommandGroup, show_for_pipe, show_rows
 from allocator.database.address import address_of
 from allocator.database.store import Database
 from allocator.fleet.commands import Status, add, make, status_of
@@ -67,11 +67,8 @@ def add_slot(new: str, slot: int, without: tuple[int, ...], unused: bool, urls: 
 
 
 def show_url(found: Status, about: str) -> None:
-    """The URL is alone on stdout, for a pipe."""
-    show(to_row(found), found.url)
-    if not wants_json():
-        say = f"{found.where} is slot {found.word}. {about}"
-        click.echo(f"{say} Write its URL so, with its password and other arguments.", err=True)
+    where = f"{found.where} is slot {found.word}."
+    show_for_pipe(to_row(found), found.url, f"{where} {about} Write its URL so, with its password and other arguments.")
 
 
 @shards.command("list")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -12,10 +11,9 @@ import click
 
 from allocator.cli.doctor import report
 from allocator.cli.options import fleet_options, only_one, open_allocator, open_database, options
-from allocator.cli.output import CommandGroup, show, show_rows, table
+from allocator.cli.output import CommandGroup, show, show_rows, table, tell_errors
 from allocator.errors import AllocatorError, InvalidSetting
-from allocator.fleet.tag_administration import Tags
-from allocator.remote.wire import tag_to_json
+from allocator.remote.wire import gap_from_json, tag_to_json
 from allocator.schemes.column_limit import max_step_for
 from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, TAG, check_tag
 from allocator.schemes.shared.findings import at, in_order
@@ -39,12 +37,7 @@ def tags() -> None:
 
 
 def parse_gap(context: click.Context, parameter: click.Parameter, given: str | None) -> int | str | None:
-    if given is None or given in {"auto", "refuse"}:
-        return given
-    try:
-        return int(given)
-    except ValueError:
-        raise click.BadParameter(f"must be a number of ids, auto or refuse, got {given!r}") from None
+    return None if given is None else gap_from_json(given)
 
 
 settings_options = options(
@@ -178,15 +171,17 @@ def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[
     """
     if bool(names) == of_all:
         raise click.UsageError("name the tags or pass --all, not both")
+    repaired, refused = [], []
     with open_allocator(urls) as ids:
         chosen = [tag.name for tag in ids.tags.list()] if of_all else names
-        repaired, refused = repair_each(ids.tags, chosen, above)
+        for name in chosen:
+            try:
+                repaired.append(ids.tags.repair(name, above=above))
+            except AllocatorError as error:
+                refused.append(error)
     if repaired or not refused:
         show_rows([to_row(tag) for tag in repaired], COLUMNS)
-    for error in refused[1:]:
-        click.echo(f"error: {error}", err=True)
-    if refused:
-        raise refused[0]
+    tell_errors(refused)
 
 
 @tags.command("delete")
@@ -214,17 +209,6 @@ def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
         ids.tags.delete(tag, last)
     again = f"; to use the name again: allocator tags create {tag} --start-after {last}" if last else ""
     show({"deleted": tag, "last": str(last)}, f"deleted {tag}{again}")
-
-
-def repair_each(tags: Tags, names: Iterable[str], above: int | None) -> tuple[list[Tag], list[AllocatorError]]:
-    """Repair each tag; an error of one does not stop the others."""
-    repaired, refused = [], []
-    for name in names:
-        try:
-            repaired.append(tags.repair(name, above=above))
-        except AllocatorError as error:
-            refused.append(error)
-    return repaired, refused
 
 
 def to_row(tag: Tag) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from allocator.cli.options import fleet_options, open_database, option
-from allocator.cli.output import CommandGroup, show, show_rows, wants_json
+from allocator.cli.output import CommandGroup, show, show_for_pipe, show_rows
 from allocator.schemes.token import ALL, DRAW, VERBS, Token
 from allocator.service.token_administration import Tokens, home_of
 
@@ -53,10 +53,8 @@ def create(name: str, urls: tuple[str, ...], **settings: Any) -> None:
     """
     with open_tokens(urls, creates=True) as found:
         secret, token = found.create(name, **settings)
-        show(to_row(token) | {"secret": secret}, secret)  # alone on stdout, for a pipe
-        if not wants_json():
-            about = f"This is token {token.number}, {token.name!r}, in {found.shown}; it is not shown again."
-            click.echo(about, err=True)
+        about = f"This is token {token.number}, {token.name!r}, in {found.shown}; it is not shown again."
+        show_for_pipe(to_row(token) | {"secret": secret}, secret, about)
 
 
 @tokens.command("list")

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from allocator.cli.options import fleet_options, open_allocator, open_databases, option, urls_option
-from allocator.cli.output import OWN_FAILURE, REFUSED, Command, CommandGroup, show, table
+from allocator.cli.output import OWN_FAILURE, Command, CommandGroup, show, table, tell_errors
 from allocator.errors import InvalidSetting
 from allocator.fleet.commands import holders_in
 from allocator.schemes.meteor import Node
@@ -44,10 +44,7 @@ def list_numbers(urls: tuple[str, ...]) -> None:
     if nodes:
         texts.append(table(nodes, "node started_at host process version"))
     show({"spaces": spaces, "nodes": nodes}, "\n\n".join(texts))
-    for error in found.away:
-        click.echo(f"error: {error}", err=True)
-    if found.away:
-        sys.exit(REFUSED)
+    tell_errors(found.away)
 
 
 def to_row(space: Space) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Executable, delete, false, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.dialect import Blind, Dialect, undo
+from allocator.database.dialect import Dialect, undo
 from allocator.database.driver_errors import FORBIDDEN, is_forbidden, meaning
 from allocator.database.tables import VERSION_TABLE, metadata
 from allocator.errors import DatabaseRefused
@@ -48,11 +48,6 @@ class Check(NamedTuple):
 
 def ask(connection: Connection, dialect: Dialect, check: Check) -> list[Finding]:
     return list(check.ask(connection, dialect))
-
-
-def fetch_blind(connection: Connection, dialect: Dialect) -> Blind | None:
-    """What the failover guard cannot see here."""
-    return dialect.blind(connection)
 
 
 def guard(connection: Connection, dialect: Dialect) -> Iterator[Finding]:

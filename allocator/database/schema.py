@@ -56,6 +56,8 @@ CONNECTION = "connection"
 """The key of `Config.attributes` under which `migrations/env.py` finds the connection to use."""
 ADDRESS = "address"
 """As `CONNECTION`, to print the statements without a connection."""
+TIMEOUT = 600.0
+"""Seconds that an upgrade may wait for another upgrade, and that one statement may take."""
 
 
 alembic_lock = threading.Lock()

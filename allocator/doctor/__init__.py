@@ -39,8 +39,7 @@ def examine(
     Raises `InvalidDatabase` for anything else, and `InvalidSetting` for an allocator that uses a service.
     """
     databases = [Database(url, timeout) for url in databases_of(database)]
-    if len(databases) > 1:
-        check_list([(one.shown, one.address.word) for one in databases])
+    check_list([(one.shown, one.address.word) for one in databases])
     try:
         done = [examine_database(one, clock) for one in databases]
     finally:

@@ -77,7 +77,7 @@ def word_of(text: str) -> Word:
 def check_list(words: Sequence[tuple[str, Word | None]]) -> None:
     """Raise unless several URLs, each with its word, are slots of one fleet. Before anything is read."""
     known: dict[Word, str] = {}
-    for where, word in words:
+    for where, word in words if words[1:] else ():
         if word is None:
             raise InvalidDatabase(
                 f"{where} is one of several databases, and its URL does not say its slot; allocator shards list prints "

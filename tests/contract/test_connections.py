@@ -157,12 +157,12 @@ def test_an_address_that_names_no_socket_is_refused():
             Allocator(address)
 
 
-def test_a_socket_takes_no_certificate():
-    files = ("--certificate", __file__, "--key", __file__)
-    refused = run("sqlite:///x", "serve", "--uds", "ids.sock", *files)
+def test_a_socket_takes_no_host_port_or_certificate():
+    for others in (("--certificate", __file__, "--key", __file__), ("--host", "127.0.0.1"), ("--port", "8000")):
+        refused = run("sqlite:///x", "serve", "--uds", "ids.sock", *others)
 
-    assert refused.code == 2
-    assert "--uds and --certificate exclude each other" in refused.err
+        assert refused.code == 2
+        assert "--uds excludes --host, --port and --certificate" in refused.err
 
 
 @SQLITE

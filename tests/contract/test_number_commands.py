@@ -118,9 +118,9 @@ def test_rows_that_wait_are_numbered(shop):
 @SQLITE
 def test_rows_are_not_numbered_otherwise_than_by_the_application(shop):
     for code, sentence, words in (
-        (2, "no number of 'invoice' was drawn yet: give --reset", ASSIGN),
+        (2, "no counter keeps the reset of 'invoice': give --reset", ASSIGN),
         (2, "--reset is 'month', but the counters of 'invoice' say 'year'", (*ASSIGN, "--reset", "month")),
-        (1, "the numbers of 'invoice' have scopes: give --scope-column", (*ASSIGN[:5], *ASSIGN[7:])),
+        (2, "the numbers of 'invoice' have scopes: give --scope-column", (*ASSIGN[:5], *ASSIGN[7:])),
         (1, "there is no table bills", ("assign", "bills.number", *ASSIGN[2:])),
         (1, "'nummer' is no column of the table invoice", ("assign", "invoice.nummer", *ASSIGN[2:])),
     ):
@@ -273,7 +273,7 @@ def test_what_would_mix_up_scopes_or_periods_is_refused(shop):
     )
     assert run(shop, "audit", "number", "invoice").code == 1
     mistyped = run(shop, *("invoce" if word == "invoice" else word for word in BY_NUMBER))
-    assert mistyped.err == "no number of 'invoce' was drawn yet; numbers were drawn of: invoice\n"
+    assert mistyped.err == "no number of 'invoce' was drawn yet; for those that were: allocator numbers list\n"
     missing = run(shop, "audit", "invoice.nothing", *BY_NUMBER[2:])
     assert missing.code == 1
     assert "nothing" in missing.err

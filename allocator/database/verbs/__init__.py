@@ -4,7 +4,7 @@
 it is one of these, which a test holds complete:
 
 Changes no row:
-    checks.ask checks.fetch_blind columns.read columns.read_beside examination.of_rows node_rows.fetch_newest
+    checks.ask columns.read columns.read_beside examination.of_rows node_rows.fetch_newest
     number_columns.fetch_counters schema.check schema.check_sound schema.current schema.problems segments.fetch_page
     shard_row.check_owner shard_row.fetch shard_row.fetch_given shard_row.fetch_if_made shard_row.has_ids start.fetch
     token_rows.any_made token_rows.fetch_all worker_number_rows.fetch worker_number_rows.fetch_all

@@ -15,6 +15,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, connections, models, router, tran
 from allocator.backend import database_list
 from allocator.database.django.database_setting import url_of
 from allocator.database.django.transaction import make_tables
+from allocator.database.schema import TIMEOUT
 from allocator.database.store import Database
 from allocator.errors import AccessDenied, InvalidSetting, TagExists, UnknownTag
 from allocator.remote.service_address import addresses
@@ -25,9 +26,6 @@ from allocator.sync import Allocator
 log = logging.getLogger("allocator")
 
 SETTING = "ALLOCATOR"
-
-UPGRADE_TIMEOUT = 600.0
-"""Seconds that an upgrade may wait for another upgrade, and that one statement may take."""
 
 
 def setting() -> dict[str, Any]:
@@ -138,7 +136,7 @@ def own_databases() -> list[Any]:
 def upgrade(**signal: Any) -> None:
     """Create or upgrade the tables. The tables of numbers are in the database of Django's rows."""
     for one in own_databases():
-        with closing(Database(one, UPGRADE_TIMEOUT)) as database:
+        with closing(Database(one, TIMEOUT)) as database:
             database.upgrade_schema()
     alias = signal.get("using", DEFAULT_DB_ALIAS)
     if router.allow_migrate(alias, "allocator"):
