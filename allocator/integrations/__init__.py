@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from allocator.errors import TagExists
+from allocator.schemes.tag import FailoverGap
+
+
+class TagSettings(TypedDict, total=False):
+    """The arguments of `ids.tags.create` that do not say where the tag begins."""
+
+    step: int | None
+    max_step: int | None
+    limit: int | None
+    failover_gap: FailoverGap | None
 
 
 def make_tag(tags: Any, tag: str, start_after: int, settings: Mapping[str, Any]) -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from shlex import quote
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Unpack
 
 from alembic.operations import MigrateOperation, Operations
 
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting
 from allocator.fleet.tag_administration import Tags, whole
-from allocator.integrations import make_tag
+from allocator.integrations import TagSettings, make_tag
 from allocator.schemes.shared.argument_checks import split_column
-from allocator.schemes.tag import FailoverGap, Tag
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from allocator.schemes.tag import Tag
 
 
 @Operations.register_operation("create_tag")
@@ -26,22 +23,18 @@ class CreateTag(MigrateOperation):
         operations: Operations,
         tag: str,
         *,
-        step: int | None = None,
-        max_step: int | None = None,
-        limit: int | None = None,
         start_after: int = 0,
         start_after_column: str | None = None,
-        failover_gap: FailoverGap | None = None,
+        **settings: Unpack[TagSettings],
     ) -> None:
         """Make a tag, with the arguments of `ids.tags.create`.
 
         One that exists keeps its settings, and is raised above `start_after` and the column. It has no reverse: a tag
         that is deleted and made again would repeat its ids.
         """
-        settings: dict[str, Any] = {"step": step, "max_step": max_step, "limit": limit, "failover_gap": failover_gap}
-        settings["start_after_column"] = start_after_column
-        given = settings | {"start_after": start_after or None}
-        named = {name.replace("_", "-"): str(value) for name, value in given.items() if value is not None}
+        given = {**settings, "start_after_column": start_after_column}
+        told = {**given, "start_after": start_after or None}
+        named = {name.replace("_", "-"): str(value) for name, value in told.items() if value is not None}
         words = "".join(f" --{name} {quote(value)}" for name, value in named.items())
         if operations.migration_context.as_sql:
             raise InvalidSetting(
@@ -52,7 +45,7 @@ class CreateTag(MigrateOperation):
         if start_after_column is not None:
             greatest, *_ = database.read_column(*split_column(start_after_column))
             start_after = max(start_after, whole(start_after_column, greatest))
-        make_tag(Tags(lambda: [database], Tag(tag)), tag, start_after, settings)
+        make_tag(Tags(lambda: [database], Tag(tag)), tag, start_after, given)
 
 
 def alone(connection: Any, what: str) -> Database:

@@ -15,8 +15,13 @@ from allocator.errors import AllocatorError
 from allocator.integrations.django.fields import AllocatedBigAutoField
 from allocator.integrations.django.ids import make_allocator, upgrade
 
-CHANGES = (AlterField, RenameModel, AlterModelTable)
-"""What may give a key another tag. `AlterKey`, which carries the ids over, is a class of its own."""
+CHANGES = {
+    AlterField: ("model_name", "model_name"),
+    RenameModel: ("old_name", "new_name"),
+    AlterModelTable: ("name", "name"),
+}
+"""What may give a key another tag, with the attributes for the name of the model before and after. `AlterKey`, which
+carries the ids over, is a class of its own."""
 
 
 @checks.register()  # type: ignore[untyped-decorator]
@@ -45,7 +50,7 @@ def changes_of_tags(loader: Any, migration: Any) -> Iterator[Any]:
         return
     state = loader.project_state((app, migration.name), at_end=False)
     for operation in migration.operations:
-        old, new = names_of(operation)
+        old, new = (getattr(operation, name, "") for name in CHANGES.get(type(operation), ("", "")))
         key, before = key_in(state, app, old)
         operation.state_forwards(app, state)
         _, after = key_in(state, app, new)
@@ -59,14 +64,6 @@ def changes_of_tags(loader: Any, migration: Any) -> Iterator[Any]:
             hint = f"Give the field of the model tag={before!r}, and above the operation write {line}"
         message = f"{app}.{migration.name}: {operation.describe()}: ids of deleted rows come again, or INSERTs fail."
         yield checks.Warning(message, hint=hint, id="allocator.W004")
-
-
-def names_of(operation: Any) -> tuple[str, str]:
-    """The name of the model before and after an operation that may change the tag of its key; else empty texts."""
-    if type(operation) is RenameModel:
-        return operation.old_name, operation.new_name
-    name = {AlterField: "model_name", AlterModelTable: "name"}.get(type(operation), "")
-    return getattr(operation, name, ""), getattr(operation, name, "")
 
 
 def key_in(state: Any, app: str, name: str) -> tuple[str, str]:

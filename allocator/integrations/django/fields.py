@@ -15,15 +15,12 @@ from django.db.models.signals import post_save  # type: ignore[import-untyped]
 from django.db.models.sql import InsertQuery  # type: ignore[import-untyped]
 
 from allocator.errors import InvalidId, InvalidTag
-from allocator.integrations.django.ids import allocator, column_of, is_own, settle, start_of
+from allocator.integrations.django.ids import allocator, column_of, settle, start_of
 from allocator.public_ids import PublicIds
 from allocator.schemes.shared.argument_checks import check_tag
 
 FACE = __name__.rpartition(".")[0]
 """Migrations import the field from here, so this module may move."""
-
-PRIMARY_KEY = 3
-"""The position of `primary_key` in the arguments of a Django field, from 1."""
 
 M = TypeVar("M", bound=Any)
 
@@ -98,8 +95,7 @@ class AllocatedBigAutoField(BigAutoField):
 
     def __init__(self, *args: Any, tag: str | None = None, **options: Any) -> None:
         self._own_tag = tag
-        if len(args) < PRIMARY_KEY:
-            options.setdefault("primary_key", True)
+        options.setdefault("primary_key", True)
         super().__init__(*args, **options)
 
     def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
@@ -125,9 +121,8 @@ class AllocatedBigAutoField(BigAutoField):
     def on_save(self, *, instance: Any, raw: bool, **signal: Any) -> None:
         """Let the next id be above a key that a fixture brings."""
         if raw:
-            self._greatest_loaded = max(
-                self._greatest_loaded, int(self.get_prep_value(getattr(instance, self.attname)))
-            )
+            loaded = int(self.get_prep_value(getattr(instance, self.attname)))
+            self._greatest_loaded = max(self._greatest_loaded, loaded)
             self._sequence = None
 
     def get_internal_type(self) -> str:
@@ -166,7 +161,7 @@ class AllocatedBigAutoField(BigAutoField):
         """Draw the first id in this process, above all ids in the table: a counter or a fixture may have set them."""
         sequence = ids.sequence(self.tag)
         column = column_of(self)
-        start = start_of(self.model, self.attname, column.limit) if is_own(ids) else 0
+        start = start_of(ids, self.model, self.attname, column.limit)
         used = settle(ids, self.tag, column, max(start, self._greatest_loaded))
         while (number := int(sequence.next_id())) <= used:
             pass  # skip ids in memory from another model with this tag

@@ -105,19 +105,10 @@ def close() -> None:
         made.popitem()[1].close()
 
 
-def forget() -> None:
-    """Make a new allocator on the next use. The old one stays open for its users."""
-    made.clear()
-
-
-def is_own(ids: Any) -> bool:
-    """Tell whether the allocator is that of the setting, and not one of `use`."""
-    return made.get(SETTING) is ids
-
-
 def on_setting(*, setting: str, **more: Any) -> None:
+    """Make a new allocator on the next use. The old one stays open for its users."""
     if setting == SETTING:
-        forget()
+        made.clear()
 
 
 setting_changed.connect(on_setting)
@@ -143,11 +134,13 @@ def upgrade(**signal: Any) -> None:
         make_tables(connections[alias])
 
 
-def start_of(model: Any, column: str, limit: int) -> int:
+def start_of(ids: Any, model: Any, column: str, limit: int) -> int:
     """The number that ids of a model must be above: that of the setting, else the greatest id in its table.
 
-    A column up to `limit` that is too narrow for the setting keeps half of its range.
+    An allocator of `use` begins as it is. A column up to `limit` that is too narrow for the setting keeps half of its range.
     """
+    if made.get(SETTING) is not ids:
+        return 0
     start = setting().get("start_after")
     return greatest_in(router.db_for_write(model), model, column) if start is None else min(start, limit // 2)
 

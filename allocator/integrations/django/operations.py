@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from django.db import models  # type: ignore[import-untyped]
 from django.db.migrations import AlterField, RemoveField  # type: ignore[import-untyped]
@@ -10,10 +10,9 @@ from django.db.migrations.operations.base import Operation  # type: ignore[impor
 
 from allocator.database.django.counters import keeping_counters, raise_counter, read_counter
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
-from allocator.integrations import make_tag
+from allocator.integrations import TagSettings, make_tag
 from allocator.integrations.django.fields import AllocatedBigAutoField
 from allocator.integrations.django.ids import allocator, column_of, greatest_in, settle
-from allocator.schemes.tag import FailoverGap
 
 
 class AlterKey(AlterField):  # type: ignore[misc]
@@ -35,7 +34,9 @@ class AlterKey(AlterField):  # type: ignore[misc]
         before = from_state.apps.get_model(app_label, self.model_name)._meta.get_field(self.name)
         after = model._meta.get_field(self.name)
         given = max(last_of(before, connection), greatest_in(connection.alias, before.model, before.attname))
-        check_room(after, given)
+        column = column_of(after)
+        if given >= column.limit:
+            raise InvalidSetting(f"ids up to {given} exist, but {column.name} holds none above {column.limit}")
         is_tag = isinstance(after, AllocatedBigAutoField)
         if given and is_tag:  # first: once the column has lost its counter, nothing else knows the ids of deleted rows
             continue_above(after, given, connection)
@@ -49,9 +50,6 @@ class AlterKey(AlterField):  # type: ignore[misc]
         if isinstance(operation, AlterKey | RemoveField) and self.is_same_field_operation(operation):
             return [operation]
         return Operation.reduce(self, operation, app_label)
-
-    def describe(self) -> str:
-        return f"Alter key {self.name} on {self.model_name}, and continue above all earlier ids"
 
 
 def last_of(field: Any, connection: Any) -> int:
@@ -74,12 +72,6 @@ def last_of(field: Any, connection: Any) -> int:
     return last
 
 
-def check_room(field: Any, given: int) -> None:
-    column = column_of(field)
-    if given >= column.limit:
-        raise InvalidSetting(f"ids up to {given} exist, but {column.name} holds none above {column.limit}")
-
-
 def continue_above(field: Any, given: int, connection: Any) -> None:
     if not isinstance(field, AllocatedBigAutoField):
         raise_counter(connection, field.model._meta.db_table, field.column, given)
@@ -98,20 +90,9 @@ class CreateTag(Operation):  # type: ignore[misc]
     """
 
     reduces_to_sql = False
-    reversible = True
 
-    def __init__(
-        self,
-        tag: str,
-        *,
-        step: int | None = None,
-        max_step: int | None = None,
-        limit: int | None = None,
-        start_after: int = 0,
-        failover_gap: FailoverGap | None = None,
-    ) -> None:
-        self.tag, self.start_after = tag, start_after
-        self.settings = {"step": step, "max_step": max_step, "limit": limit, "failover_gap": failover_gap}
+    def __init__(self, tag: str, *, start_after: int = 0, **settings: Unpack[TagSettings]) -> None:
+        self.tag, self.start_after, self.settings = tag, start_after, settings
 
     def state_forwards(self, app_label: str, state: Any) -> None:
         pass
@@ -121,6 +102,3 @@ class CreateTag(Operation):  # type: ignore[misc]
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         pass
-
-    def describe(self) -> str:
-        return f"Create tag {self.tag}"
