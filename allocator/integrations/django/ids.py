@@ -137,7 +137,7 @@ def upgrade(**signal: Any) -> None:
 def start_of(ids: Any, model: Any, column: str, limit: int) -> int:
     """The number that ids of a model must be above: that of the setting, else the greatest id in its table.
 
-    An allocator of `use` begins as it is. A column up to `limit` that is too narrow for the setting keeps half of its range.
+    An allocator of `use` begins as it is. A column up to `limit` that is too narrow for the setting keeps half of it.
     """
     if made.get(SETTING) is not ids:
         return 0
