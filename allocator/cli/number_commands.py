@@ -31,6 +31,7 @@ from allocator.database.verbs.number_columns import (
     uuid_of,
     writing,
 )
+from allocator.errors import InvalidSetting
 from allocator.numbers import Numbers, zone_of
 from allocator.schemes.gapless_audit import Found, audit, disorder, is_period, read_row, reset_of
 from allocator.schemes.gapless_numbers import RESETS, Group, NumberRule, first_day, place, settings_in
@@ -221,12 +222,14 @@ def audit_column(column: str, name: str, order: str | None, url: str, **given: A
     Example:
         allocator numbers audit invoices.number invoice --scope-column tenant_id
     """
-    place = split_column(column)
+    table_and_column = split_column(column)
     counters = counters_of(url, name)
-    made = numbers_in(counters, name, **given)
-    source = Source(*place, given["scope"], given["period"], zone_of_rows())
-    zone = zone_of(made.rule.timezone)
-    found, kinds, rows = read_column(address_of(url), source, name, lambda read: judged(made.rule, zone, read, order))
+    try:
+        made = numbers_in(counters, name, **given)
+    except InvalidSetting as error:  # exit code 1 would say that something was found
+        raise click.UsageError(str(error)) from error
+    source = Source(*table_and_column, given["scope"], given["period"], zone_of_rows())
+    found, kinds, rows = read_column(address_of(url), source, name, lambda read: judged(made.rule, read, order))
     show({"rows": rows, "kinds": kinds, "findings": found}, text_of(found, kinds, rows))
     if found:
         sys.exit(REFUSED)
@@ -235,7 +238,7 @@ def audit_column(column: str, name: str, order: str | None, url: str, **given: A
 def numbers_in(
     counters: Sequence[Row], name: str, scope: str | None, period: str | None, start: int, **given: str | None
 ) -> Numbers:
-    """The numbers of a column. Raises `UsageError` if rows would be counted in the wrong group.
+    """The numbers of a column. Raises `InvalidSetting` if rows would be counted in the wrong group.
 
     scope, period: the columns that hold them, if any.
     """
@@ -243,19 +246,17 @@ def numbers_in(
     made = Numbers(name, start=start, **settings)
     written, reset = made.rule.format, made.rule.reset
     if reset != "never" and written.is_bare and not period:
-        raise click.UsageError(
+        raise InvalidSetting(
             f"the numbers of {name!r} restart each {reset}: give --period-column, or a --format that has the {reset}"
         )
     if not scope and "scope" not in written.fields and any(one.scope for one in counters):
-        told = f"the numbers of {name!r} have scopes: give --scope-column, or a --format with {{scope}}"
-        raise click.UsageError(told)
+        raise InvalidSetting(f"the numbers of {name!r} have scopes: give --scope-column, or a --format with {{scope}}")
     return made
 
 
-def judged(
-    rule: NumberRule, zone: tzinfo, read: Read, order: str | None
-) -> tuple[list[dict[str, object]], Counter[str], int]:
+def judged(rule: NumberRule, read: Read, order: str | None) -> tuple[list[dict[str, object]], Counter[str], int]:
     """The first findings, the count of each kind, and of rows with a number."""
+    zone = zone_of(rule.timezone)
     counters = {Group(one.scope, one.period): one.n for one in read.counters}
     void = ((Group(one.scope, one.period), one.n) for one in read.void)
     found = audit((read_row(rule, zone, *row) for row in read.rows(None)), counters, void, start=rule.start)
