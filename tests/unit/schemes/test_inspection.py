@@ -36,14 +36,6 @@ def test_pack_and_unpack_are_inverse(layout: Layout, number: int):
     assert layout.pack(**layout.unpack(number)) == number
 
 
-@settings(max_examples=60)
-@given(layouts(), st.data())
-def test_unpack_and_pack_are_inverse(layout: Layout, data: st.DataObject):
-    values = {name: data.draw(st.integers(0, layout.limit(name))) for name in layout.widths if name != "sign"}
-
-    assert layout.unpack(layout.pack(**values)) == values
-
-
 def test_masks_and_shifts_follow_from_the_widths():
     assert [METEOR.shift(name) for name in METEOR.widths] == [63, 34, 14, 3, 0]
     assert METEOR.limit("node") == 1_048_575
@@ -103,7 +95,7 @@ def test_a_layout_is_five_widths():
 PLAIN = Layout(sign=1, timestamp=41, worker=10, sequence=12)
 SECONDS = Layout(sign=1, second=31, datacenter=4, worker=6, sequence=22)
 JAVASCRIPT = Layout(sign=11, centisecond=37, worker=10, sequence=6)
-OWN = [PLAIN, SECONDS, JAVASCRIPT, Layout(sign=1, timestamp=43, datacenter=3, worker=8, sequence=9)]
+OWN = [SNOWFLAKE, PLAIN, SECONDS, JAVASCRIPT, Layout(sign=1, timestamp=43, datacenter=3, worker=8, sequence=9)]
 
 
 def made(clock: Clock, **settings) -> Snowflake:
@@ -192,16 +184,7 @@ def test_ids_of_a_layout_are_unique_and_in_order_and_a_tick_has_as_many_as_its_s
         assert [one["sequence"] for one in fields] == [0, (count - 1) % size], layout
         assert [(one.get("datacenter", 0), one["worker"]) for one in fields] == [(datacenter, worker)] * 2, layout
         (read,) = inspect_id(drawn[-1], layout=layout).readings
-        assert read.time.timestamp() == pytest.approx(clock.now, abs=1.1), layout
-
-
-def test_two_workers_share_no_id():
-    for layout in OWN:
-        drawn = [
-            [ids.next_id() for _ in range(50)] for ids in (made(Clock(), layout=layout, worker=n) for n in range(8))
-        ]
-
-        assert distinct(number for ids in drawn for number in ids) == 400, layout
+        assert read.time.timestamp() == pytest.approx(clock.now, abs=1.1 / form.per_second), layout
 
 
 def test_ids_for_javascript_are_below_2_to_the_53():
@@ -214,13 +197,13 @@ def test_ids_for_javascript_are_below_2_to_the_53():
 
 
 def test_a_clock_that_goes_back_is_refused_or_waited_for(subtests):
-    for layout in [SECONDS, JAVASCRIPT]:
+    for layout in [SNOWFLAKE, SECONDS, JAVASCRIPT]:
         with subtests.test(str(layout)):
             clock = Clock()
             refusing, waiting = made(clock, layout=layout), made(clock, layout=layout, on_clock_back="wait")
             first = [refusing.next_id(), waiting.next_id()]
             clock.now = NOW - 5.0
-            with pytest.raises(ClockWentBack, match="the clock went back by [56][0-9]{3} ms"):
+            with pytest.raises(ClockWentBack, match="the clock went back by [56][0-9]{3} ms, to 2026-09-21 14:13:1"):
                 refusing.next_id()
             second = waiting.next_id()
 
@@ -240,13 +223,6 @@ def test_a_clock_that_goes_back_within_a_tick_costs_nothing():
     assert ids.next_id() == drawn[1] + 1 == drawn[0] + 2
 
 
-def test_one_made_right_after_another_of_the_same_worker_repeats_nothing():
-    for layout in [SECONDS, JAVASCRIPT]:
-        clock = Clock()
-
-        assert distinct(made(clock, layout=layout).next_id() for _ in range(20)) == 20, layout
-
-
 def test_what_does_not_fit_is_refused(subtests):
     for wrong, sentence in [
         ({"layout": FORMATS["sentry"].layout}, "perhaps datacenter, worker and sequence, in this order"),
@@ -256,6 +232,11 @@ def test_what_does_not_fit_is_refused(subtests):
         ({"layout": PLAIN, "worker": 1024}, "worker must be 0 to 1023, got 1024"),
         ({"layout": PLAIN, "datacenter": 1}, "datacenter must be"),
         ({"layout": SECONDS, "epoch": 1_800_000_000}, "epoch must not be in the future"),
+        ({"epoch": 10**13}, "epoch must"),
+        ({"epoch": -1}, "epoch must"),
+        ({"worker": -1}, "worker must be"),
+        ({"worker": None}, "worker must be"),
+        ({"on_clock_back": "hope"}, "on_clock_back must be"),
     ]:
         with subtests.test(wrong=wrong), pytest.raises(InvalidSetting, match=sentence):
             made(Clock(), **wrong)

@@ -9,7 +9,7 @@ from support.distinct import distinct
 from support.memory.wall_clock import NOW, Clock
 from support.processes.threads import draw_on_threads
 
-from allocator import Layout, Snowflake
+from allocator import Snowflake
 from allocator.errors import (
     ClockWentBack,
     DatabaseUnavailable,
@@ -21,7 +21,6 @@ from allocator.errors import (
 )
 from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.formats.bit_layout import Format
-from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.residues import ALL
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.snowflake import (
@@ -39,35 +38,6 @@ def alone(clock: Clock, **settings) -> Snowflake:
     return Snowflake(1, 2, clock=clock, sleep=clock.sleep, **settings)
 
 
-def test_an_id_holds_its_fields():
-    fields = SNOWFLAKE.unpack(alone(Clock()).next_id())
-
-    # The millisecond after the start: another of this worker may have used that one.
-    assert fields == {"timestamp": int(NOW * 1000) + 1 - EPOCH, "datacenter": 1, "worker": 2, "sequence": 0}
-
-
-def test_after_4096_ids_the_next_millisecond_is_waited_for():
-    clock = Clock()
-    ids = alone(clock)
-    drawn = [ids.next_id() for _ in range(10_000)]
-
-    assert distinct(drawn)
-    assert sorted(drawn) == drawn
-    assert clock.now - NOW == pytest.approx(0.003, abs=1e-4)
-
-
-def test_a_clock_that_goes_back_is_refused_until_it_has_caught_up():
-    clock = Clock()
-    ids = alone(clock)
-    first = ids.next_id()
-    clock.now -= 3.0
-    with pytest.raises(ClockWentBack, match="the clock went back by 3000 ms, to 2026-09-21 14:13:17"):
-        ids.next_id()
-    clock.now += 3.002
-
-    assert ids.next_id() > first
-
-
 def test_when_a_tick_is_drawn_waited_for_or_refused():
     blocks = SnowflakeBlocks(33, Format(SNOWFLAKE, EPOCH))
 
@@ -79,41 +49,11 @@ def test_when_a_tick_is_drawn_waited_for_or_refused():
     assert len(blocks.draw(NOW + 1, waits=False)) == 4096
 
 
-def test_a_clock_stepped_by_an_hour_every_100_ms_repeats_nothing():
-    clock, rnd, drawn = Clock(), random.Random(1), []
-    ids = alone(clock)
-    for _ in range(500):
-        clock.now += rnd.choice([0.1, 0.1, 3600.1, -3599.9])
-        try:
-            drawn += [ids.next_id() for _ in range(3)]
-        except ClockWentBack:
-            continue
-
-    assert distinct(drawn)
-    assert sorted(drawn) == drawn
-
-
 def test_threads_get_every_id_once():
     drawn = draw_on_threads(Snowflake(3, 4).next_id, threads=8, each=2000)
 
     assert distinct(number for ids in drawn for number in ids) == 16_000
     assert all(ids == sorted(ids) for ids in drawn)
-
-
-def test_what_does_not_fit_is_refused(subtests):
-    for wrong in [
-        {"layout": METEOR},
-        {"layout": "x"},
-        {"layout": Layout(sign=1, timestamp=41, sequence=12, datacenter=5, worker=5)},
-        {"datacenter": 32},
-        {"worker": -1},
-        {"worker": None},
-        {"epoch": 10**13},
-        {"epoch": -1},
-        {"on_clock_back": "hope"},
-    ]:
-        with subtests.test(wrong=wrong), pytest.raises(InvalidSetting, match="must"):
-            Snowflake(**wrong)
 
 
 def test_the_end_of_the_timestamps_is_an_error():
@@ -266,32 +206,6 @@ def test_ids_go_on_while_the_database_is_away_for_less_than_the_lease():
     process.away = False
 
     assert process.draw(23.0, NOW + 23)
-
-
-def test_a_process_that_stood_still_and_its_successor_have_no_time_in_common():
-    """One worker, two holders: the first is stopped, the second takes over, the first goes on."""
-    database = Database(workers=1)
-    first, second = Process(database), Process(database, boot=900.0)
-    drawn = first.draw(0.0, NOW) + first.draw(9.0, NOW + 9)
-    taken = second.draw(51.0, NOW + 51)
-    late = first.draw(51.5, NOW + 51.5)  # its lease is over, and there is no other worker
-    again = second.draw(52.0, NOW + 52)
-
-    assert taken
-    assert again
-    assert late == []
-    assert distinct(drawn + taken + again)
-
-
-def test_control_without_the_end_of_its_lease_it_repeats_the_others_ids():
-    """What a lease without its times would do: the stopped process goes on with the worker that it had."""
-    database = Database(workers=1)
-    first, second = Process(database), Process(database, boot=900.0)
-    first.draw(0.0, NOW)
-    taken = second.draw(51.0, NOW + 51)
-    first.core.left = lambda now: 1.0  # type: ignore[method-assign]
-
-    assert set(first.draw(51.0, NOW + 51)) & set(taken)
 
 
 def test_a_wall_clock_that_jumps_neither_repeats_nor_stops_ids():
