@@ -78,12 +78,6 @@ def test_all_texts_are_of_one_length_and_in_the_alphabet():
                 assert all(1 <= public.permute(id_) <= limit for id_ in (1, 2, limit)), (text, limit, check)
 
 
-def test_the_lengths_that_the_documentation_says():
-    lengths = {text: len(PublicIds(KEY, text=text).encode(1)) for text in TEXTS}
-
-    assert lengths == {"base62": 16, "crockford": 19}
-
-
 def test_one_character_altered_is_refused(subtests):
     for text in TEXTS:
         with subtests.test(text=text):
@@ -201,13 +195,6 @@ def is_taken(public: PublicIds, text: str) -> bool:
         return 1 <= public.decode(text) <= MAX_ID
     except InvalidId:
         return False
-
-
-def test_prefixes_have_nothing_in_common():
-    order, customer = PublicIds(KEY, prefix="ord_"), PublicIds(KEY, prefix="cus_")
-
-    assert order.encode(1)[4:] != customer.encode(1)[4:]
-    assert order.permute(1) != customer.permute(1)
 
 
 def test_old_keys_are_read_and_the_new_one_writes(subtests):

@@ -293,18 +293,9 @@ def test_what_speaks_against_a_reading_is_said():
     assert "first second of the epoch" in reading(17, "meteor").why
 
 
-def test_a_number_is_never_taken_for_hex_digits():
-    with pytest.raises(InvalidId):
-        inspect(10**23, LATER)
-
-
 def test_a_uuid_may_be_written_in_its_other_ways():
     for written in ("{%s}", "urn:uuid:%s"):
         assert inspect(written % "0190163d-8694-739b-aea5-966c26f8ad91", LATER).readings[0].scheme == "uuid"
-
-
-def test_an_epoch_may_be_given():
-    assert reading(1541815603606036480, "snowflake", epoch=0).time.year == 1981
 
 
 def test_of_a_uuid_version_and_time_are_named():
@@ -329,7 +320,7 @@ def test_the_older_layout_of_an_objectid():
 
 
 def test_what_is_no_id_is_refused(subtests):
-    for wrong in [0, -5, 2**63, 10**5000, "", "x", "a" * 23, "g" * 24, True, None, 1.5, b"1", "1" * 40]:
+    for wrong in [0, -5, 2**63, 10**23, 10**5000, "", "x", "a" * 23, "g" * 24, True, None, 1.5, b"1", "1" * 40]:
         with subtests.test(wrong=wrong), pytest.raises(InvalidId, match="an id is"):
             inspect_id(wrong)
 

@@ -308,19 +308,6 @@ def test_a_service_is_left_alone_for_as_long_as_it_asked():
     assert isinstance(core.want(15.5), Claim)
 
 
-def test_an_outage_costs_less_than_one_claim_a_second():
-    core = Segments()
-    attempts = 0
-    for tick in range(20_000):
-        now = tick / 1000
-        want = core.want(now)
-        if isinstance(want, Claim):
-            attempts += 1
-            core.failed(want, DatabaseUnavailable("away"), now)
-
-    assert attempts <= 20
-
-
 def test_the_size_of_a_claim_survives_an_outage():
     core = started(1000)
     core.take(), core.take()

@@ -1,7 +1,6 @@
 """Snowflake: alone, and under leases; every clock is an argument."""
 
 import pickle
-import random
 from dataclasses import replace
 
 import pytest
@@ -206,20 +205,6 @@ def test_ids_go_on_while_the_database_is_away_for_less_than_the_lease():
     process.away = False
 
     assert process.draw(23.0, NOW + 23)
-
-
-def test_a_wall_clock_that_jumps_neither_repeats_nor_stops_ids():
-    database, rnd = Database(), random.Random(2)
-    processes = [Process(database, boot=1000.0 * number) for number in range(4)]
-    drawn, idle = [], 0
-    for tick in range(3000):
-        wall = NOW + tick / 10 + rnd.choice([0, 0, 0, -3600, -15, 9])
-        found = processes[tick % 4].draw(tick / 10, wall)
-        idle += not found
-        drawn += found
-
-    assert distinct(drawn)
-    assert idle < 30
 
 
 def test_a_wall_clock_that_steps_back_is_asked_for_no_time():

@@ -318,13 +318,6 @@ def test_a_renewal_that_failed_is_repeated_a_twelfth_of_the_length_or_a_second_a
         assert held.want(clocks(due + pause + 0.1)) == Renewal(clocks(due + pause + 0.1)), length
 
 
-def test_one_renewal_is_asked_for_at_a_time():
-    held = tenure()
-    held.want(clocks(4))
-
-    assert wait(held, clocks(4.1)) > 0
-
-
 def test_a_holder_waits_no_longer_than_its_lease():
     held = tenure()
     held.want(clocks(9.9))
@@ -349,15 +342,12 @@ def test_a_lease_whose_answer_came_after_its_end_is_not_used():
 # -- who holds which worker number, and how many are free
 
 
-ROW = NumberRow(0, 2, L, "a", 3, AT + L, AT + L, "there", 5)
-
-
 def test_held_is_what_nobody_else_may_take_yet():
     rows = [
-        ROW,
-        replace(ROW, number=1, until_ms=AT - L),
-        replace(ROW, number=2, until_ms=AT - L - 1),
-        replace(ROW, number=3, holder=""),
+        HELD,
+        replace(HELD, number=1, until_ms=AT - L),
+        replace(HELD, number=2, until_ms=AT - L - 1),
+        replace(HELD, number=3, holder=""),
     ]
     (space,) = spaces_of({"pods": rows}, ALL, AT)
 
@@ -367,15 +357,15 @@ def test_held_is_what_nobody_else_may_take_yet():
 
 
 def test_the_settings_are_those_of_the_newest_lease():
-    older = replace(ROW, number=9, bits=4, until_ms=AT + 1)
-    (space,) = spaces_of({"pods": [ROW, older]}, ALL, AT)
+    older = replace(HELD, number=9, bits=4, until_ms=AT + 1)
+    (space,) = spaces_of({"pods": [HELD, older]}, ALL, AT)
 
     assert (space.bits, space.free) == (2, 3)
 
 
 def test_of_a_slot_only_its_own_numbers_are_free_and_the_slots_add_up():
     one, two = Residue(1, 2), Residue(2, 2)
-    spaces = [space for slot in (one, two) for space in spaces_of({"pods": [ROW]}, slot, AT)]
+    spaces = [space for slot in (one, two) for space in spaces_of({"pods": [HELD]}, slot, AT)]
 
     assert [space.free for space in spaces] == [1, 2]
     (all_of,) = together(spaces)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Column, Integer, MetaData, Table, create_engine, insert, select
 from support.distinct import distinct
 from support.kit import output
 from support.processes.children import in_child
@@ -347,19 +346,6 @@ def test_a_story_is_told_alike_in_memory_and_on_a_database(story, create_missing
 
 
 NOWHERE = "postgresql+psycopg://127.0.0.1:9/production"
-
-
-def test_columns_that_hold_a_sequence_take_its_ids():
-    ids = Allocator(NOWHERE)
-    order = Table("o", MetaData(), Column("id", Integer, primary_key=True, default=ids.sequence("order").next_id))
-    engine = create_engine("sqlite://")
-    order.create(engine)
-    with ids.use(MemoryAllocator()), engine.begin() as connection:
-        connection.execute(insert(order), [{}, {}])
-        found = connection.scalars(select(order.c.id)).all()
-    engine.dispose()
-
-    assert found == [1, 2]
 
 
 def test_ids_of_every_kind_come_from_there():
