@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,9 +102,6 @@ class Writers(Closing):
     def close(self) -> None:
         self.end(self.all)
 
-    def ids(self) -> list[int]:
-        return [number for one in self.all for number in one.ids]
-
 
 PAGE = ROOT / "docs" / "existing-tables.md"
 SHOP = "://user:password@host/shop"
@@ -162,48 +160,12 @@ def reading(tmp_path: Path) -> Iterator[Reading]:
         yield made
 
 
-def check(url: str, writers: Writers) -> None:
-    """Each written id is a row, once; the page has inserted four more."""
-    written = writers.ids()
-    assert distinct(written)
-    rows = values(url, "SELECT id FROM orders")
-    assert set(written) <= set(rows)
-    assert len(rows) == len(written) + 4
+@contextmanager
+def changed(kind: str, reading: Reading, steps: dict[str, list[Block]]) -> Iterator[tuple[Writers, list[Writer]]]:
+    """While others write, up to the step that changes them; and those that use the tag.
 
-
-@pytest.mark.parametrize("kind", URLS)
-def test_the_steps_of_the_page_while_others_write(kind, reading):
-    steps = parts(kind)
-    assert {name for name, found in steps.items() if not found} == set()
-    carry_out(reading, steps["tables"])
-    url = reading.stage.real(URLS[kind])
-    with Writers(url) as writers:
-        old = writers.add(3)
-        writers.wait_for(PLENTY)
-        carry_out(reading, steps["Plan"])
-        carry_out(reading, with_its_statement(url, steps["Start"]))
-        new = writers.add(3, "order")
-        writers.wait_for(PLENTY)
-        carry_out(reading, steps["Change the writers one by one"])
-        writers.wait_for(PLENTY)
-        writers.stop(old)
-        carry_out(reading, steps["End"])
-        writers.wait_for(PLENTY, new)
-        with pytest.raises(DBAPIError):
-            execute(url, "INSERT INTO orders (what) VALUES ('old')")
-        carry_out(reading, steps["Back"])
-        again = writers.add(3)
-        writers.wait_for(PLENTY, [*new, *again])
-        writers.stop()
-
-    check(url, writers)
-
-
-@pytest.mark.parametrize("kind", URLS)
-def test_the_way_back_before_the_end_while_others_write(kind, reading):
-    steps = parts(kind)
-    in_a_table = re.compile("^ALTER TABLE.*\n", re.MULTILINE)
-    before_the_end = [replace(one, text=in_a_table.sub("", one.text)) for one in steps["Back"]]
+    Each written id is a row, once; the page has inserted four more.
+    """
     carry_out(reading, steps["tables"])
     url = reading.stage.real(URLS[kind])
     with Writers(url) as writers:
@@ -214,14 +176,42 @@ def test_the_way_back_before_the_end_while_others_write(kind, reading):
         new = writers.add(3, "order")
         writers.wait_for(PLENTY)
         carry_out(reading, steps["Change the writers one by one"])
+        yield writers, new
+        writers.stop()
+    written = [number for one in writers.all for number in one.ids]
+    assert distinct(written)
+    rows = values(url, "SELECT id FROM orders")
+    assert set(written) <= set(rows)
+    assert len(rows) == len(written) + 4
+
+
+@pytest.mark.parametrize("kind", URLS)
+def test_the_steps_of_the_page_while_others_write(kind, reading):
+    steps = parts(kind)
+    assert {name for name, found in steps.items() if not found} == set()
+    with changed(kind, reading, steps) as (writers, new):
+        writers.wait_for(PLENTY)
+        writers.stop(writers.all[:3])
+        carry_out(reading, steps["End"])
+        writers.wait_for(PLENTY, new)
+        with pytest.raises(DBAPIError):
+            execute(reading.stage.real(URLS[kind]), "INSERT INTO orders (what) VALUES ('old')")
+        carry_out(reading, steps["Back"])
+        again = writers.add(3)
+        writers.wait_for(PLENTY, [*new, *again])
+
+
+@pytest.mark.parametrize("kind", URLS)
+def test_the_way_back_before_the_end_while_others_write(kind, reading):
+    steps = parts(kind)
+    in_a_table = re.compile("^ALTER TABLE.*\n", re.MULTILINE)
+    before_the_end = [replace(one, text=in_a_table.sub("", one.text)) for one in steps["Back"]]
+    with changed(kind, reading, steps) as (writers, new):
         if kind == "postgres":
             carry_out(reading, before_the_end)
         writers.wait_for(PLENTY)
         writers.stop(new)
         writers.wait_for(PLENTY, writers.all[:3])
-        writers.stop()
-
-    check(url, writers)
 
 
 @pytest.mark.parametrize("kind", ["postgres"])

@@ -160,15 +160,6 @@ def test_control_without_a_gap_the_ids_come_again(sync, fresh):
 # -- one tag
 
 
-def test_a_process_that_runs_goes_on_over_a_failover(sync, fresh):
-    """What it has seen is more than the row has, and less than what the row is raised to."""
-    ids = sync(fresh, step=100, max_step=100)
-    before = ids.next_ids("order", 150)
-    execute(fresh, FORGET.format(100), MOVED)
-
-    assert distinct([*before, *ids.next_ids("order", 300)]) == 450
-
-
 def test_without_a_gap_what_was_seen_still_stops_the_tag(sync, fresh):
     ids = sync(fresh, step=100, max_step=100, failover_gap=0)
     ids.next_ids("order", 100)
@@ -178,10 +169,11 @@ def test_without_a_gap_what_was_seen_still_stops_the_tag(sync, fresh):
 
 
 def test_processes_and_tags_that_cross_at_once_skip_once_each(fresh):
+    """One has seen more than the row has, and less than what the row is raised to."""
     tags, several = [f"order-{number}" for number in range(8)], [other(fresh) for _ in range(6)]
     for name in tags:
         several[0].reserve(name, 100)
-    execute(fresh, MOVED)
+    execute(fresh, FORGET.format(100), MOVED)
     with ThreadPoolExecutor(6) as pool:
         for name in tags:
             blocks = list(pool.map(lambda ids, name=name: ids.reserve(name, 10), several))
@@ -232,30 +224,21 @@ def test_a_tag_that_refuses_waits_to_be_repaired(sync, fresh, settings, words):
     assert ids.reserve("order", 10) == range(2001, 2011)
 
 
-def test_the_gap_is_a_setting_of_the_tag(sync, place, tag):
+def test_the_gap_is_a_setting_of_the_tag_and_what_it_says_of_itself_can_be_set_again(sync, place, tag):
     ids = sync(place, failover_gap=77)
     ids.next_id(tag)
-    assert ids.tags.get(tag).failover_gap == 77
-    assert ids.tags.set(tag, failover_gap="refuse").failover_gap == "refuse"
-    assert ids.tags.set(tag, step=5).failover_gap == "refuse"
-    assert ids.tags.set(tag, failover_gap=10**12).failover_gap == 10**12
-    assert ids.tags.set(tag, failover_gap="auto").failover_gap == "auto"
+    assert ids.tags.set(tag, step=5).failover_gap == 77
+    for gap in ("auto", "refuse", 0, 10**12):
+        made = ids.tags.set(tag, failover_gap=gap)
+        said = {"step": made.step, "max_step": made.max_step, "limit": made.limit, "start_after": made.max_value}
+        assert ids.tags.set(tag, failover_gap=made.failover_gap, **said) == made, gap
+        assert [one.failover_gap for one in ids.tags.list() if one.name == tag] == [gap]
     assert ids.tags.create(f"{tag}-made", failover_gap=5).failover_gap == 5
     assert ids.tags.create(f"{tag}-like-ours").failover_gap == 77
     assert sync(place).tags.create(f"{tag}-usual").failover_gap == "auto"
     for wrong in (-1, "most"):
         with pytest.raises(InvalidSetting, match="failover_gap must be"):
             ids.tags.set(tag, failover_gap=wrong)
-
-
-def test_what_a_tag_says_of_itself_can_be_set_again(sync, place, tag):
-    ids = sync(place)
-    ids.next_id(tag)
-    for gap in ("auto", "refuse", 0, 5000):
-        made = ids.tags.set(tag, failover_gap=gap)
-        said = {"step": made.step, "max_step": made.max_step, "limit": made.limit, "start_after": made.max_value}
-        assert ids.tags.set(tag, failover_gap=made.failover_gap, **said) == made, gap
-        assert [one.failover_gap for one in ids.tags.list() if one.name == tag] == [gap]
 
 
 def test_repair_skips_a_gap_unless_it_is_said_where_to_go_on(sync, url, tag):
@@ -583,30 +566,6 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere statvfs
 
 @ON_LINUX
 @SQLITE
-def test_a_copy_with_the_same_inode_on_another_volume_is_noticed(fresh, file, tag, monkeypatch):
-    """As each first file of a new volume has it."""
-    on_volume(monkeypatch, EXT4)
-    drawn = drawn_by_another(fresh, tag, 100)
-    with other(fresh) as ids:
-        old = [ids.ticket("job") for _ in range(4)]
-    shutil.copyfile(file, f"{file}.old")
-    drawn += drawn_by_another(fresh, tag, 100)
-    with other(fresh) as ids:
-        old += [ids.ticket("job") for _ in range(4)]
-    shutil.copyfile(f"{file}.old", file)
-    on_volume(monkeypatch, ANOTHER_EXT4)
-    drawn += drawn_by_another(fresh, tag, 100)
-    drawn += drawn_by_another(fresh, tag, 100)
-    with other(fresh) as ids:
-        new = [ids.ticket("job") for _ in range(4)]
-
-    assert distinct(drawn)
-    assert drawn[-1] - drawn[-200] < 1000
-    assert distinct([*old, *new])
-
-
-@ON_LINUX
-@SQLITE
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -643,18 +602,27 @@ def born(monkeypatch: pytest.MonkeyPatch, moment: float | None, inode: int = 7) 
 
 @ON_LINUX
 @SQLITE
-def test_a_copy_that_got_the_inode_of_a_file_that_was_removed_is_noticed(fresh, file, tag, monkeypatch):
-    born(monkeypatch, 1000)
+@pytest.mark.parametrize(("place", "before", "after"), [(on_volume, EXT4, ANOTHER_EXT4), (born, 1000, 1001)])
+def test_a_copy_with_the_same_inode_is_noticed_by_its_volume_or_birth(
+    place, before, after, fresh, file, tag, monkeypatch
+):
+    """As each first file of a new volume has it, or one that got that of a file that was removed."""
+    place(monkeypatch, before)
     drawn = drawn_by_another(fresh, tag, 100)
     shutil.copyfile(file, f"{file}.old")
     drawn += drawn_by_another(fresh, tag, 100)
-    Path(f"{file}.old").replace(file)
-    born(monkeypatch, 1001)
+    with other(fresh) as ids:
+        tickets = [ids.ticket("job") for _ in range(4)]
+    shutil.copyfile(f"{file}.old", file)
+    place(monkeypatch, after)
     drawn += drawn_by_another(fresh, tag, 100)
     drawn += drawn_by_another(fresh, tag, 100)
+    with other(fresh) as ids:
+        tickets += [ids.ticket("job") for _ in range(4)]
 
     assert distinct(drawn)
     assert drawn[-1] - drawn[-200] < 1000
+    assert distinct(tickets)
 
 
 @ON_LINUX

@@ -202,19 +202,6 @@ class Crowds:
                 into.errors.append(f"{type(error).__name__}: {error}")
         into.late += [ids.next_id(LATE) for _ in range(IDS)]
 
-    @property
-    def nodes_twice(self) -> int:
-        return len({*self.forgotten.nodes} & {*self.fresh.nodes})
-
-    @property
-    def workers_twice(self) -> int:
-        """Leased while one may still be held that is forgotten."""
-        return len({*self.forgotten.workers} & {*self.fresh.workers})
-
-    @property
-    def late_twice(self) -> int:
-        return len({*self.forgotten.late} & {*self.fresh.late})
-
     def close(self) -> None:
         self.open.close()
 
@@ -248,12 +235,11 @@ def a_refusal_waits_for_a_repair(story: Story) -> None:
 def no_number_is_given_again(story: Story) -> None:
     """Nodes that were registered and forgotten, workers that were leased, and a tag that was made; a worker that may be
     forgotten is leased to nobody for a minute."""
-    crowds = story.crowds
-    assert not crowds.forgotten.errors
-    assert not crowds.fresh.errors
-    none_twice(crowds.nodes_twice, "nodes")
-    none_twice(crowds.workers_twice, "workers")
-    none_twice(crowds.late_twice, "a tag made late")
+    forgotten, fresh = story.crowds.forgotten, story.crowds.fresh
+    assert forgotten.errors + fresh.errors == []
+    none_twice({*forgotten.nodes} & {*fresh.nodes}, "nodes")
+    none_twice({*forgotten.workers} & {*fresh.workers}, "workers")
+    none_twice({*forgotten.late} & {*fresh.late}, "a tag made late")
 
 
 def nothing_is_noticed(story: Story) -> None:

@@ -7,9 +7,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pymysql
+
 from support.servers.available import without
 from support.servers.containers import IMAGES, pause
-from support.servers.machines import FIRST, PASSWORD, SECONDS, Machine, MariaDB, MySQL, Postgres, made, until
+from support.servers.machines import PASSWORD, SECONDS, Machine, MariaDB, MySQL, Postgres, made, until
 
 
 class Image(Machine):
@@ -109,23 +111,9 @@ class MariaDBImage(Image, MariaDB):
         self.data.mkdir()
         self.run([f"--port={self.port}", "--skip-log-bin"])
         until(self.lets_root_in, f"{self.program} is made", 2 * SECONDS)
-        with self.root() as root, root.cursor() as cursor:
-            for statement in FIRST:
-                cursor.execute(statement)
-        self.stop()
-
-    def lets_root_in(self) -> bool:
-        import pymysql
-
-        try:
-            self.root().close()
-        except pymysql.Error:
-            return False
-        return True
+        self.make_tester()
 
     def root(self) -> Any:
-        import pymysql
-
         return pymysql.connect(host="127.0.0.1", port=self.port, user="root", password="tester")
 
 

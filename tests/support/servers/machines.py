@@ -269,19 +269,25 @@ class MariaDB(Machine):
         self.initialize()
         self.process = start({}, [*self.common(), "--skip-networking"], self.place)
         wait_until(self.lets_root_in, self.process, self.place)
-        with pymysql.connect(unix_socket=str(self.socket), user="root") as root, root.cursor() as cursor:
+        self.make_tester()
+
+    def make_tester(self) -> None:
+        with self.root() as root, root.cursor() as cursor:
             for statement in FIRST:
                 cursor.execute(statement)
         self.stop()
 
     def lets_root_in(self) -> bool:
-        if not listens(self.socket):
-            return False
         try:
-            pymysql.connect(unix_socket=str(self.socket), user="root").close()
-        except pymysql.Error:
+            self.root().close()
+        except (pymysql.Error, OSError):
             return False
         return True
+
+    def root(self) -> Any:
+        with socket.socket(socket.AF_UNIX) as probe:  # since PyMySQL does not close a socket that nobody answers
+            probe.connect(str(self.socket))
+        return pymysql.connect(unix_socket=str(self.socket), user="root")
 
     # -- as a replica
 
@@ -315,12 +321,6 @@ class MySQL(MariaDB):
 
     def initialize(self) -> None:
         run({}, [*self.common(), "--initialize-insecure"], self.place)
-
-
-def listens(path: Path) -> bool:
-    """Asked first, since PyMySQL does not close a socket that nobody answers."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        return probe.connect_ex(str(path)) == 0
 
 
 # -- postgreSQL in a folder, from binaries; and a standby that follows it
