@@ -14,12 +14,10 @@ from multiprocessing import get_context
 from support.documents import reports
 from tqdm import tqdm
 
-from simulation import between, moves, workers
+from simulation import between, moves, run, workers, world
 from simulation.faces import faces
 from simulation.plan import Plan, draw
-from simulation.run import everywhere, lines
 from simulation.violation import Violation
-from simulation.world import run
 
 PODS = 1000
 
@@ -49,7 +47,7 @@ def again(plan: Plan) -> int:
     for step in plan.steps:
         print(f"    {step}")
     with faces():
-        counts = run(plan).counts
+        counts = world.run(plan).counts
     print(told(counts))
     return 0
 
@@ -58,52 +56,42 @@ def told(counts: Counter[str]) -> str:
     return "; ".join(f"{what} {times}" for what, times in sorted(counts.items()))
 
 
-def many(seeds: range) -> int:
+def many(name: str, what: str, worlds: Callable[[range], Counter[str]], seeds: range, at_once: int) -> int:
+    """Up to the first world that breaks a promise. A process gets so many at once."""
     began, total = time.monotonic(), Counter[str]()
-    with tqdm(total=len(seeds), unit=" worlds") as bar:
-        for counts, found in everywhere(seeds, os.cpu_count() or 1):
-            if found is not None:
-                bar.close()
-                print(lines(found))
-                return 1
-            total.update(counts)
-            bar.update(counts["worlds"])
-    seconds = time.monotonic() - began
-    figures = f"in {seconds:.0f} s, no failure: {told(total)}"
-    reports.write("simulate", f"seeds {seeds.start} to {seeds.stop - 1}", figures)
-    return 0
-
-
-def of(name: str, what: str, one_world: Callable[[int], Counter[str] | Violation], seeds: range, at_once: int) -> int:
-    """Worlds of ends, of moves or of pods: up to the first that breaks a promise. A process gets so many at once."""
-    began, total = time.monotonic(), Counter[str]()
+    parts = [seeds[start : start + at_once] for start in range(0, len(seeds), at_once)]
     with (
         ProcessPoolExecutor(os.cpu_count() or 1, get_context("spawn")) as pool,
         tqdm(total=len(seeds), unit=f" {what}") as bar,
     ):
-        for seed, counts in zip(seeds, pool.map(one_world, seeds, chunksize=at_once), strict=True):
-            if isinstance(counts, Violation):
-                bar.close()
-                print(f"seed {seed}: {counts}")
-                pool.shutdown(cancel_futures=True)
-                return 1
-            total.update(counts)
-            bar.update()
+        try:
+            for part, counts in zip(parts, pool.map(worlds, parts), strict=True):
+                total.update(counts)
+                bar.update(len(part))
+        except Violation as error:
+            bar.close()
+            print(error)
+            pool.shutdown(cancel_futures=True)
+            return 1
     figures = f"in {time.monotonic() - began:.0f} s, nothing came twice: {told(total)}"
     reports.write(name, f"seeds {seeds.start} to {seeds.stop - 1}", figures)
     return 0
 
 
+def plans(seeds: range) -> int:
+    return many("simulate", "worlds", run.worlds, seeds, 25)
+
+
 def ends(seeds: range) -> int:
-    return of("simulate-ends", "worlds of ends", between.one_world, seeds, 25)
+    return many("simulate-ends", "worlds of ends", between.worlds, seeds, 25)
 
 
 def of_moves(seeds: range) -> int:
-    return of("simulate-moves", "worlds of moves", moves.one_world, seeds, 100)
+    return many("simulate-moves", "worlds of moves", moves.worlds, seeds, 100)
 
 
 def pods(seeds: range) -> int:
-    return of("simulate-workers", f"worlds of {PODS} pods", partial(workers.one_world, PODS), seeds, 5)
+    return many("simulate-workers", f"worlds of {PODS} pods", partial(workers.worlds, pods=PODS), seeds, 5)
 
 
 def main() -> int:
@@ -118,7 +106,7 @@ def main() -> int:
         of_pods = range(words.first, words.first + words.seeds // 100)
         of_ends = range(words.first, words.first + words.seeds // 5)
         seeds = range(words.first, words.first + words.seeds)
-        return many(seeds) or of_moves(seeds) or ends(of_ends) or pods(of_pods)
+        return plans(seeds) or of_moves(seeds) or ends(of_ends) or pods(of_pods)
     plan = draw(words.seed).only(words.steps, words.tags, words.threads, words.processes)
     return again(plan)
 

@@ -35,7 +35,7 @@ def act(world: World, step: Step) -> None:
 
 def kill(world: World, process: Process, step: Step) -> None:
     process.kill()
-    world.count("processes killed")
+    world.count(step.kind)
     if any(not one.is_dead for one in world.processes):
         return
     world.start()
@@ -44,14 +44,14 @@ def kill(world: World, process: Process, step: Step) -> None:
 def pause(world: World, process: Process, step: Step) -> None:
     if not process.is_paused:
         process.is_paused = True
-        world.count("processes paused")
+        world.count(step.kind)
         world.scheduler.after(step.size, go_on, process, 0.0)
 
 
 def suspend(world: World, process: Process, step: Step) -> None:
     if not process.is_paused:
         process.is_paused = True
-        world.count("machines suspended")
+        world.count(step.kind)
         world.scheduler.after(step.size, go_on, process, step.size)
 
 
@@ -68,7 +68,7 @@ def stall(world: World, process: Process, step: Step) -> None:
 def partition(world: World, process: Process, step: Step) -> None:
     place = world.place(step.who // 3)
     place.cut_off.add(process.number)
-    world.count("processes cut off")
+    world.count(step.kind)
     world.scheduler.after(step.size, place.cut_off.discard, process.number)
 
 
@@ -87,7 +87,7 @@ def fork(world: World, process: Process, step: Step) -> None:
         for thing in things:
             thing.after_fork()
     child.start()
-    world.count("processes forked")
+    world.count(step.kind)
 
 
 def interrupt(world: World, process: Process, step: Step) -> None:
@@ -101,7 +101,7 @@ def close(world: World, process: Process, step: Step) -> None:
     if not process.is_closing and not process.is_paused:
         process.is_closing = True
         process.thread(process.close)
-        world.count("allocators closed")
+        world.count(step.kind)
 
 
 def start(world: World, process: Process, step: Step) -> None:
@@ -111,7 +111,7 @@ def start(world: World, process: Process, step: Step) -> None:
 
 def no_threads(world: World, process: Process, step: Step) -> None:
     process.may_start_threads = False
-    world.count("no thread could start")
+    world.count(step.kind)
     world.scheduler.after(step.size, setattr, process, "may_start_threads", True)
 
 
@@ -126,13 +126,13 @@ def clock(world: World, process: Process, step: Step) -> None:
 
 def crash(world: World, place: Place, step: Step) -> None:
     restart(world, place, step.size, 0, is_restart=world.plan.durable)
-    world.count("servers crashed")
+    world.count(step.kind)
 
 
 def freeze(world: World, place: Place, step: Step) -> None:
     server = place.server
     server.is_frozen = True
-    world.count("servers frozen")
+    world.count(step.kind)
     world.scheduler.after(step.size, setattr, server, "is_frozen", False)
 
 
@@ -148,7 +148,7 @@ def restore(world: World, place: Place, step: Step) -> None:
     """An older backup goes on in the place of what is there: on another server, or an operator says so."""
     moves = step.who % 2 == 0
     restart(world, place, 0.5, int(step.size), moves=moves, is_told=world.plan.durable and not moves)
-    world.count("backups restored")
+    world.count(step.kind)
 
 
 def restart(
@@ -180,7 +180,7 @@ def promote(world: World, place: Place, step: Step) -> None:
     kept = forget(world, old, int(step.size), is_disk=False)
     place.replace(old.name if world.variant.promotions_unseen else place.next_name(), kept)
     place.behind = {process.number: old for process in world.processes if (process.number + step.who) % 2}
-    world.count("standbys promoted")
+    world.count(step.kind)
     # What crosses to the old run now would be forgotten with its failover_gap: see `Server.kept`.
     stays = step.who % 3 and old.has_crossed()
     if stays:

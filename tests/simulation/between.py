@@ -41,6 +41,7 @@ from allocator.schemes.snowflake import LeaseClaim, LeasedSnowflake, SnowflakeSe
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import REPLACE
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, Renewal, Tenure
+from simulation.seeds import reached
 from simulation.violation import Violation
 
 BEGIN = 1_800_000_000_000
@@ -502,20 +503,10 @@ def faces() -> Iterator[None]:
         yield
 
 
-def one_world(seed: int) -> Counter[str] | Violation:
-    try:
-        return worlds([seed])
-    except Violation as error:
-        return error
+def one_world(seed: int) -> Counter[str]:
+    return World(seed).live()
 
 
 def worlds(seeds: Iterable[int]) -> Counter[str]:
-    """Run the worlds of these seeds. Raises `Violation`, with the seed."""
-    counts: Counter[str] = Counter()
     with faces():
-        for seed in seeds:
-            try:
-                counts.update(World(seed).live())
-            except Violation as error:
-                raise Violation(f"seed {seed}: {error}") from error
-    return counts
+        return reached(one_world, seeds)

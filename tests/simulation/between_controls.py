@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 from unittest.mock import patch
 
 from allocator.database.verbs import moves, node_rows, segments, shard_row, tickets, worker_number_rows
 from allocator.schemes.ticket import REPLACE
 from simulation.between import InMemory
-from simulation.patches import Patches
+from simulation.controls import Control
 
 
 def nothing(*_: Any) -> list[Any]:
@@ -38,36 +38,26 @@ def made_there(connection: Any, dialect: Any, tag: Any, known: Any) -> bool:
         return MAKE(connection, dialect, tag, replace(known, move=there.move))
 
 
-class Control(NamedTuple):
-    """shows: of what the violation speaks. patches: of the real code, by place and name.
-    seed: of a world in which it shows.
-    """
-
-    shows: str
-    patches: Patches
-    seed: int = 0
-
-
 CONTROLS: dict[str, Control] = {
     "a new tag with the key of the server that it reaches": Control(
-        "came twice", {(segments, "make"): made_there}, seed=589
+        "came twice", patches={(segments, "make"): made_there}, seed=589
     ),
     "a claim on another server": Control(
-        "came twice", {(InMemory, "claiming"): InMemory.claiming.replace("{run} = :run", "1 = 1")}, seed=5
+        "came twice", patches={(InMemory, "claiming"): InMemory.claiming.replace("{run} = :run", "1 = 1")}, seed=5
     ),
     "a claim whatever the shard's row says": Control(
-        "came twice", {(InMemory, "claiming"): InMemory.claiming.replace("move = :now AND", "")}, seed=119
+        "came twice", patches={(InMemory, "claiming"): InMemory.claiming.replace("move = :now AND", "")}, seed=119
     ),
     "a ticket on another server": Control(
-        "ticket . came twice", {(tickets, "DRAW"): tickets.DRAW.replace("{run} = :run", "1 = 1")}, seed=9
+        "ticket . came twice", patches={(tickets, "DRAW"): tickets.DRAW.replace("{run} = :run", "1 = 1")}, seed=9
     ),
     "a ticket by REPLACE where others claim it": Control(
         "ticket . came twice",
-        {(tickets, "DRAW"): tickets.DRAW.replace(f"tickets = '{REPLACE}'", "tickets <> ''")},
+        patches={(tickets, "DRAW"): tickets.DRAW.replace(f"tickets = '{REPLACE}'", "tickets <> ''")},
         seed=1442,
     ),
-    "a node without a fence": Control("of node came twice", {(node_rows, "unmoved"): the_row_alone}, seed=13),
+    "a node without a fence": Control("of node came twice", patches={(node_rows, "unmoved"): the_row_alone}, seed=13),
     "a worker number without a fence": Control(
-        "(number|worker) . is of two", {(worker_number_rows, "moves"): fencing(unmoved=nothing)}, seed=42
+        "(number|worker) . is of two", patches={(worker_number_rows, "moves"): fencing(unmoved=nothing)}, seed=42
     ),
 }

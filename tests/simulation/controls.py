@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import allocator.database.store
 from allocator.database.store import Database
-from allocator.database.verbs.segments import Terms
 from allocator.errors import DatabaseUnavailable
 from allocator.generators.supply import Supply
 from allocator.schemes import failover
@@ -40,7 +39,10 @@ class AnswersFirst(Statement):
 class ReadsFirst(Dialect):
     """SELECT, then UPDATE with what was read."""
 
-    def segments_claim(self, connection: Connection, name: str, size: int, terms: Terms, seen: int) -> int | None:
+    def carry_out(self, connection: Connection, verb: str, *args: Any) -> Any:
+        if verb != "segments_claim":
+            return super().carry_out(connection, verb, *args)
+        name, size, terms, _ = args
         read = connection.perform(lambda view: view.get(SEGMENT, name))
         return connection.perform(lambda view: self._write(view, name, size * terms.residue.step, read))
 
@@ -58,9 +60,10 @@ class ReadsFirst(Dialect):
 class GivesBack(Dialect):
     """Writes the second half of each claim back, where nobody has claimed since."""
 
-    def segments_claim(self, connection: Connection, name: str, size: int, terms: Terms, seen: int) -> Any:
-        last = super().segments_claim(connection, name, size, terms, seen)
-        if last is not None and size > 1:
+    def carry_out(self, connection: Connection, verb: str, *args: Any) -> Any:
+        last = super().carry_out(connection, verb, *args)
+        if verb == "segments_claim" and last is not None and args[1] > 1:
+            name, size, terms, _ = args
             connection.perform(lambda view: self._give_back(view, name, last, size * terms.residue.step // 2))
         return last
 
@@ -135,7 +138,7 @@ def keeping_the_key(
 
 
 class Control(NamedTuple):
-    """shows: of what the violation speaks. patches: of the real code, by class and name.
+    """shows: of what the violation speaks. patches: of the real code, by place and name.
     seed: of a world in which it shows.
     """
 

@@ -27,16 +27,15 @@ class Surprise(Exception):
     """What a hook of the user's raises in a statement. The caller gets it, unless a claim in advance met it."""
 
 
-class SegmentVerbs:
+class Verbs:
+    """Each is a statement, as it sees the rows."""
+
     rules: Rules
 
-    def segments_claim(self, connection: Connection, name: str, size: int, terms: Terms, seen: int) -> int | None:
-        return connection.perform(lambda view: self._claim(view, name, size * terms.residue.step, terms, seen))
-
-    def _claim(self, view: View, name: str, span: int, terms: Terms, seen: int) -> int | None:
+    def segments_claim(self, view: View, name: str, size: int, terms: Terms, seen: int) -> int | None:
         if not view.lock(SEGMENT, name):
             return None
-        row = view.get(SEGMENT, name)
+        row, span = view.get(SEGMENT, name), size * terms.residue.step
         shard: Shard = view.get(SHARD, 1)
         after = row and claimed(row, shard.move, view.here, span, terms, seen, self.rules, view.at)
         if after is None:
@@ -45,14 +44,11 @@ class SegmentVerbs:
         view.claims.append((name, range(after.max_value - span + 1, after.max_value + 1)))
         return after.max_value
 
-    def segments_fetch(self, connection: Connection, name: str) -> Tag | None:
-        row = connection.perform(lambda view: view.get(SEGMENT, name))
+    def segments_fetch(self, view: View, name: str) -> Tag | None:
+        row = view.get(SEGMENT, name)
         return row and row.tag(name)
 
-    def segments_make(self, connection: Connection, tag: Tag, known: Shard) -> bool:
-        return connection.perform(lambda view: self._create(view, tag, known))
-
-    def _create(self, view: View, tag: Tag, known: Shard) -> bool:
+    def segments_make(self, view: View, tag: Tag, known: Shard) -> bool:
         if not (view.lock(SHARD, 1) and view.lock(SEGMENT, tag.name)) or view.get(SEGMENT, tag.name) is not None:
             return False
         if view.get(SHARD, 1) != known or known.move.run != view.here:
@@ -63,13 +59,10 @@ class SegmentVerbs:
         view.put(SEGMENT, tag.name, row)
         return True
 
-    def segments_change(self, connection: Connection, name: str, changes: Mapping[str, int]) -> bool:
-        return connection.perform(lambda view: self._raise(view, name, changes["max_value"], None))
+    def segments_change(self, view: View, name: str, changes: Mapping[str, int]) -> bool:
+        return self._raise(view, name, changes["max_value"], None)
 
-    def segments_repair(self, connection: Connection, tag: Tag, above: int, known: Shard) -> bool:
-        return connection.perform(lambda view: self._repair(view, tag, above, known))
-
-    def _repair(self, view: View, tag: Tag, above: int, known: Shard) -> bool:
+    def segments_repair(self, view: View, tag: Tag, above: int, known: Shard) -> bool:
         row = view.get(SEGMENT, tag.name)
         if row is None or row.move != tag.move or view.get(SHARD, 1) != known or known.move.run != view.here:
             return False
@@ -87,23 +80,14 @@ class SegmentVerbs:
         view.put(SEGMENT, name, raised._replace(move=row.move if key is None else key))
         return True
 
-    def start_fetch(self, connection: Connection, where: str, name: str, *more: bool) -> Start:
-        return connection.perform(lambda view: self._start(connection, view, name))
-
-    def _start(self, connection: Connection, view: View, name: str) -> Start:
+    def start_fetch(self, view: View, where: str, name: str, *more: bool) -> Start:
         row, shard = view.get(SEGMENT, name), view.get(SHARD, 1)
         run = view.here if self.rules.run_guard else shard.move.run
-        return Start(row and row.tag(name), shard, run, connection.place.now(), ALL)
+        return Start(row and row.tag(name), shard, run, view.at, ALL)
 
+    # -- what may be forgotten beside claims
 
-class MoveVerbs:
-    """What may be forgotten beside claims."""
-
-    def moves_move(self, connection: Connection, before: Shard, after: Move, skip: Skipped, waits: bool) -> bool:
-        return connection.perform(lambda view: self._move(view, before, after, skip))
-
-    @staticmethod
-    def _move(view: View, before: Shard, after: Move, skip: Skipped) -> bool:
+    def moves_move(self, view: View, before: Shard, after: Move, skip: Skipped, waits: bool) -> bool:
         is_ours = view.lock(SHARD, 1) and view.lock(NODE, "last")
         shard: Shard = view.get(SHARD, 1)
         if not is_ours or shard.move != before.move or after.run != view.here:
@@ -112,35 +96,21 @@ class MoveVerbs:
         view.put(NODE, "last", (view.get(NODE, "last") or 0) + skip.nodes)
         return True
 
-
-class NodeVerbs:
     def node_rows_register(
-        self, connection: Connection, host: str, process: int, version: str, at: datetime, known: Shard
+        self, view: View, host: str, process: int, version: str, at: datetime, known: Shard
     ) -> int | None:
-        return connection.perform(lambda view: self._register(view, known))
-
-    @staticmethod
-    def _register(view: View, known: Shard) -> int | None:
         if not view.lock(NODE, "last") or view.get(SHARD, 1) != known or known.move.run != view.here:
             return None
         count: int = (view.get(NODE, "last") or 0) + 1
         view.put(NODE, "last", count)
         return known.residue.nth(count)
 
+    # -- worker numbers, which do what the rule says
 
-class LeaseVerbs:
-    """The statements of worker numbers, which do what the rule says."""
+    def worker_number_rows_fetch(self, view: View, space: str) -> tuple[int, list[NumberRow]]:
+        return view.at, view.all(LEASE)
 
-    def worker_number_rows_fetch(self, connection: Connection, space: str) -> tuple[int, list[NumberRow]]:
-        return connection.perform(lambda view: (view.at, view.all(LEASE)))
-
-    def worker_number_rows_take(
-        self, connection: Connection, chosen: NumberRow | int, claim: NumberClaim, known: Shard
-    ) -> bool:
-        return connection.perform(lambda view: self._take(view, chosen, claim, known))
-
-    @staticmethod
-    def _take(view: View, chosen: NumberRow | int, claim: NumberClaim, known: Shard) -> bool:
+    def worker_number_rows_take(self, view: View, chosen: NumberRow | int, claim: NumberClaim, known: Shard) -> bool:
         number, before = (chosen, None) if isinstance(chosen, int) else (chosen.number, chosen)
         if not view.lock(LEASE, number) or view.get(LEASE, number) != before:
             return False
@@ -149,11 +119,11 @@ class LeaseVerbs:
         view.put(LEASE, number, leased(chosen, claim, view.at))
         return True
 
-    def worker_number_rows_renew(self, connection: Connection, held: NumberLease, wall_ms: int) -> bool:
-        return connection.perform(lambda view: self._put(view, held, renewed, wall_ms, view.at))
+    def worker_number_rows_renew(self, view: View, held: NumberLease, wall_ms: int) -> bool:
+        return self._put(view, held, renewed, wall_ms, view.at)
 
-    def worker_number_rows_release(self, connection: Connection, held: NumberLease, used_ms: int) -> bool:
-        return connection.perform(lambda view: self._put(view, held, released, used_ms))
+    def worker_number_rows_release(self, view: View, held: NumberLease, used_ms: int) -> bool:
+        return self._put(view, held, released, used_ms)
 
     @staticmethod
     def _put(view: View, held: NumberLease, rule: Callable[..., NumberRow | None], *given: int) -> bool:
@@ -166,10 +136,8 @@ class LeaseVerbs:
         view.put(LEASE, held.number, after)
         return True
 
-
-class ShardVerbs:
-    def shard_row_fetch(self, connection: Connection) -> Shard | None:
-        return connection.perform(lambda view: view.get(SHARD, 1))
+    def shard_row_fetch(self, view: View) -> Shard | None:
+        return view.get(SHARD, 1)
 
 
 def imitation(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -177,16 +145,19 @@ def imitation(verb: Callable[..., Any]) -> Callable[..., Any]:
     room, _, noun = verb.__module__.rpartition(".")
     if room != "allocator.database.verbs":
         return verb
-    return lambda connection, dialect, *args: getattr(dialect, f"{noun}_{verb.__name__}")(connection, *args)
+    return lambda connection, dialect, *args: dialect.carry_out(connection, f"{noun}_{verb.__name__}", *args)
 
 
-class Dialect(SegmentVerbs, MoveVerbs, NodeVerbs, LeaseVerbs, ShardVerbs):
+class Dialect(Verbs):
     """Stands for an `allocator.database.dialect.Dialect`, and for the functions that take one: see `imitation`."""
 
     embedded = False
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
+
+    def carry_out(self, connection: Connection, verb: str, *args: Any) -> Any:
+        return connection.perform(lambda view: getattr(self, verb)(view, *args))
 
     def leaves_open(self, connection: Connection) -> bool:
         if connection.fate is Fate.SURPRISE:

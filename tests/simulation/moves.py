@@ -24,6 +24,7 @@ from simulation import operators
 from simulation import rows as sql
 from simulation.operators import FLEETS, GAPS, REFUSES, SLOTS, TYPE
 from simulation.rows import ALL_WORDS, CLAIM, NODES, REPLACE, SHARD, TICKETS, Rows, Shard, Words
+from simulation.seeds import fewest, reached
 from simulation.violation import Violation
 
 Act = tuple[Any, ...]
@@ -551,38 +552,17 @@ def failure(clusters: bool, acts: Iterable[Act], out: Words = ALL_WORDS) -> str:
     return ""
 
 
-def shrunk(clusters: bool, acts: list[Act], out: Words = ALL_WORDS) -> list[Act]:
-    """Without whatever may be left out, while it still breaks a promise."""
-    size = len(acts) // 2
-    while size:
-        start = 0
-        while start < len(acts):
-            fewer = acts[:start] + acts[start + size :]
-            if failure(clusters, fewer, out):
-                acts = fewer
-            else:
-                start += size
-        size //= 2
-    return acts
-
-
-def one_world(seed: int) -> Counter[str] | Violation:
+def one_world(seed: int) -> Counter[str]:
     clusters, acts = drawn(seed)
     world = World(clusters)
     try:
         world.run(acts).settle()
     except Violation as error:
-        lines = "".join(f"\n    {act}" for act in shrunk(clusters, acts))
-        return Violation(f"seed {seed}{', clusters' * clusters}: {error}{lines}")
+        least = fewest(acts, lambda fewer: bool(failure(clusters, fewer)))
+        lines = "".join(f"\n    {act}" for act in least)
+        raise Violation(f"{'clusters, ' * clusters}{error}{lines}") from error
     return world.counts
 
 
 def worlds(seeds: Iterable[int]) -> Counter[str]:
-    """Run the worlds of these seeds. Raises `Violation`, with the seed and the least acts."""
-    counts: Counter[str] = Counter()
-    for seed in seeds:
-        found = one_world(seed)
-        if isinstance(found, Violation):
-            raise found
-        counts.update(found)
-    return counts
+    return reached(one_world, seeds)

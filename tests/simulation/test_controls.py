@@ -9,7 +9,7 @@ import pytest
 from simulation.controls import CONTROLS, broken
 from simulation.faces import faces
 from simulation.plan import draw
-from simulation.shrink import failure
+from simulation.run import failure
 
 SEEDS = 300
 """Every broken rule shows within so many worlds; the one in which it is known to show is tried before them."""

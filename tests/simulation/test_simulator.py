@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
 from simulation.actions import FATES, PROCESSES, SERVERS
 from simulation.controls import CONTROLS, broken
 from simulation.faces import faces
 from simulation.plan import KINDS, draw
-from simulation.run import lines, simulate
-from simulation.shrink import failure
+from simulation.run import worlds
+from simulation.violation import Violation
 from simulation.world import World
 
 
@@ -27,15 +31,15 @@ def test_a_seed_is_a_history():
 
 
 def test_a_failure_is_made_small_and_says_how_to_run_it_again():
-    with broken(CONTROLS["no renewal after a fork"]) as variant:
-        _, found = simulate(range(100), variant)
-        assert found is not None
-        assert [step.kind for step in found.plan.steps] == ["fork"]
-        assert f"python -m simulation --seed {found.plan.seed}" in lines(found)
-        with faces():
-            assert failure(found.plan, variant) is not None
-    with faces():
-        assert failure(found.plan) is None
+    control = CONTROLS["no renewal after a fork"]
+    with broken(control) as variant, pytest.raises(Violation, match=control.shows) as found:
+        worlds(range(100), variant)
+    first, again, *steps = str(found.value).splitlines()
+    seed = int(first.split()[1].removesuffix(":"))
+
+    assert f"python -m simulation --seed {seed} --steps " in again
+    assert [re.findall("kind='(.*?)'", step) for step in steps] == [["fork"]]
+    assert worlds([seed])
 
 
 def test_a_plan_is_made_smaller_by_its_own_words():

@@ -21,6 +21,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator
 from copy import copy
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from math import ceil
@@ -32,6 +33,7 @@ from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, NumberRow, Tenure
+from simulation.seeds import reached
 from simulation.violation import Violation
 
 BEGIN = 1_800_000_000_000
@@ -96,9 +98,6 @@ class Server:
             self.known = (self.run, BEGIN + now + self.offset)
         at = BEGIN + now + self.offset
         return list(self.rows.values()), at, self.known
-
-    def owns(self, number: int) -> bool:
-        return number % self.residue.step == self.residue.offset - 1
 
     def fail_over(self, now: int, lag: int, old_answers: int) -> int:
         """Another server goes on, without what was written in the last `lag` milliseconds; how much it forgot."""
@@ -385,7 +384,8 @@ class World:
         return BEGIN + self.now + server.offset
 
     def owns(self, server: Server, number: int) -> bool:
-        return server.owns(number) or not self.rules.keeps_to_its_slot
+        residue = server.residue
+        return number % residue.step == residue.offset - 1 or not self.rules.keeps_to_its_slot
 
     def take(self, server: Server, chosen: NumberRow | int, claim: NumberClaim, known: tuple[int, int]) -> int | None:
         number = chosen if isinstance(chosen, int) else chosen.number
@@ -447,25 +447,12 @@ def overlaps(spans: list[tuple[int, int, str]]) -> int:
     return found
 
 
-class Verdict(NamedTuple):
-    """What was reached, and how often two held one number, or used it in one second of their clocks."""
-
-    counts: Counter[str]
-    held: int = 0
-    pairs: int = 0
-
-
-def worlds(seeds: Iterable[int], pods: int, rules: Rules = FOLLOWED) -> Verdict:
-    counts, held, pairs = Counter[str](), 0, 0
-    for seed in seeds:
-        world = World(seed, pods, rules).run()
-        counts.update(world.counts)
-        held, pairs = held + world.held_twice(), pairs + world.pairs_twice()
-    return Verdict(counts, held, pairs)
+def one_world(seed: int, pods: int, rules: Rules) -> Counter[str]:
+    world = World(seed, pods, rules).run()
+    if (held := world.held_twice()) + (pairs := world.pairs_twice()):
+        raise Violation(f"held by two {held} times, used in one millisecond {pairs} times")
+    return world.counts
 
 
-def one_world(pods: int, seed: int) -> Counter[str] | Violation:
-    counts, held, pairs = worlds([seed], pods)
-    if held or pairs:
-        return Violation(f"held by two {held} times, used in one millisecond {pairs} times")
-    return counts
+def worlds(seeds: Iterable[int], pods: int, rules: Rules = FOLLOWED) -> Counter[str]:
+    return reached(partial(one_world, pods=pods, rules=rules), seeds)
