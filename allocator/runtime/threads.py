@@ -219,7 +219,7 @@ def run_all(works: deque[Work[Any]], calls: SimpleQueue[bool]) -> None:
             while works:  # first of all: an exception may have come in place of a call
                 run_first(works)
             is_open = calls.get()
-        except BaseException:  # noqa: S110  sent to this thread
+        except BaseException:  # noqa: S110  sent to this thread, or of the work, which holds it for its waiter
             pass
     calls.put(False)
 
@@ -227,9 +227,8 @@ def run_all(works: deque[Work[Any]], calls: SimpleQueue[bool]) -> None:
 def run_first(works: deque[Work[Any]]) -> None:
     """Run the first work. It stays queued until it is taken: an exception that hits this thread loses none."""
     work = works[0]
-    with suppress(BaseException):  # the work holds the error, even CancelledError of a driver's hook, for its waiter
-        work.run()
-        works.remove(work)  # ValueError: another thread saw that it was taken
+    work.run()
+    works.remove(work)  # ValueError: another thread saw that it was taken
 
 
 def takes_signals() -> bool:
@@ -241,8 +240,9 @@ def beside(call: Callable[[], T]) -> T:
     """Run `call` on a thread of its own, where nothing interrupts it, and wait for it; here if no thread can start."""
     if sys.is_finalizing():  # a thread would never say that it has begun
         return call()
-    work, threads = Work(call), list[threading.Thread]()
-    start_thread(threads, run_first, deque([work]))
+    work, threads, calls = Work(call), list[threading.Thread](), SimpleQueue[bool]()
+    calls.put(False)
+    start_thread(threads, run_all, deque([work]), calls)
     while not work.ended:
         if all(map(has_ended, threads)):  # by an exception that was sent to it before it took the work, or after
             work.run()

@@ -30,7 +30,7 @@ watching: set[tuple[str, str]] | None = None
 
 
 def note(what: str) -> None:
-    for place in getattr(held, "ON_TWO", ()):
+    for place in getattr(held, "places", ()):
         if watching is not None:
             watching.add((place, what))
 
@@ -44,7 +44,7 @@ class Watched:
     def acquire(self, *how: Any, **settings: Any) -> bool:
         taken = bool(self._lock.acquire(*how, **settings))
         if taken:
-            held.places = [*getattr(held, "ON_TWO", ()), self._place]
+            held.places = [*getattr(held, "places", ()), self._place]
         return taken
 
     def release(self) -> None:
