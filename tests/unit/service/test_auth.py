@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.database.dialect import Dialect
+from allocator.database.connection import CONNECTIONS
 from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
@@ -191,7 +191,7 @@ def test_a_token_uses_a_share_of_the_connections_and_no_more():
             return True
 
     assert asyncio.run(story())
-    assert Dialect.pool_size - 1 == SHARE
+    assert CONNECTIONS - 1 == SHARE
 
 
 def test_requests_that_wait_for_their_turn_are_refused_once_their_token_is_revoked():
