@@ -733,7 +733,7 @@ def noting_commits(url: str, *tables: str) -> None:
 @ON_POSTGRES
 def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag, monkeypatch):
     """A crash of a process of the server's forgets commits that were not, and begins no other run."""
-    monkeypatch.setattr(PostgreSQL, "mends", "NULL")  # as without the trigger that notes
+    monkeypatch.setattr(PostgreSQL, "facts", PostgreSQL.facts | {"mends": "NULL"})  # as without the trigger that notes
     with other(fresh) as ids:
         ids.reserve(tag, 1)
     noting_commits(fresh, "segment")
@@ -753,7 +753,7 @@ def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag, monk
 
 @ON_POSTGRES
 def test_tickets_nodes_and_leases_are_written_to_disk_whatever_the_role_is_set_to(sync, fresh, monkeypatch):
-    monkeypatch.setattr(PostgreSQL, "mends", "NULL")  # as without the trigger that notes
+    monkeypatch.setattr(PostgreSQL, "facts", PostgreSQL.facts | {"mends": "NULL"})  # as without the trigger that notes
     sync(fresh).ticket("job")
     noting_commits(fresh, "segment", "node", "lease")
     ids = sync(fresh)
