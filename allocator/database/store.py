@@ -265,11 +265,6 @@ class Database:
 
     # ---- what this process knows of the database
 
-    def check_schema(self) -> None:
-        """Once: the tables have the revision that is needed, or `SchemaOutOfDate` is raised."""
-        if not self._schema_seen:
-            self.start()
-
     def start(self, name: str = "") -> Start:
         """Fetch the rows, with that of the tag `name`.
 

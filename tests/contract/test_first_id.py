@@ -78,7 +78,7 @@ def test_a_second_revision_is_an_error_and_no_loop(fresh):
     execute(fresh, f"INSERT INTO {VERSION_TABLE} VALUES ('zz')")
 
     with closing(Database(fresh)) as database, pytest.raises(SchemaOutOfDate, match="revision zz, which is newer"):
-        database.check_schema()
+        database.start()
 
 
 @SQLITE
@@ -93,7 +93,7 @@ def test_tables_that_another_thread_made_meanwhile_are_looked_at_again(fresh, mo
 
         monkeypatch.setattr(database, "run", run_late)
 
-        database.check_schema()
+        database.start()
 
     assert late == []
 

@@ -198,15 +198,20 @@ def test_a_space_with_fewer_numbers_than_slots_is_refused_where_none_is_left(fle
         database.lease_number(claim)
 
 
-@once
-@pytest.mark.parametrize("fleet_kind", MYSQLS, indirect=True)
-def test_a_slot_that_claims_tickets_begins_above_those_that_another_replaced(face, shards):
-    """And the other way round."""
+def replaced_and_claimed(face, shards):
+    """Five tickets of slot 1, the URLs of slot 1 and of slot 2, which claims its tickets, and a new database."""
     one, two, three = shards(3)
     drawn = [face(one).ticket("job") for _ in range(5)]
     claim_tickets(two)
     urls = [make(one, 4)]
-    urls.append(add(urls, two, 2))
+    return drawn, [*urls, add(urls, two, 2)], three
+
+
+@once
+@pytest.mark.parametrize("fleet_kind", MYSQLS, indirect=True)
+def test_a_slot_that_claims_tickets_begins_above_those_that_another_replaced(face, shards):
+    """And the other way round."""
+    drawn, urls, three = replaced_and_claimed(face, shards)
     drawn += [face(urls[1]).ticket("job") for _ in range(5)]
     urls.append(add(urls, three, 3))
     drawn += [face(urls[2]).ticket("job") for _ in range(3)]
@@ -219,11 +224,7 @@ def test_a_slot_that_claims_tickets_begins_above_those_that_another_replaced(fac
 @once
 @pytest.mark.parametrize("fleet_kind", ["sqlite", *MYSQLS], indirect=True)
 def test_a_slot_begins_above_tickets_that_a_lost_one_drew_and_a_member_knows_by_its_first_value_alone(face, shards):
-    one, two, three = shards(3)
-    drawn = [face(one).ticket("job") for _ in range(5)]
-    claim_tickets(two)
-    urls = [make(one, 4)]
-    urls.append(add(urls, two, 2))
+    drawn, urls, three = replaced_and_claimed(face, shards)
     third = face(add(urls[1:], three, 3, 1))
 
     assert third.ticket("job") > max(drawn)

@@ -1,7 +1,7 @@
 """What is done to the rows, a file for each kind of row: plain functions on a connection.
 
-`Runner.run` repeats a verb whose connection was lost, and the first run may have committed. So a verb that is passed to
-it is one of these, which a test holds complete:
+`Database.run` repeats a verb whose connection was lost, and the first run may have committed. So a verb that is passed
+to it is one of these, which a test holds complete:
 
 Changes no row:
     checks.ask columns.read columns.read_beside examination.of_rows node_rows.fetch_newest
