@@ -156,7 +156,7 @@ class Background:
         self._calls.put(True)
         living = len(self._threads) - sum(map(has_ended, self._threads))
         if living < THREADS and not self._calls.empty():
-            living += start_thread(self._threads, run_all, self._works, self._calls)
+            living += start_thread(self._threads, run_all, self._threads, self._works, self._calls)
         work.is_queued = True
         if not living:
             work.run()
@@ -211,24 +211,27 @@ def has_ended(thread: threading.Thread) -> bool:
     return thread.ident is not None and not thread.is_alive()
 
 
-def run_all(works: deque[Work[Any]], calls: SimpleQueue[bool]) -> None:
-    """Run work at each call, until the call to stop, which is False, and is left for the other threads."""
+def run_all(threads: list[threading.Thread], works: deque[Work[Any]], calls: SimpleQueue[bool]) -> None:
+    """Run work at each call, until the call to stop, which is False."""
     is_open = True
-    while is_open:
-        try:
-            while works:  # first of all: an exception may have come in place of a call
-                run_first(works)
-            is_open = calls.get()
-        except BaseException:  # noqa: S110  sent to this thread, or of the work, which holds it for its waiter
-            pass
-    calls.put(False)
+    try:
+        while is_open:
+            with suppress(Exception, SystemExit, KeyboardInterrupt):  # sent to this thread
+                while works:  # first of all: an exception may have come in place of a call
+                    run_first(works)
+                is_open = calls.get()
+    finally:  # another exception ends it, as GreenletExit must
+        calls.put(is_open)  # the call to stop, or one that this thread leaves to the others
+        if is_open and works:
+            start_thread(threads, run_all, threads, works, calls)
 
 
 def run_first(works: deque[Work[Any]]) -> None:
     """Run the first work. It stays queued until it is taken: an exception that hits this thread loses none."""
     work = works[0]
-    work.run()
-    works.remove(work)  # ValueError: another thread saw that it was taken
+    with suppress(BaseException):  # the work holds the error, even CancelledError of a driver's hook, for its waiter
+        work.run()
+        works.remove(work)  # ValueError: another thread saw that it was taken
 
 
 def takes_signals() -> bool:
@@ -242,7 +245,7 @@ def beside(call: Callable[[], T]) -> T:
         return call()
     work, threads, calls = Work(call), list[threading.Thread](), SimpleQueue[bool]()
     calls.put(False)
-    start_thread(threads, run_all, deque([work]), calls)
+    start_thread(threads, run_all, threads, deque([work]), calls)
     while not work.ended:
         if all(map(has_ended, threads)):  # by an exception that was sent to it before it took the work, or after
             work.run()

@@ -61,13 +61,19 @@ def all_threads_of(background: Background) -> list[threading.Thread]:
     return background._threads
 
 
-def test_an_exception_that_is_sent_to_a_waiting_thread_takes_no_work_along():
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(("error", "ends"), [(MemoryError, False), (GeneratorExit, True)])
+def test_an_exception_that_is_sent_to_a_waiting_thread_takes_no_work_along(error, ends):
+    """One that is no error ends the thread, as gevent and the interpreter want."""
     background = Background()
-    for thread in all_threads_of(background):
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(MemoryError))
+    first = all_threads_of(background).copy()
+    for thread in first:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(error))
 
     for _ in range(2 * THREADS):
         assert background.submit(lambda: "well").result(10) == "well"
+    all_threads_of(background)
+    assert until(lambda: all(map(has_ended, first)) is ends, 10)
     background.close(5)
 
 
