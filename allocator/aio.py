@@ -213,4 +213,4 @@ class AsyncAllocator(Uncopyable):
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<AsyncAllocator {self._allocator!r}>"
+        return f"<{type(self).__name__} {self._allocator!r}>"

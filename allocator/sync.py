@@ -282,4 +282,4 @@ class Allocator(Uncopyable):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Allocator {self.backend.shown}>"
+        return f"<{type(self).__name__} {self.backend.shown}>"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from allocator.errors import TagExists
-from allocator.schemes.tag import FailoverGap
+
+if TYPE_CHECKING:  # pytest loads this package in every run
+    from allocator.schemes.tag import FailoverGap
 
 
 class TagSettings(TypedDict, total=False):

@@ -33,9 +33,8 @@ class CreateTag(MigrateOperation):
         that is deleted and made again would repeat its ids.
         """
         given = {**settings, "start_after_column": start_after_column}
-        told = {**given, "start_after": start_after or None}
-        named = {name.replace("_", "-"): str(value) for name, value in told.items() if value is not None}
-        words = "".join(f" --{name} {quote(value)}" for name, value in named.items())
+        told = {**given, "start_after": start_after or None}.items()
+        words = "".join(f" --{name.replace('_', '-')} {quote(str(value))}" for name, value in told if value is not None)
         if operations.migration_context.as_sql:
             raise InvalidSetting(
                 "this step looks at the database, so it cannot be printed as SQL (--sql); run instead: allocator tags "

@@ -31,9 +31,6 @@ from allocator.sync import Allocator
 
 Ids = Allocator | AsyncAllocator
 
-NEXT_VALUE = r"(?i)next[ _]?(sequence )?val"
-"""With such a server default the column has a second generator, which would issue the same ids."""
-
 
 class PublicId(TypeDecorator[str]):
     """A column type for public ids: BIGINT in the table, the text `public.encode(id)` in Python.
@@ -207,7 +204,7 @@ def own_generator(column: Column[Any]) -> str | None:
     if column.identity is not None:
         return "Identity()"
     default = str(getattr(column.server_default, "arg", ""))
-    return f"server_default={default}" if re.search(NEXT_VALUE, default) else None
+    return f"server_default={default}" if re.search(r"(?i)next[ _]?(sequence )?val", default) else None
 
 
 def key_setter(key: str, default: KeyDefault) -> Any:

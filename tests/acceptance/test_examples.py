@@ -173,7 +173,7 @@ def test_the_units_of_systemd_start_our_command_and_wait_for_what_is_running(tmp
     unit = (DEPLOYMENT / "allocator@.service").read_text()
     program, *command = re.search("^ExecStart=(.*)$", unit, re.MULTILINE)[1].split()
 
-    assert options_of(command, monkeypatch)["uds"] == ""
+    assert options_of(command, monkeypatch)["uds"] is None
     assert program.removesuffix("/bin/allocator") == re.search("python3 -m venv ([^ ]+) ", unit)[1]
     port = re.search("^ListenStream=(.*)$", (DEPLOYMENT / "allocator@.socket").read_text(), re.MULTILINE)[1]
     assert f"curl -f --retry 30 --retry-all-errors http://{port.replace('%i', '1')}/readyz && " in unit

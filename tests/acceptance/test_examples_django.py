@@ -22,7 +22,7 @@ README = (TESTS.parent / "README.md").read_text()
 PRELOADED = """
 from project.wsgi import application
 from shop.models import Order
-before = [Order._meta.pk.next_id() for _ in range(5)]
+before = [Order._meta.pk.draw() for _ in range(5)]
 """
 ORDER = json.dumps({"customer": "Ada", "items": ["tea", "milk"]})
 
@@ -203,11 +203,11 @@ OVERRIDDEN = """
 from django.test import override_settings
 from shop.models import Order
 key = Order._meta.pk
-print(key.next_id(), key.next_id())
+print(key.draw(), key.draw())
 for start in [5, None]:
     with override_settings(ALLOCATOR={"database": f"sqlite:///{start}.db", "start_after": start}):
-        print(key.next_id())
-print(key.next_id())
+        print(key.draw())
+print(key.draw())
 """
 
 

@@ -74,26 +74,6 @@ def test_the_fixtures_are_described(pytester: pytest.Pytester):
     assert "Warning" not in done.stderr.str()
 
 
-def test_a_failure_in_a_test_leaves_nothing_behind_for_the_next_one(pytester: pytest.Pytester):
-    pytester.makepyfile(
-        """
-        from allocator.errors import Exhausted
-
-        def test_one(memory_allocator):
-            memory_allocator.next_id("order")
-            memory_allocator.fail(Exhausted("x"))
-            assert memory_allocator.next_id("order") == 2
-
-        def test_two(memory_allocator):
-            assert memory_allocator.next_id("order") == 1
-        """
-    )
-    done = pytester.runpytest_subprocess(*ALONE, "-W", "error")
-
-    done.assert_outcomes(passed=1, failed=1)
-    done.stdout.fnmatch_lines(["*Exhausted: x*"])
-
-
 def test_to_load_it_imports_next_to_nothing():
     code = (
         "import sys, pytest; before = set(sys.modules); import allocator.integrations.pytest_plugin; "

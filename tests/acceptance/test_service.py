@@ -232,7 +232,7 @@ def test_a_token_made_while_the_database_hangs_is_503_within_the_timeout_and_the
 REFUSED = {
     "--url postgresql+psycopg://u:s3cret@127.0.0.1:1/x --certificate c --key nowhere.pem": "'c' does not exist",
     "--port 99999": "99999",
-    "--compat twitter": "Invalid value for '--compat': 'twitter' is not one of 'leaf', 'tinyid'",
+    "--compat twitter": "'twitter' is not one of 'leaf', 'tinyid'",
     "--certificate /etc/passwd": "--certificate and --key need each other",
     "--timeout 0": "timeout must be",
     "--url https://ids.example.org": "--url must be a database",

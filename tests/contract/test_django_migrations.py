@@ -397,7 +397,7 @@ Routed.objects.create(id=500)
 Given.objects.create(id=20)
 found = [Routed.objects.create().pk, Given.objects.create().pk]
 with transaction.atomic():
-    found.append(Lacking._meta.pk.next_id())
+    found.append(Lacking._meta.pk.draw())
     with connections["default"].cursor() as cursor:
         cursor.execute("SELECT 7")
         found.append(cursor.fetchone()[0])

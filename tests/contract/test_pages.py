@@ -15,7 +15,7 @@ from allocator.database import tables
 from allocator.fleet.tag_administration import Tags
 from allocator.schemes.tag import Tag
 from allocator.service.served_ids import page_of
-from allocator.testing.memory_backend import MemoryBackend
+from allocator.testing import MemoryBackend
 
 ENDINGS = ("-b", ".a", "0", ":c", "A", "Z", "_d", "a", "b")
 """Their order byte by byte is not that of a language."""

@@ -19,9 +19,6 @@ from allocator.integrations.django.ids import allocator, column_of, settle, star
 from allocator.public_ids import PublicIds
 from allocator.schemes.shared.argument_checks import check_tag
 
-FACE = __name__.rpartition(".")[0]
-"""Migrations import the field from here, so this module may move."""
-
 M = TypeVar("M", bound=Any)
 
 
@@ -91,6 +88,7 @@ class AllocatedBigAutoField(BigAutoField):
     it, as with any `AutoField`. Errors are those of `Allocator.next_id`.
     """
 
+    __module__ = "allocator.integrations.django"  # where migrations import it from, so that this file may move
     db_returning = False  # MySQL would return the last value of a counter that does not exist
 
     def __init__(self, *args: Any, tag: str | None = None, **options: Any) -> None:
@@ -100,7 +98,6 @@ class AllocatedBigAutoField(BigAutoField):
 
     def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
         name, path, args, options = super().deconstruct()
-        path = path.replace(__name__, FACE)
         options["primary_key"] = self.primary_key
         if self._own_tag is not None:
             options["tag"] = self._own_tag
@@ -147,10 +144,6 @@ class AllocatedBigAutoField(BigAutoField):
 
     def draw(self) -> Any:
         """Draw the key of the next object."""
-        return self.next_id()
-
-    def next_id(self) -> int:
-        """Draw the next id of the model."""
         ids = allocator()
         known = self._sequence  # read once: another thread may replace it
         if known is None or known[0] is not ids:
@@ -233,7 +226,7 @@ class PublicBigAutoField(AllocatedBigAutoField):
 
     def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
         name, _, args, options = super().deconstruct()
-        return name, f"{FACE}.{AllocatedBigAutoField.__name__}", args, options
+        return name, f"{AllocatedBigAutoField.__module__}.{AllocatedBigAutoField.__name__}", args, options
 
     def clone(self) -> AllocatedBigAutoField:
         """Copy the field for the models of migrations."""
@@ -241,7 +234,7 @@ class PublicBigAutoField(AllocatedBigAutoField):
         return AllocatedBigAutoField(*args, **options)
 
     def draw(self) -> str:
-        return self._public.encode(self.next_id())
+        return self._public.encode(super().draw())
 
     def from_db_value(self, value: int | None, expression: Any, connection: Any) -> str | None:
         return None if value is None else self._public.encode(value)

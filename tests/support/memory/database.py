@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from allocator.errors import AllocatorError
 from allocator.schemes.shared.residues import Seen
-from allocator.testing.memory_backend import MemoryBackend
+from allocator.testing import MemoryBackend
 
 
 class Source(MemoryBackend):

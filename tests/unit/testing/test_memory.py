@@ -40,9 +40,7 @@ from allocator.errors import (
 from allocator.generators.backend_protocol import Backend
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.argument_checks import check_count
-from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
-from allocator.testing.allocators import SynchronousBackground
-from allocator.testing.memory_backend import MemoryBackend
+from allocator.testing import AsyncMemoryAllocator, MemoryAllocator, MemoryBackend, SynchronousBackground
 
 AWAY = DatabaseUnavailable("the server is being moved")
 
@@ -56,7 +54,11 @@ def test_it_is_an_allocator_of_the_usual_types():
     assert isinstance(awaited.sequence("order"), AsyncSequence)
     assert ids.sequence("order") is ids.sequence("order")
     assert isinstance(MemoryBackend(), Backend)
-    assert (repr(ids), repr(awaited)) == ("<MemoryAllocator>", "<AsyncMemoryAllocator>")
+    assert (
+        repr(awaited)
+        == f"<AsyncMemoryAllocator {awaited.memory!r}>"
+        == "<AsyncMemoryAllocator <MemoryAllocator memory>>"
+    )
 
 
 def test_every_process_gives_the_same_ids():
