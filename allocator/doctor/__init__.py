@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from allocator.database.store import Database
-from allocator.doctor.examination import examine_database
-from allocator.doctor.fleet_rules import of_fleet
+from allocator.doctor.examination import examine_database, of_fleet
 from allocator.errors import InvalidSetting
 from allocator.schemes.shared.findings import DANGER, NOTE, OUTAGE, Finding, Severity, at, in_order, is_healthy
 from allocator.schemes.slots import check_list

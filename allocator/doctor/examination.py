@@ -1,8 +1,8 @@
-"""The examination of one database: what it is asked, and the findings from the answers."""
+"""The examination: what each database is asked, the findings from its answers, and those on several databases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,8 @@ from allocator.database.store import Database
 from allocator.database.verbs import node_rows, number_columns, segments, start, worker_number_rows
 from allocator.doctor.tag_rules import of_clocks, of_nodes, of_spaces, of_tags
 from allocator.errors import AllocatorError, DatabaseRefused, SchemaDamaged, SchemaOutOfDate
-from allocator.schemes.shared.findings import DANGER, NOTE, OUTAGE, Finding, unchecked
-from allocator.schemes.slots import Shard, Word
+from allocator.schemes.shared.findings import DANGER, NOTE, OUTAGE, Finding, few, unchecked
+from allocator.schemes.slots import ARGUMENT, Shard, Word, check_word, unasked
 from allocator.schemes.worker_number_lease import spaces_of
 
 if TYPE_CHECKING:
@@ -68,12 +68,10 @@ def of_rows(connection: Connection, dialect: Dialect, done: Examination, clock: 
     newest = node_rows.fetch_newest(connection, dialect, 1)
     now = start.fetch(connection, dialect, done.where, "", with_revision=False)
     done.shard = now.shard or Shard()
-    is_noted = done.shard.move.run == now.run
+    move = done.shard.move.key if done.shard.move.run == now.run else None
     return [
         *of_clocks(clock() - now.at / 1000),
-        *of_tags(
-            segments.fetch_all(connection, dialect), done.shard.residue, done.shard.move.key if is_noted else None
-        ),
+        *of_tags(segments.fetch_all(connection, dialect), done.shard.residue, move),
         *of_nodes(newest[0].number if newest else 0),
         *of_spaces(spaces_of(leased, done.shard.residue, at)),
         *of_numbers(connection),
@@ -107,3 +105,26 @@ def attempt(
         if fails or isinstance(error, SchemaDamaged):
             return [outage(fails, error)]
         return [unchecked(subject, str(error), "run the doctor as a user that may read it")]
+
+
+def of_fleet(databases: Sequence[Examination]) -> Iterator[Finding]:
+    """Whether each database is the slot that its URL says, and whether all were given."""
+    for one in databases:
+        if one.shard is None:
+            continue
+        if one.word:
+            try:
+                check_word(one.where, one.word, one.shard)
+            except AllocatorError as error:
+                yield replace(outage("shard-is-another", error), severity=DANGER)
+        elif one.shard.word:
+            yield Finding(
+                "url-names-no-slot",
+                NOTE,
+                f"{one.where} is in a fleet, and its URL does not say which slot: a copy or an older state of it would "
+                "be used in its place",
+                f"add ?{ARGUMENT}={one.shard.word} to the URL, wherever it is written",
+            )
+    if slots := unasked([one.shard for one in databases if one.shard and one.shard.fleet]):
+        missing = few(f"slot {slot}" for slot in slots)
+        yield unchecked("all slots", f"not given: {missing}", "pass --url once for each slot")
