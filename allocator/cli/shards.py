@@ -57,8 +57,8 @@ def make_fleet(slots: int, url: str) -> None:
 def add_slot(new: str, slot: int, without: tuple[int, ...], unused: bool, urls: tuple[str, ...]) -> None:
     """Add the new, empty database URL to the fleet, while clients draw ids.
 
-    Give --url once for every slot. Nothing changes in them. If it fails halfway, run the same with --unused: the slot
-    is kept for this database.
+    Give --url once for every slot: each writes down the new one, and its ids go on. If it fails halfway, run the same
+    with --unused: the slot is kept for this database.
     """
     with open_databases(urls) as members, closing(Database(replace(address_of(new), word=None), TIMEOUT)) as database:
         add(members, database, slot, without, is_unused=unused)

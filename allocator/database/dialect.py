@@ -72,7 +72,7 @@ class Dialect:
     """The server may roll back the whole transaction at an error, and begin another one without a word."""
     begin: ClassVar[str] = "BEGIN"
     claiming: ClassVar[str]
-    """The claim, with `{run}` to be filled in."""
+    """The claim, with `{run}` and `{lasting}` to be filled in."""
     lasting: ClassVar[str] = "1 = 1"
     """An SQL condition that makes the commit of its statement durable, where a session may be set otherwise."""
     facts: ClassVar[Mapping[str, str]]

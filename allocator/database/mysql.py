@@ -113,15 +113,15 @@ CLAIM = f"""
 UPDATE allocator_segment SET  -- assigned from left to right
     skipped = skipped + :skip,
     claimed_at = {CLOCK},
-    move = :now,
+    move = :shard_move,
     max_value = LAST_INSERT_ID(max_value + :skip + :span)  -- the gap after a failover, or 0, and what is claimed
 WHERE tag = :name
     AND max_value <= id_limit - :skip - :span  -- the limit of the tag, and no overflow
-    AND max_value >= :seen - :skip  -- the row did not fall back below ids that this process has seen
+    AND max_value >= :seen - :skip  -- the new ids are above those that this process has seen
     AND shard_offset = :residue_offset AND shard_step = :residue_step  -- the ids of this database
-    AND move = :was  -- nobody else has skipped the gap meanwhile
+    AND move = :row_move  -- nobody else has skipped the gap meanwhile
     AND {{run}} = :run  -- the server is the one that this process knows
-    AND EXISTS (SELECT 1 FROM allocator_shard WHERE move = :now AND server_run = :run)  -- and so are its rows
+    AND EXISTS (SELECT 1 FROM allocator_shard WHERE move = :shard_move AND server_run = :run)  -- and so are its rows
 """
 
 UNSAID = frozenset({"1064", "1142", "1143", "1146", "1193", "1227", "1235", "1305", "1370"})

@@ -140,14 +140,14 @@ UPDATE allocator_segment SET
     max_value = max_value + :skip + :span,  -- the gap after a failover, or 0, and what is claimed
     skipped = skipped + :skip,
     claimed_at = {CLOCK},
-    move = :now
+    move = :shard_move
 WHERE tag = :name
     AND max_value <= id_limit - :skip - :span  -- the limit of the tag, and no overflow
-    AND max_value >= :seen - :skip  -- the row did not fall back below ids that this process has seen
+    AND max_value >= :seen - :skip  -- the new ids are above those that this process has seen
     AND shard_offset = :residue_offset AND shard_step = :residue_step  -- the ids of this database
-    AND move = :was  -- nobody else has skipped the gap meanwhile
+    AND move = :row_move  -- nobody else has skipped the gap meanwhile
     AND {{run}} = :run  -- the server is the one that this process knows
-    AND EXISTS (SELECT 1 FROM allocator_shard WHERE move = :now AND server_run = :run)  -- and so are its rows
+    AND EXISTS (SELECT 1 FROM allocator_shard WHERE move = :shard_move AND server_run = :run)  -- and so are its rows
     AND {{lasting}}  -- the commit waits for the disk
 RETURNING max_value
 """

@@ -39,7 +39,7 @@ from allocator.database.driver_errors import (
     unforeseen,
 )
 from allocator.database.verbs import moves, node_rows, segments, shard_row, start, tickets, worker_number_rows
-from allocator.database.verbs.segments import Terms
+from allocator.database.verbs.segments import Fence
 from allocator.database.verbs.start import Start
 from allocator.errors import (
     AllocatorClosed,
@@ -84,7 +84,7 @@ CONTENDED_PAUSE = 0.005
 MAX_PAUSE, FILE_PAUSE = 0.2, 0.02
 """Seconds before the last retries; of a file, since nobody is told when it is free."""
 ATTEMPTS = 20
-"""Tries before the call fails: each one lost a race with another process, or met a failover."""
+"""Rounds before the call fails: each but the first lost a race with another process, or met a failover."""
 MOVING_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 """Seconds that a process waits at most while another one notes a failover, the first time and later ones: hundreds may
 be waiting, and it needs the database."""
@@ -121,8 +121,8 @@ class Database:
         self.may_create = self.address.word is None
         """Whether SQLite may make a missing file, which would be empty: not for a slot, nor for one that was there."""
         self._schema_seen = self._was_told = False
-        self._terms: dict[str, Terms] = {}
-        """Of each tag, as if its gap were skipped: the next claim's statement checks all of it again."""
+        self._fences: dict[str, Fence] = {}
+        """Of each tag, as if its gap were skipped: should that claim fail, the next one matches no row."""
         self._shard: Shard | None = None
         """The row as a ticket needs it: the next one's statement checks it again."""
         self._tickets: dict[str, dict[Residue, int]] = {}
@@ -401,7 +401,7 @@ class Database:
         if tag is None:
             raise unknown(template.name)
         if tag.move == now.shard.move.key:
-            self._terms[tag.name] = terms_of(tag, now)
+            self._fences[tag.name] = fence_of(tag, now)
         return tag
 
     def _made(self, template: Tag, now: Current | None, *, has_start: bool = False) -> tuple[bool, Current]:
@@ -430,31 +430,31 @@ class Database:
         raise damaged(template.name, f"no row can be made with max_value {begun.max_value} and limit {begun.limit}")
 
     def has_opened(self, name: str) -> bool:
-        return name in self._terms
+        return name in self._fences
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         """Claim `size` ids above those `seen`; fewer, if no more remain and they need not be `exact`."""
-        began, terms = perf_counter(), self._terms.get(name)
+        began, fence = perf_counter(), self._fences.get(name)
         for _ in range(ATTEMPTS):
             # Step 0: the row was closed when it was read.
-            if terms and terms.residue.step:
-                low = mark(seen, terms.residue)
-                last = self.run(segments.claim, name, size, terms, low)
+            if fence and fence.residue.step:
+                low = mark(seen, fence.residue)
+                last = self.run(segments.claim, name, size, fence, low)
                 if last is not None:
-                    found = terms.residue.ids(last, size)
+                    found = fence.residue.ids(last, size)
                     if found[0] <= low:
                         raise damaged(name, f"a claim of {size} ids above {low} returned {last}")
-                    if terms.skip:
-                        log.warning(SKIPPED, named(name), f"{terms.skip:,}", f"{found[0]:,}")
+                    if fence.skip:
+                        log.warning(SKIPPED, named(name), f"{fence.skip:,}", f"{found[0]:,}")
                     if claims_log.isEnabledFor(logging.DEBUG):
                         log_claim(name, found, began)
                     return found
             now = self.current(name)
-            tag, terms = now.tag, None
+            tag, fence = now.tag, None
             if tag is not None:
-                terms = terms_of(tag, now)
-                tag = replace(tag, max_value=tag.max_value + terms.skip)
-                self._terms[name] = terms._replace(was=terms.now, skip=0)
+                fence = fence_of(tag, now)
+                tag = replace(tag, max_value=tag.max_value + fence.skip)
+                self._fences[name] = fence._replace(row_move=fence.shard_move, skip=0)
             size = settle(tag, name, size, seen, exact)
         raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
 
@@ -478,8 +478,8 @@ class Database:
             drawn = self.run(tickets.draw, kind, known)
             return None if drawn is None else check_ticket(drawn, known.residue, max(seen.values(), default=0))
         name = RESERVED + kind
-        if name not in self._terms:
-            self._terms[name] = Terms(known.residue, known.move.key, known.move.key, known.move.run)
+        if name not in self._fences:
+            self._fences[name] = Fence(known.residue, known.move.key, known.move.key, known.move.run)
         try:
             claimed = self.claim_segment(name, 1, seen)
             return claimed[0] if claimed.step == known.residue.step else None
@@ -487,7 +487,7 @@ class Database:
             pass
         except MaxValueWentBack:
             # A row that is forgotten is made again only by a move since, and above all that this process saw.
-            now, move = self.current(name), self._terms[name].now
+            now, move = self.current(name), self._fences[name].shard_move
             if now.tag or move == now.shard.move.key or now.shard.move.first_value < max(seen.values()):
                 raise
         self._made(Tag(name, step=1, max_step=1), None)
@@ -570,7 +570,7 @@ class Database:
         now = self.current(tag.name)
         if now.tag is None:
             return beginning(tag, now.shard.move.first_value, now.shard.residue.step == 1).max_value
-        return now.tag.max_value + terms_of(now.tag, now).skip
+        return now.tag.max_value + fence_of(now.tag, now).skip
 
     def change_tag(self, name: str, changes: Mapping[str, FailoverGap]) -> bool:
         return self.run(segments.change, name, changes)
@@ -622,8 +622,8 @@ def log_claim(name: str, ids: range, began: float) -> None:
         claims_log.debug(text, name, ids[0], ids[-1], ids.step, extra=about)
 
 
-def terms_of(tag: Tag, now: Current) -> Terms:
+def fence_of(tag: Tag, now: Current) -> Fence:
     """How a tag's next claim goes on. Raises `ServerReplaced` if it may not."""
     move = now.shard.move
     skip = 0 if tag.move == move.key else crossing(tag, now.at)
-    return Terms(tag.residue, tag.move, move.key, move.run, skip)
+    return Fence(tag.residue, tag.move, move.key, move.run, skip)

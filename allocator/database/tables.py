@@ -7,8 +7,8 @@ it and owns what lies between. No row is ever deleted while ids of its tag are i
 serve a tag, and all of them with offset 1 and step 1. While a tag is being deleted the step is 0: nothing is claimed.
 
 `move` is the key of the last move to another server whose gap the row has; see `allocator_shard`. That server may have
-forgotten claims, and a claim skips a gap first: `failover_gap` is its size in ids, -1 to refuse instead, -2 for one in
-proportion to what the tag gave, which is `max_value - skipped`. `claimed_at` is the time of the last claim in
+forgotten claims, and a claim skips a gap first: `failover_gap` is its least size in ids, -1 to refuse instead, -2 for
+one in proportion to what the tag gave, which is `max_value - skipped`. `claimed_at` is the time of the last claim in
 milliseconds since 1970.
 
 `allocator_ticket` holds a row per type, whose auto-increment value is its newest ticket. It is used on MySQL and
@@ -215,6 +215,6 @@ BESIDE = (number, number_void)
 """The tables that no id depends on: ids are drawn without them too."""
 
 CLAIMED = tuple(one.name for one in (segment, ticket, node, lease, shard))
-"""The tables whose rows a claim writes. A trigger there can change what was claimed, so there must be none."""
+"""The tables that numbers are drawn from. A trigger there can change what was drawn, so there must be none."""
 
 FOR_IDS = [one for one in metadata.sorted_tables if one not in BESIDE]

@@ -40,7 +40,7 @@ PAUSE, LONGEST_PAUSE = 0.05, 0.5
 """Seconds that a call waits before it tries again, while all databases fail: until the next probe, within these."""
 
 FAULTS = (DatabaseUnavailable, DatabaseRefused, SchemaDamaged, SchemaOutOfDate, ServerReplaced, ShardMisconfigured)
-"""Errors of a database, after which another one is tried."""
+"""Errors after which another database is tried: of this one, or of a tag that it may not give after a failover."""
 TICKET_FAULTS = (*FAULTS, MaxValueWentBack)
 """The same for tickets. `MaxValueWentBack` stops a tag instead: ids in memory may be from that database."""
 

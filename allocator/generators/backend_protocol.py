@@ -47,7 +47,7 @@ class Backend(Protocol):
         """The `Tags` of `allocator.fleet.tag_administration`, for administration."""
 
     def ping(self) -> None:
-        """Raise the error that a claim would raise now, in one round trip."""
+        """Raise the error by which the rows cannot be read now, in one round trip."""
 
     def create_tables(self) -> None:
         """Bring the schema up to date."""

@@ -6,8 +6,8 @@ names the *server run* that wrote it last. Whoever finds another one there notes
 with a random key that never returns, as a server may. Each tag's row has the key of the last move whose gap it has; a
 claim from a row with another key skips a gap, or fails, as the tag's `failover_gap` says.
 
-    reach = the ids that the tag ever issued, without its gaps, and at least 4,194,304 ids or four of its greatest
-            claims; at most an eighth of the numbers left below its limit
+    reach = the ids that the tag ever issued, without its gaps, and at least 4,194,304 ids (1/512 of its limit where
+            that is less) or four of its greatest claims; at most an eighth of the numbers left below its limit
     gap   = reach + reach * (time since the last claim, modulo 1024 seconds) / 1024 seconds
 
 1. The gap covers the lost claims if the tag issued fewer ids in the lost time than in all the time before.
@@ -148,7 +148,7 @@ NODES_SKIPPED = 256
 """More than the process starts that a failover or restore may lose; 1/4096 of all node numbers."""
 
 TICKETS_SKIPPED = 1 << 17
-"""More than a database draws in half a minute, one round trip each."""
+"""Of those by REPLACE: more than a database draws in half a minute, one round trip each."""
 
 AHEAD_MS = 20_000
 """A lease of snowflakes: how far a process may date a move after the database's clock."""

@@ -6,7 +6,7 @@ and tickets; of its n-th node the number (n - 1) * S + k; the worker numbers n w
     make    the one database that gave ids so far becomes slot 1; from then on it gives numbers of its residue alone
     add     a new database begins above all that any member ever gave, in a residue that nobody has
 
-So no number of another residue is given but by its own slot, and nothing changes in the others when one is added. A
+So no number of another residue is given but by its own slot, and the others number as before when one is added. A
 slot is never given twice: each row lists those that are taken, as far as it knows, and `add` asks all of them.
 
 A row can be copied, restored and confused with another. So a URL among several says fleet and slot, and a database

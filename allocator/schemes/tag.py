@@ -32,12 +32,12 @@ REFUSE: Final = "refuse"
 class Tag:
     """One row of `allocator_segment`.
 
-    max_value: the greatest id that any process has claimed; 0 before the first claim.
+    max_value: the end of what was claimed or skipped; 0 before the first claim.
     step, max_step: a claim takes at least `step` ids and, at a high rate, up to `max_step`.
     limit: the greatest id that the tag may issue.
     residue: of the ids of this database, where several serve the tag; of step 0 while it is being deleted.
-    failover_gap: how many ids are skipped after a failover or a restore, see `allocator.schemes.failover`; or "auto",
-        or "refuse".
+    failover_gap: at least how many ids are skipped after a failover or a restore, see `allocator.schemes.failover`; or
+        "auto", or "refuse".
     skipped: how many numbers up to `max_value` were never claimed: failover gaps, and numbers below its start.
     claimed_at: the time of the last claim by the clock of the server, in milliseconds since 1970.
     move: the key of the last move to another server whose gap the row has.
@@ -93,7 +93,7 @@ def gap_of(value: object) -> FailoverGap:
 
 
 def settle(tag: Tag | None, name: str, size: int, seen: Seen, exact: bool = False) -> int:
-    """The size to claim instead, after a claim of `size` matched no row; `tag` is the row, read afterwards.
+    """The size to claim of `tag`, which is the row with the gap that its next claim skips.
 
     Raises what ends the claim: `UnknownTag`, `MaxValueWentBack`, `Exhausted`, `SchemaDamaged`, or `InvalidCount`
     when fewer remain and the size must be `exact`.

@@ -16,7 +16,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.store import Database
 from allocator.database.tables import segment
 from allocator.database.verbs import segments
-from allocator.database.verbs.segments import Terms
+from allocator.database.verbs.segments import Fence
 from allocator.schemes.shared.residues import ALL, NONE, Residue
 from allocator.schemes.slots import Shard
 
@@ -42,7 +42,7 @@ def test_a_claim_does_what_the_simulator_says(database: Database, no, at, size, 
     was = shard.key if skip is None else 7
     row = Row(at, 1, 1, limit, NONE if no == "residue" else residue, skipped=3, move=8 if no == "was" else was)
     now, run = 9 if no == "now" else shard.key, "another" if no == "run" else shard.run
-    terms = Terms(residue, was, now, run, jump)
+    fence = Fence(residue, was, now, run, jump)
 
     def write(connection: Connection, dialect: Dialect) -> None:
         connection.execute(delete(segment).where(segment.c.tag == "model"))
@@ -55,8 +55,8 @@ def test_a_claim_does_what_the_simulator_says(database: Database, no, at, size, 
         return tuple(connection.execute(select(*columns).where(segment.c.tag == "model")).one())
 
     database.run(write)
-    model = claimed(row, shard, shard.run, span, terms, seen, Rules())
-    end = database.run(segments.claim, "model", size, terms, seen)
+    model = claimed(row, shard, shard.run, span, fence, seen, Rules())
+    end = database.run(segments.claim, "model", size, fence, seen)
     expected = model or row
 
     assert end == (model and model.max_value)

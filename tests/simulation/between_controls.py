@@ -46,7 +46,9 @@ CONTROLS: dict[str, Control] = {
         "came twice", patches={(InMemory, "claiming"): InMemory.claiming.replace("{run} = :run", "1 = 1")}, seed=5
     ),
     "a claim whatever the shard's row says": Control(
-        "came twice", patches={(InMemory, "claiming"): InMemory.claiming.replace("move = :now AND", "")}, seed=119
+        "came twice",
+        patches={(InMemory, "claiming"): InMemory.claiming.replace("move = :shard_move AND", "")},
+        seed=119,
     ),
     "a ticket on another server": Control(
         "ticket . came twice", patches={(tickets, "DRAW"): tickets.DRAW.replace("{run} = :run", "1 = 1")}, seed=9

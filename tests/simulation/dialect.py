@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from allocator.database.verbs.segments import Terms
+from allocator.database.verbs.segments import Fence
 from allocator.database.verbs.start import Start
 from allocator.schemes.failover import Move, Skipped
 from allocator.schemes.shared.residues import ALL
@@ -32,12 +32,12 @@ class Verbs:
 
     rules: Rules
 
-    def segments_claim(self, view: View, name: str, size: int, terms: Terms, seen: int) -> int | None:
+    def segments_claim(self, view: View, name: str, size: int, fence: Fence, seen: int) -> int | None:
         if not view.lock(SEGMENT, name):
             return None
-        row, span = view.get(SEGMENT, name), size * terms.residue.step
+        row, span = view.get(SEGMENT, name), size * fence.residue.step
         shard: Shard = view.get(SHARD, 1)
-        after = row and claimed(row, shard.move, view.here, span, terms, seen, self.rules, view.at)
+        after = row and claimed(row, shard.move, view.here, span, fence, seen, self.rules, view.at)
         if after is None:
             return None
         view.put(SEGMENT, name, after)

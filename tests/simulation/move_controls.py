@@ -1,7 +1,7 @@
 """A word left out of each statement, one at a time: the worlds of `moves` must repeat a number.
 
-What shows in too few worlds has its scene. No world needs these, which are a second line: a claim's `move = :was` and
-watermark, the run in its EXISTS, and what a new tag asks for beside the residue.
+What shows in too few worlds has its scene. No world needs these, which are a second line: a claim's `move = :row_move`
+and watermark, the run in its EXISTS, and what a new tag asks for beside the residue.
 """
 
 from __future__ import annotations

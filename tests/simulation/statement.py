@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from allocator.database.verbs.segments import Terms
+from allocator.database.verbs.segments import Fence
 from allocator.schemes.failover import Move
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import FailoverGap, Tag
@@ -47,15 +47,15 @@ class Rules:
 
 
 def claimed(
-    row: Row, shard: Move, here: str, span: int, terms: Terms, seen: int, rules: Rules, at: int = 0
+    row: Row, shard: Move, here: str, span: int, fence: Fence, seen: int, rules: Rules, at: int = 0
 ) -> Row | None:
     """The row after a claim on the server run `here`; None where it does not match."""
     known = (row.move, shard.key, shard.run, here)
-    if rules.run_guard and known != (terms.was, terms.now, terms.run, terms.run):
+    if rules.run_guard and known != (fence.row_move, fence.shard_move, fence.run, fence.run):
         return None
-    base = row.max_value + terms.skip
-    if row.residue != terms.residue:
+    base = row.max_value + fence.skip
+    if row.residue != fence.residue:
         return None
     if (rules.seen_guard and base < seen) or (rules.limit_guard and base > row.limit - span):
         return None
-    return row._replace(max_value=base + span, move=terms.now, skipped=row.skipped + terms.skip, claimed_at=at)
+    return row._replace(max_value=base + span, move=fence.shard_move, skipped=row.skipped + fence.skip, claimed_at=at)

@@ -40,40 +40,39 @@ GAPS: dict[int, FailoverGap] = {-2: AUTO, -1: REFUSE}
 """What the column `failover_gap` holds for them; any other number is one of ids."""
 
 
-class Terms(NamedTuple):
+class Fence(NamedTuple):
     """What the rows must be, as they were read: the statement checks each again.
 
     residue: of the database. A row of another one does not match: the tag is closed, or its database is in a fleet now.
-    was: the key of the move in the tag's row.
-    now, run: the key in the shard's row, and the server run there, which is also the one that answers.
-    skip: the numbers that the tag skips, 0 where `was` is `now`.
+    row_move: the key of the move in the tag's row.
+    shard_move, run: the key in the shard's row, and the server run there, which is also the one that answers.
+    skip: the numbers that the tag skips, 0 where both keys are one.
     """
 
     residue: Residue
-    was: int
-    now: int
+    row_move: int
+    shard_move: int
     run: str
     skip: int = 0
 
 
-def claim(connection: Connection, dialect: Dialect, name: str, size: int, terms: Terms, seen: int) -> int | None:
+def claim(connection: Connection, dialect: Dialect, name: str, size: int, fence: Fence, seen: int) -> int | None:
     """Claim the next `size` ids of a residue: one round trip.
 
     Returns the end of their window, or None where no row matched: the tag is missing, too close to its limit, or
-    another one than `terms`; the database has moved; or the row is below `seen`. There `GREATEST(max_value, :seen)`
-    would continue, and another process may claim again what a third one still holds: no further id is safe.
+    not as in `fence`; the database has moved; or the row is below `seen`. It is not raised to that: other processes may
+    claim from it what a third one still holds, so no further id is safe.
     """
-    residue, was, now, run, skip = terms
     parameters: dict[str, object] = {
         "name": name,
-        "span": size * residue.step,
-        "skip": skip,
+        "span": size * fence.residue.step,
+        "skip": fence.skip,
         "seen": seen,
-        "residue_offset": residue.offset,
-        "residue_step": residue.step,
-        "was": was,
-        "now": now,
-        "run": run,
+        "residue_offset": fence.residue.offset,
+        "residue_step": fence.residue.step,
+        "row_move": fence.row_move,
+        "shard_move": fence.shard_move,
+        "run": fence.run,
     }
     statement = claiming(dialect.claiming, connection.info["run"], dialect.lasting)
     return dialect.claim(connection, statement, parameters, name)

@@ -54,7 +54,7 @@ def begin_alone(connection: Connection, dialect: Dialect, where: str) -> None:
 
 
 def has_ids(connection: Connection, dialect: Dialect) -> bool:
-    """Whether the database ever gave an id, a ticket, a node or a worker number."""
+    """Whether the database has a tag, or ever gave a ticket, a node or a worker number."""
     others = (select(segment), select(lease), select(node).where(node.c.process != 0))  # 0 marks a skipped number
     return tickets.has_any(connection, dialect) or any(connection.scalar(select(exists(other))) for other in others)
 

@@ -1,6 +1,6 @@
 """Tickets of MySQL and MariaDB, each by one statement: `REPLACE INTO` and `LAST_INSERT_ID`, as Flickr drew them.
 
-Elsewhere, and where the shard's row says "claim", a ticket is a claim: see `Database.claim_ticket`.
+Elsewhere, and where the shard's row says "claim", a ticket is a claim of one id: see `Database.ticket`.
 
 All types of a database share the auto-increment of `allocator_ticket`, which the session numbers by offset and step of
 the slot. The fence of each draw is the shard's row, as this process read it: how tickets are drawn, the slot, the last
@@ -34,7 +34,7 @@ KEEP = text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)")
 BURN = text("REPLACE INTO allocator_ticket (type) VALUES (:type)")
 DRAW = (
     "REPLACE INTO allocator_ticket (type) SELECT :type FROM allocator_shard "
-    f"WHERE id = 1 AND tickets = '{REPLACE}' AND slot = :slot AND slots = :slots AND move = :now "
+    f"WHERE id = 1 AND tickets = '{REPLACE}' AND slot = :slot AND slots = :slots AND move = :shard_move "
     "AND server_run = :run AND {run} = :run {lock}"
 )
 
@@ -46,7 +46,7 @@ def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> i
     """Draw the next ticket of a type; None if the shard's row has changed. An unused ticket is burnt."""
     dialect.number_as(connection, shard.residue)
     statement = fenced(DRAW, run_of(connection), dialect.locks.share)
-    known = {"now": shard.move.key, "run": shard.move.run}
+    known = {"shard_move": shard.move.key, "run": shard.move.run}
     known |= {"slot": shard.residue.offset, "slots": shard.residue.step}
     try:
         result = connection.execute(statement, {"type": kind, **known})
