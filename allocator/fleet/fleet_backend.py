@@ -228,14 +228,13 @@ class Fleet:
 
     def troubles(self) -> list[AllocatorError | None]:
         """The error of each database that is not used; None for the others."""
-        with self._lock:
-            return [state.error for state in self._rotation.states]
+        return [state.error for state in self._rotation.states]  # no lock: a signal handler may ask too
 
     def abandon(self) -> None:
         """After a fork, in the child."""
         self._lock = threading.Lock()
         for state in self._rotation.states:
-            state.probing = False
+            state.probing, state.probe_at = False, 0.0
         for database in self._databases:
             database.abandon()
 

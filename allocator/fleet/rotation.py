@@ -59,9 +59,10 @@ class Rotation:
 
     def due(self, now: float, most: int) -> list[int]:
         """Up to `most` databases to probe now; each counts as being probed from now on."""
-        numbers = [n for n, s in enumerate(self.states) if s.error is not None and not s.probing and now >= s.probe_at]
+        numbers = [n for n, s in enumerate(self.states) if s.error is not None and now >= s.probe_at]
         for number in numbers[:most]:
             self.states[number].probing = True
+            self.states[number].probe_at = now + LONGEST_PAUSE  # then again, should nobody say how it ended
         return numbers[:most]
 
     def worked(self, number: int, now: float) -> None:

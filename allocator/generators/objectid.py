@@ -68,11 +68,15 @@ class Generator:
             except StopIteration:
                 pass
         # Drained, so that no other thread draws what is counted here as unused.
-        values = self._blocks.take(now, unused=len(list(self.values)))
+        blocks = self._blocks
+        values = blocks.take(now, unused=len(list(self.values)))
         if isinstance(values, Wait):
             return values
         first, self.values = first_and_rest(values)
-        self.end = float(self._blocks.second + 1)
+        self.end = float(blocks.second + 1)
+        if self._blocks is not blocks:  # a signal handler has forked meanwhile: here they are the parent's
+            self.after_fork()
+            return self._decide(now)
         return first
 
 

@@ -167,9 +167,9 @@ class Supply(Uncopyable):
         forks.enter(self)
         try:
             with self._lock:
-                step = self._decide(monotonic(), missing)
-            if not self._under_way.is_queued:  # without the lock: if no thread can start, the claim is made in here
-                self._terms.background.start(self._under_way)
+                step, work = self._decide(monotonic(), missing), self._under_way
+            if not work.is_queued:  # without the lock: if no thread can start, the claim is made in here
+                self._terms.background.start(work)
         except AllocatorError:
             raise
         except BaseException:
@@ -211,10 +211,14 @@ class Supply(Uncopyable):
         value = next(self._values, None) if now < self.end else None  # another thread may have refilled meanwhile
         if value is not None:
             return value
-        taken = self._core.take()
+        core = self._core
+        taken = core.take()
         if isinstance(taken, Wait):
             return taken
-        return self._serve(taken) if taken else None
+        first = self._serve(taken) if taken else None
+        if self._core is not core:  # a signal handler has forked meanwhile: here they are the parent's
+            first = self._serve(())
+        return first
 
     def _serve(self, values: Iterable[int]) -> int | None:
         """Return the first of `values` to the caller, and serve the rest to all threads."""

@@ -184,8 +184,10 @@ class Unforkable(Uncopyable):
 
     def _serve(self, values: Iterable[int]) -> int:
         """The first of `values`; the next calls get the others."""
-        self._check_process()
         first, self._values = first_and_rest(values)
+        if self._forked:  # perhaps by a signal handler, while these values were made
+            self._forget()
+        self._check_process()
         return first
 
     def _supplies(self) -> Sequence[Served]:

@@ -1,7 +1,7 @@
 """Hold signals back in a forked child until it is renewed.
 
-A handler may run between any two steps of an at-fork hook. What it raises there skips the rest of that hook alone, and
-the child would go on with the ids of its parent.
+A handler may run between any two steps of an at-fork hook. One that draws would get an id of the parent, and what it
+raises skips the rest of that hook alone, so that the child would go on with the ids of its parent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from functools import partial
 
 
 class Masks(threading.local):
@@ -24,27 +23,23 @@ class Masks(threading.local):
 masks = Masks()
 
 
-def note() -> None:
+def hold() -> None:
+    # By the function in C: the one of `signal` is Python, so a handler might run, and raise, before it is called.
     masks.noted.append(_signal.pthread_sigmask(signal.SIG_BLOCK, ()))
-
-
-def drop() -> None:
-    masks.noted.pop()
+    _signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
 def restore() -> None:
     """Restore the mask of the fork; handlers of signals that were held back run in here."""
-    was_interrupted = not masks.noted  # `note`, by a handler
-    _signal.pthread_sigmask(signal.SIG_SETMASK, () if was_interrupted else masks.noted.pop())
+    if masks.noted:  # else a handler raised in `hold`
+        _signal.pthread_sigmask(signal.SIG_SETMASK, masks.noted.pop())
 
 
 def hold_in_children(renew: Callable[[], None]) -> None:
     """Call `renew` in each forked child, and no handler of a signal before its end.
 
-    The parent is left alone: of its signals, another thread would take those that are held back in this one.
+    Before the fork, since hooks of others run in the child before ours.
     """
-    # By the function in C: the one of `signal` is Python, so a handler might run, and raise, before it is called.
-    hold = partial(_signal.pthread_sigmask, signal.SIG_BLOCK, signal.valid_signals())
-    os.register_at_fork(before=note, after_in_parent=drop, after_in_child=hold)
+    os.register_at_fork(before=hold, after_in_parent=restore)
     os.register_at_fork(after_in_child=renew)
     os.register_at_fork(after_in_child=restore)

@@ -245,13 +245,13 @@ def beside(call: Callable[[], T]) -> T:
         return call()
     work, threads, calls = Work(call), list[threading.Thread](), SimpleQueue[bool]()
     calls.put(False)
-    start_thread(threads, run_all, threads, deque([work]), calls)
+    if not start_thread(threads, run_all, threads, deque([work]), calls):
+        work.run()
     while not work.ended:
+        block(work, WAIT_SLICE)  # first: a thread that just starts looks as if it had ended
         if all(map(has_ended, threads)):  # by an exception that was sent to it before it took the work, or after
             work.run()
             work.end(error=DatabaseUnavailable("somebody sent an exception to the thread of this call; retry"))
-        else:
-            block(work, WAIT_SLICE)
     return work.result()
 
 

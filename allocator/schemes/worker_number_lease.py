@@ -33,7 +33,7 @@ another slot now, is never renewed; a new slot leases none for three lengths, as
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from math import ceil
 from typing import NamedTuple
@@ -250,34 +250,6 @@ def exhausted(rows: Iterable[NumberRow], claim: NumberClaim, at_ms: int) -> Allo
 def end_of(row: NumberRow, at_ms: int) -> int:
     """Milliseconds until the number is free, by the database's clock."""
     return row.until_ms + row.length_ms - at_ms if row.holder else 0
-
-
-def leased(row: NumberRow | int, claim: NumberClaim, at_ms: int) -> NumberRow:
-    """The row after it was taken."""
-    number, used = (row, 0) if isinstance(row, int) else (row.number, row.used_until_ms)
-    until, used = at_ms + claim.length_ms, max(used, claim.wall_ms + claim.length_ms)
-    return NumberRow(
-        number, claim.bits, claim.length_ms, claim.holder, 0, until, used, claim.host, claim.process, claim.format
-    )
-
-
-def renewed(row: NumberRow, lease: NumberLease, wall_ms: int, at_ms: int) -> NumberRow | None:
-    """The row after a renewal; None where the lease is lost: taken, or the wall clock is too far ahead.
-
-    Whether it has ended is for the holder to say, by `Tenure`: a failover may have forgotten the renewals before.
-    """
-    if (row.holder, row.length_ms) != (lease.holder, lease.length_ms):
-        return None
-    if not is_near(wall_ms, row.length_ms, at_ms):
-        return None
-    used = max(row.used_until_ms, wall_ms + row.length_ms)
-    return replace(row, renewals=row.renewals + 1, until_ms=at_ms + row.length_ms, used_until_ms=used)
-
-
-def released(row: NumberRow, lease: NumberLease, used_ms: int) -> NumberRow | None:
-    """The row after its holder gave it back; None where it is another's."""
-    used = min(used_ms, row.used_until_ms)
-    return replace(row, holder="", used_until_ms=used) if row.holder == lease.holder else None
 
 
 class Clocks(NamedTuple):

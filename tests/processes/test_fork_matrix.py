@@ -1,6 +1,7 @@
 """Children of every kind that inherit an allocator which has drawn, and forks while a lock is held."""
 
 import gc
+import json
 import multiprocessing
 import os
 import pickle
@@ -8,22 +9,24 @@ import threading
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import pytest
 from sqlalchemy import create_engine, event
 from support.distinct import distinct
 from support.kit import ON_POSTGRES, SQLITE, backend_of, database_of, python
-from support.processes.children import found_in_child
+from support.processes.children import PATIENCE, found_in_child, said_by
 from support.rules import rule
 from support.servers.databases import with_schema
 
-from allocator import Allocator, ObjectId
+from allocator import Allocator, Meteor, ObjectId
 from allocator.database import fork_gate, schema
 from allocator.errors import ForkedUnseen, NotCopyable
 from allocator.generators.objectid import generator
 from allocator.runtime.threads import Background
-from allocator.schemes.meteor import METEOR
+from allocator.schemes.meteor import METEOR, MeteorBlocks
+from allocator.schemes.segment_refill import Segments
+from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.snowflake import SNOWFLAKE
 
 inherited: Allocator
@@ -40,6 +43,45 @@ def drawn_before(url, tag):
     global inherited
     with Allocator(url) as inherited:
         yield draw(tag, 5)[1]
+
+
+@rule(11)
+@SQLITE
+@pytest.mark.parametrize("what", ["tag", "ObjectId", "Meteor"])
+def test_a_handler_that_forks_in_the_middle_of_a_decision_shares_no_id_with_the_child(url, tag, monkeypatch, what):
+    """Between the ids that a core takes out of its memory and the moment when all threads are served from them."""
+    reader, writer = os.pipe()
+    drawn: list[object] = []
+    children: list[int] = []
+
+    def taken(blocks, *given, **named):
+        values = take(blocks, *given, **named)
+        if drawn and not children and not isinstance(values, Wait) and values:
+            children.append(os.fork())
+            if children == [0]:
+                drawn.clear()
+        return values
+
+    with Allocator(url) as ids:
+        core, call = {
+            "tag": (Segments, lambda: ids.next_id(tag)),
+            "ObjectId": (type(generator._blocks), lambda: str(ObjectId())),
+            "Meteor": (MeteorBlocks, Meteor(7).next_id),
+        }[what]
+        take = core.take
+        monkeypatch.setattr(core, "take", taken)
+        with suppress(NotCopyable):
+            while len(drawn) < 40 or not children:
+                drawn.append(call())
+        if children == [0]:
+            os.write(writer, json.dumps(drawn).encode())
+            os._exit(0)
+    os.close(writer)
+    theirs = json.loads(said_by(reader, time.monotonic() + PATIENCE))
+    os.waitpid(children[0], 0)
+
+    assert distinct([*drawn, *theirs])
+    assert len(theirs) == (0 if what == "Meteor" else 40)
 
 
 @rule(11)

@@ -13,8 +13,9 @@ from allocator.schemes.failover import Move, Skipped
 from allocator.schemes.shared.residues import ALL
 from allocator.schemes.slots import Shard
 from allocator.schemes.tag import Tag
-from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow, leased, released, renewed
+from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
 from simulation.fates import Fate
+from simulation.lease_rows import leased, released, renewed
 from simulation.network import Connection, Failure
 from simulation.statement import Row, Rules, claimed
 from simulation.store import View

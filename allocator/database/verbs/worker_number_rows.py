@@ -1,7 +1,4 @@
-"""The rows of `allocator_lease`: worker numbers by space, each taken, renewed and released by one statement.
-
-The statements do what `leased`, `renewed` and `released` of `allocator.schemes.worker_number_lease` say.
-"""
+"""The rows of `allocator_lease`: worker numbers by space, each taken, renewed and released by one statement."""
 
 from __future__ import annotations
 

@@ -251,7 +251,8 @@ def load(machine: Machine, dumped: bytes, name: str = "", rows: bool = False) ->
 
 def restore(machine: Postgres, dumped: bytes, name: str, rows: bool) -> None:
     url = make_url(machine.url).set(database=name, drivername="postgresql").render_as_string(False)
-    words = ("--exit-on-error", f"--dbname={url}", *(["--data-only"] if rows else ["--clean", "--if-exists"]))
+    how = ["--data-only"] if rows else ["--clean", "--if-exists", "--single-transaction"]  # else tables lack their keys
+    words = ("--exit-on-error", f"--dbname={url}", *how)
     for attempt in count():
         if rows:
             machine.ask("TRUNCATE " + ", ".join([VERSION_TABLE, *metadata.tables]))
