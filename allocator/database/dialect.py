@@ -28,7 +28,7 @@ NOWHERE = "''"
 """The server run of an engine that cannot identify itself: its rows name no run, and no failover is noticed."""
 
 GUARD_RESTARTS = "ALLOCATOR_GUARD_RESTARTS"
-"""If 1, each start of a server counts as a failover: for operators who restore without `allocator db mark-restored`."""
+"""If set, and not to 0, each start of a server counts as a failover: for those who restore and do not say so."""
 
 SKIPPED = {"host": "skipped", "process": 0, "version": "", "started_at": func.now()}
 """Of a row of `allocator_node` that no process has."""

@@ -238,7 +238,7 @@ class PostgreSQL(Dialect):
             found = NOTHING
         dialect: Any = connection.dialect
         dialect.allocator_rung = found
-        return not found is before is FIRST
+        return not (found is FIRST and before is FIRST)
 
     def server_runs(self, connection: Connection) -> Iterator[tuple[str, Dialect]]:
         for rung in (NOTHING,) if is_merely_like_it(connection.connection.dbapi_connection) else RUNGS:

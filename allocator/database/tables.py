@@ -15,7 +15,7 @@ milliseconds since 1970.
 MariaDB alone; elsewhere `allocator_segment` has a row per type, whose name no tag of a user's can have.
 `allocator_shard` holds one row: the slot of this database in a fleet, how it draws tickets, and what a failover
 changes: the server run that wrote the row last, the random key of the last move, the first value of new tags, and the
-time of the move. `made` counts new tags: each writes the row, so that a move in between stops it. `taken` lists the
+time of the move. `made` counts the writes by which a new or changed tag meets a move in between. `taken` lists the
 slots of the fleet that were ever given, `taken_under` is the move under which that was written, and `taken_for` says
 for which database: see `allocator.schemes.slots`.
 

@@ -22,7 +22,7 @@ from allocator.schemes.tag import Tag
 class Sequence(Supply):
     """The handle of one tag, from `Allocator.sequence`.
 
-    Safe to use from several threads; the ids that one thread draws increase.
+    Safe to use from several threads; the ids that one thread draws increase, in a fleet those of each slot.
     """
 
     __slots__ = ("_opened", "_serving", "_template", "tag")
@@ -47,7 +47,7 @@ class Sequence(Supply):
         )
 
     def next_ids(self, count: int) -> list[int]:
-        """The next 0 to 10000 ids, increasing, within one `timeout`.
+        """The next 0 to 10000 ids, within one `timeout`.
 
         Raises the errors of `Allocator.next_id`, and `InvalidCount`.
 

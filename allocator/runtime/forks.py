@@ -132,7 +132,7 @@ class Locked(Protocol):
 
 
 def enter(thing: Locked) -> None:
-    """Before a call takes the lock of `thing`: catch up with a fork, and raise where waiting for it could never end.
+    """Before a call takes the lock of `thing`: catch up with a fork, and raise where this thread already holds it.
 
     The fork is first: a thread of the parent may have held the lock, and the reset replaces it.
     """

@@ -5,8 +5,8 @@ lists and deques, and a `SimpleQueue` calls a thread for each work. If an except
 MemoryError, hits it as it waits, the call is lost, and not the work, which leaves the deque only once a thread has
 taken it. The threads are daemons, so that a hanging claim does not delay the exit of the interpreter.
 
-Waiting never blocks an event loop. Blocking code can run inside one: SQLAlchemy's `AsyncSession` calls column defaults
-and hooks in a greenlet that awaits on their behalf. Waiting code awaits there too. `sys.modules` tells whether
+Waiting in SQLAlchemy's greenlet does not block its event loop: an `AsyncSession` calls column defaults and hooks in a
+greenlet that awaits on their behalf, and waiting code awaits there too. `sys.modules` tells whether
 SQLAlchemy and greenlet are imported; without them there is no such greenlet.
 """
 
@@ -40,7 +40,8 @@ T = TypeVar("T")
 THREADS = 8
 """A thread waits for one answer at a time. More than a database has connections, since a fleet has several."""
 WAIT_SLICE = 1.0
-"""A waiting call wakes up once a second: Python handles a signal that came just before the wait only afterwards."""
+"""A waiting call looks again once a second: Python handles a signal that came just before the wait only afterwards, and
+work whose thread was hit by an exception may tell nobody."""
 
 
 class Work(Generic[T]):

@@ -10,7 +10,8 @@ claim from a row with another key skips a gap, or fails, as the tag's `failover_
             that is less) or four of its greatest claims; at most an eighth of the numbers left below its limit
     gap   = reach + reach * (time since the last claim, modulo 1024 seconds) / 1024 seconds
 
-1. The gap covers the lost claims if the tag issued fewer ids in the lost time than in all the time before.
+1. The gap covers the lost claims if the tag issued fewer ids in the lost time than in all the time before, and skipped
+   no gap in it.
 2. Gaps do not compound: `issued` excludes them. After n failovers a tag is at most 2 n reaches above the ids it issued.
 3. Two servers that continue from one row, as when a second failover loses the first, skip to different ids: the later
    one skips 1/1024 of the reach more for each second between them.
@@ -175,8 +176,8 @@ def skipped(at: int, residue: Residue) -> Skipped:
 def beginning(template: Tag, first_value: int, is_alone: bool) -> Tag:
     """The start of a tag created on first use: above the ids of a tag of its name that may be lost.
 
-    A tag of large claims starts higher. One with a low limit starts lower, as its gaps are smaller, and keeps at least
-    half of its range. In a fleet `first_value` applies in full: it may stem from the ids of another slot.
+    With large claims in the `template` it starts higher. With a low limit it starts lower, as its gaps are smaller, and
+    keeps at least half of its range. In a fleet `first_value` applies in full: it may be of ids of another slot.
     """
     scaled = first_value * floor_of(template) // FLOOR
     first_value = min(scaled, template.limit // 2) if is_alone else max(first_value, scaled)

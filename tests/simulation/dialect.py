@@ -124,7 +124,7 @@ class Verbs:
         return self._put(view, held, renewed, wall_ms, view.at)
 
     def worker_number_rows_release(self, view: View, held: NumberLease, used_ms: int) -> bool:
-        return self._put(view, held, released, used_ms)
+        return self._put(view, held, released, used_ms, view.at)
 
     @staticmethod
     def _put(view: View, held: NumberLease, rule: Callable[..., NumberRow | None], *given: int) -> bool:

@@ -8,10 +8,11 @@ from typing import NamedTuple
 from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.worker_number_lease import Clocks, NumberLease, NumberRow, Renewal, Tenure
+from simulation import lease_rows
 from simulation.patches import Patches
 from simulation.workers import FOLLOWED, LENGTH, Rules
 
-released, left, want = rule.released, Tenure.left, Tenure.want
+released, left, want = lease_rows.released, Tenure.left, Tenure.want
 
 
 def by_its_own(tenure: Tenure, now: Clocks) -> float:
@@ -38,9 +39,9 @@ def before_its_begin(tenure: Tenure, now: Clocks) -> float:
     return left(tenure, now)
 
 
-def at_once(row: NumberRow, lease: NumberLease, used_ms: int) -> NumberRow | None:
+def at_once(row: NumberRow, lease: NumberLease, used_ms: int, at_ms: int) -> NumberRow | None:
     """Says that it was never used."""
-    fresh = released(row, lease, used_ms)
+    fresh = released(row, lease, used_ms, at_ms)
     return replace(fresh, used_until_ms=0) if fresh else None
 
 
@@ -72,7 +73,7 @@ CONTROLS: dict[str, Control] = {
     "taken whatever the clock on the wall says": Control(
         {(rule, "is_free"): lambda row, wall, at: rule.is_over(row, at)}
     ),
-    "given back as if it had never been used": Control({(rule, "released"): at_once}),
+    "given back as if it had never been used": Control({(lease_rows, "released"): at_once}),
     "a clock far ahead of the database's": Control({(rule, "is_near"): lambda wall, length, at: True}),
     "the end counted from the answer": Control(rules=Rules(counts_from_the_request=False)),
     "the clock of the process ignored": Control({(Tenure, "left"): by_the_wall}),

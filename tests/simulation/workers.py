@@ -33,6 +33,7 @@ from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, NumberRow, Tenure
+from simulation import lease_rows
 from simulation.seeds import reached
 from simulation.violation import Violation
 
@@ -396,20 +397,20 @@ class World:
             return None
         if not self.owns(server, number):
             return None
-        server.put(self.now, number, rule.leased(number if row is None else row, claim, self.at(server)))
+        server.put(self.now, number, lease_rows.leased(number if row is None else row, claim, self.at(server)))
         return number
 
     def renew(self, server: Server, lease: NumberLease, wall_ms: int) -> bool:
         row = server.rows.get(lease.number)
         is_ours = row and self.owns(server, lease.number)
-        fresh = rule.renewed(row, lease, wall_ms, self.at(server)) if row and is_ours else None
+        fresh = lease_rows.renewed(row, lease, wall_ms, self.at(server)) if row and is_ours else None
         if fresh:
             server.put(self.now, lease.number, fresh)
         return fresh is not None
 
     def release(self, server: Server, lease: NumberLease, used_ms: int) -> None:
         row = server.rows.get(lease.number)
-        if row and (fresh := rule.released(row, lease, used_ms)):
+        if row and (fresh := lease_rows.released(row, lease, used_ms, self.at(server))):
             server.put(self.now, lease.number, fresh)
 
     # -- the verdict

@@ -20,10 +20,7 @@ from allocator.schemes.worker_number_lease import (
     check_clock,
     check_moved,
     choose,
-    leased,
     length_of,
-    released,
-    renewed,
     spaces_of,
     together,
 )
@@ -194,56 +191,6 @@ def test_after_a_failover_nobody_takes_a_number_for_three_lengths(claim, wait, s
 def test_then_they_do(claim, wait):
     check_moved(AT, replace(claim, wall_ms=AT + wait + 1001), AT + wait + 1)
     check_moved(0, claim, AT)
-
-
-# -- the statements
-
-
-def test_a_number_that_is_taken_keeps_what_was_used():
-    fresh = leased(3, CLAIM, AT + 5)
-    over = leased(replace(HELD, used_until_ms=AT + 9 * L), CLAIM, AT + 5)
-
-    assert fresh == NumberRow(3, 2, L, "me", 0, AT + 5 + L, AT + L, "here", 7)
-    assert over == NumberRow(0, 2, L, "me", 0, AT + 5 + L, AT + 9 * L, "here", 7)
-
-
-def test_a_renewal_moves_the_end_and_counts():
-    assert renewed(HELD, LEASE, AT + 2, AT + 5) == replace(
-        HELD, renewals=4, until_ms=AT + 5 + L, used_until_ms=AT + 2 + L
-    )
-
-
-def test_a_renewal_under_a_clock_set_back_lowers_nothing():
-    after = renewed(HELD, LEASE, AT - 9 * L, AT)
-
-    assert after is not None
-    assert after.used_until_ms == HELD.used_until_ms
-
-
-def test_who_is_in_the_rows_renews_though_a_failover_forgot_the_renewals_before():
-    assert renewed(HELD, LEASE, AT + 9 * L, AT + 9 * L) is not None
-
-
-def test_a_lease_that_is_lost_is_not_renewed():
-    for row, wall, at in [
-        (replace(HELD, holder="another"), AT, AT),
-        (replace(HELD, holder=""), AT, AT),
-        (HELD, AT + L // 2 + 1, AT),
-        (replace(HELD, length_ms=L - 1), AT, AT),
-    ]:
-        assert renewed(row, LEASE, wall, at) is None, (row, wall)
-
-
-def test_only_its_holder_gives_a_number_back():
-    assert released(HELD, LEASE, AT + 1) == replace(HELD, holder="", used_until_ms=AT + 1)
-    assert released(replace(HELD, holder="another"), LEASE, AT + 1) is None
-
-
-def test_a_number_that_is_given_back_was_not_used_after_its_end():
-    after = released(HELD, LEASE, HELD.used_until_ms + 9 * L)
-
-    assert after is not None
-    assert after.used_until_ms == HELD.used_until_ms
 
 
 # -- the holder
