@@ -31,12 +31,19 @@ def test_it_is_probed_after_pauses_that_double():
         while not rotation.due(now, 9):
             now += 0.01
         pauses.append(now - began)
-        assert not rotation.due(now + 100, 9), "a probe is under way"
+        assert not rotation.due(now + LONGEST_PAUSE - 1, 9), "a probe is under way"
         rotation.failed(0, DOWN, now)
 
     assert abs(pauses[0] - FIRST_PAUSE) < 0.02
     assert all(1.5 < later / earlier < 2.5 for earlier, later in pairwise(pauses[:6]))
     assert abs(pauses[-1] - LONGEST_PAUSE) < 0.02
+
+
+def test_a_probe_whose_end_nobody_told_is_made_again():
+    rotation = Rotation(2)
+    rotation.failed(0, DOWN, 0.0)
+
+    assert [rotation.due(now, 9) for now in (1.0, LONGEST_PAUSE, 1.0 + LONGEST_PAUSE)] == [[0], [], [0]]
 
 
 def test_calls_that_fail_while_it_is_left_alone_do_not_lengthen_the_pause():

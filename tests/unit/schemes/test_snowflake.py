@@ -4,6 +4,7 @@ import pickle
 from dataclasses import replace
 
 import pytest
+from simulation import lease_rows
 from support.distinct import distinct
 from support.memory.wall_clock import NOW, Clock
 from support.processes.threads import draw_on_threads
@@ -88,17 +89,17 @@ class Database:
         self.asked += 1
         held = claim.lease
         if held is not None:
-            row = rule.renewed(self.rows[held.number], held, claim.asked.wall_ms, at_ms)
+            row = lease_rows.renewed(self.rows[held.number], held, claim.asked.wall_ms, at_ms)
             if row is None:
                 raise rule.lost(held)
             self.rows[held.number] = row
             return held
         wanted = settings.claim(claim.asked.wall_ms, f"holder {self.asked}", "here", 1)
         rule.check_clock(wanted, at_ms)
-        busy = [rule.leased(n, replace(wanted, holder="busy"), 1 << 60) for n in range(self.free_below, 1024)]
+        busy = [lease_rows.leased(n, replace(wanted, holder="busy"), 1 << 60) for n in range(self.free_below, 1024)]
         chosen = rule.choose([*self.rows.values(), *busy], wanted, ALL, at_ms, 1, 0)
         number = chosen if isinstance(chosen, int) else chosen.number
-        self.rows[number] = rule.leased(chosen, wanted, at_ms)
+        self.rows[number] = lease_rows.leased(chosen, wanted, at_ms)
         return NumberLease(wanted.space, number, wanted.holder, wanted.length_ms)
 
 
