@@ -333,7 +333,7 @@ class Database:
                 self.check_slot(start.shard)
                 self._tell(start.shard, start.numbering)
                 return Current(start.tag, start.shard, start.at)
-            elif not self.note(start, start.shard):
+            elif not self.write_move(start, start.shard):
                 if monotonic() + pause > end:
                     break
                 sleep(uniform(0.0, pause))  # noqa: S311  # no secret
@@ -346,13 +346,13 @@ class Database:
             start = self.start()
             if start.shard is None:
                 raise shard_row.missing(self.shown)
-            if self.note(start, start.shard, waits=True):
+            if self.write_move(start, start.shard, waits=True):
                 return
         raise DatabaseUnavailable(UNSTEADY)
 
-    def note(self, start: Start, before: Shard, *, waits: bool = False) -> bool:
+    def write_move(self, start: Start, before: Shard, *, waits: bool = False) -> bool:
         """Write a move; False if another process did, or does."""
-        if self._lent:  # to note it takes connections of our own
+        if self._lent:  # to write it takes connections of our own
             raise ServerReplaced(
                 f"the tag was not made: {self.shown} moved to another server, and ids of the tag may be forgotten "
                 "there; run: allocator db upgrade"

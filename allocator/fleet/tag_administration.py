@@ -95,7 +95,7 @@ class Tags:
         made, away = ask(self.databases(), lambda database: database.create_tag(fresh, has_start=False))
         if not any(row for _, row in made):
             raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")
-        tell(f"tag {fresh.name!r} was created", made, away)
+        raise_if_away(f"tag {fresh.name!r} was created", made, away)
         return self.get(fresh.name)
 
     def _at_every_slot(self, what: str, act: Callable[[Database], Shard | None]) -> None:
@@ -172,7 +172,7 @@ class Tags:
         for database, row in found:
             if row is not None:
                 database.repair_segment(row, above)
-        tell(f"tag {name!r} was repaired", found, away)
+        raise_if_away(f"tag {name!r} was repaired", found, away)
         return self.get(tag)
 
     def _set(self, tag: str, given: dict[str, Any]) -> Tag:
@@ -188,7 +188,7 @@ class Tags:
             found, away = ask(self.databases(), lambda database: write(database, fresh, changes))
             if not all(is_changed for _, is_changed in found):
                 raise InvalidSetting(f"tag {tag!r} was changed meanwhile; look at it and try again")
-            tell(f"tag {tag!r} was changed", found, away)
+            raise_if_away(f"tag {tag!r} was changed", found, away)
         return self.get(tag)
 
     def last_claimed(self, tag: str) -> int:
@@ -257,7 +257,7 @@ def changed(tag: Tag, **given: Any) -> Tag:
     return replace(tag, **{FIELDS.get(name, name): value for name, value in given.items() if value is not None})
 
 
-def tell(what: str, done: Iterable[tuple[Database, object]], away: Mapping[Database, AllocatorError]) -> None:
+def raise_if_away(what: str, done: Iterable[tuple[Database, object]], away: Mapping[Database, AllocatorError]) -> None:
     """Raise where a change did not reach a slot that is away."""
     if away:
         there = ", ".join(database.shown for database, _ in done)

@@ -41,7 +41,7 @@ from allocator.schemes.shared.retry_pace import RETRY_PAUSE, Pace, Wait
 
 log = logging.getLogger("allocator")
 
-Ended = Work[AllocatorError | None]
+ClaimWork = Work[AllocatorError | None]
 """A claim, which ends with its error or None. A waiting caller then tries again."""
 
 LOST_AFTER = 12
@@ -113,7 +113,7 @@ class Supply(Uncopyable):
         self._core: Any = self._new_core()
         self._lock = threading.RLock()
         self._failing = False
-        self._under_way: Ended = self._terms.background.idle
+        self._under_way: ClaimWork = self._terms.background.idle
 
     @property
     @abstractmethod
@@ -162,7 +162,7 @@ class Supply(Uncopyable):
                 raise error.again()  # else a retry within the deadline may succeed
         return step
 
-    def _advance(self, missing: int = 1) -> int | Ended | Wait:
+    def _advance(self, missing: int = 1) -> int | ClaimWork | Wait:
         """The next id, or what to wait for before the next attempt. A signal handler may raise in here."""
         forks.enter(self)
         try:
@@ -180,7 +180,7 @@ class Supply(Uncopyable):
             raise
         return step
 
-    def _decide(self, now: float, missing: int) -> int | Ended | Wait:
+    def _decide(self, now: float, missing: int) -> int | ClaimWork | Wait:
         """Under the lock: what `_advance` returns. A claim that begins here is under way, and queued after the lock."""
         self._check_usable()
         found = self._in_memory(now)
@@ -284,7 +284,7 @@ class Supply(Uncopyable):
         with self._lock:
             return pace.trouble(monotonic())
 
-    def _overdue(self, step: Ended | Wait | None = None, missing: int = 1) -> AllocatorError:
+    def _overdue(self, step: ClaimWork | Wait | None = None, missing: int = 1) -> AllocatorError:
         """The error of a call that reached its timeout: that of the last failed claim, if it is recent."""
         recent = self._terms.timeout + RETRY_PAUSE
         pace: Pace[Any] = self._core.pace

@@ -21,7 +21,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.store import Database
 from allocator.database.tables import shard
 from allocator.database.verbs import segments
-from allocator.database.verbs.moves import unmoved
+from allocator.database.verbs.moves import as_read
 from allocator.fleet import commands
 from allocator.schemes.slots import Shard
 
@@ -53,7 +53,7 @@ def test_a_fleet_is_made_beside_new_tags_on_another_member(galera, tmp_path, rep
 
 def test_control_a_lock_keeps_no_tag_of_another_member_out(galera, report, monkeypatch):
     def locked(connection: Connection, dialect: Dialect, known: Shard) -> bool:
-        row = select(shard.c.id).where(*unmoved(connection, dialect, known)).with_for_update(read=True)
+        row = select(shard.c.id).where(*as_read(connection, dialect, known)).with_for_update(read=True)
         return connection.scalar(row) is not None
 
     monkeypatch.setattr(segments, "write_shard", locked)

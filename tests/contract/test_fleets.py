@@ -668,7 +668,7 @@ def test_a_move_that_was_planned_before_make_is_not_written_after_it(shards):
         database.upgrade_schema()
         start = database.start()
         make(one, 8)
-        assert not database.note(start, start.shard, waits=True)
+        assert not database.write_move(start, start.shard, waits=True)
 
 
 @once

@@ -366,7 +366,7 @@ def test_who_is_late_to_note_a_failover_needs_no_lock(fresh, kind):
         first.current()
         hanging.exec_driver_sql("BEGIN")
         hanging.exec_driver_sql("UPDATE allocator_shard SET made = made + 1")
-        assert not late.note(start, start.shard)
+        assert not late.write_move(start, start.shard)
         hanging.exec_driver_sql("ROLLBACK")
 
 

@@ -32,7 +32,7 @@ def columns_of(move: Move) -> dict[str, object]:
     return {COLUMNS[name]: value for name, value in move._asdict().items()}
 
 
-def unmoved(connection: Connection, dialect: Dialect, known: Shard) -> list[ColumnElement[Any] | TextClause]:
+def as_read(connection: Connection, dialect: Dialect, known: Shard) -> list[ColumnElement[Any] | TextClause]:
     """The fence of a statement: the row as it was read, on the server run that it names, and a commit that lasts."""
     fleet = (shard.c.fleet == known.fleet, shard.c.taken == text_of(known.taken))
     slot = slot_as(known.residue)
@@ -44,8 +44,8 @@ def text_of(taken: Iterable[int]) -> str:
 
 
 def known_as(known: Move) -> list[ColumnElement[Any]]:
-    as_read = (shard.c.server_run == known.run, shard.c.move == known.key, shard.c.new_tags_above == known.first_value)
-    return [shard.c.id == 1, *as_read]
+    columns = (shard.c.server_run == known.run, shard.c.move == known.key, shard.c.new_tags_above == known.first_value)
+    return [shard.c.id == 1, *columns]
 
 
 def slot_as(known: Residue) -> list[ColumnElement[Any]]:

@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from allocator.database.dialect import Dialect
 from allocator.database.tables import segment, shard
-from allocator.database.verbs.moves import unmoved
+from allocator.database.verbs.moves import as_read
 from allocator.database.verbs.tickets import IS_CLAIMED
 from allocator.schemes.failover import Move, beginning, crossing
 from allocator.schemes.shared.residues import NONE, Residue
@@ -108,13 +108,13 @@ def write_shard(connection: Connection, dialect: Dialect, known: Shard) -> bool:
 
     Where several servers write, a lock alone would keep no change of it out.
     """
-    fence = unmoved(connection, dialect, known)
+    fence = as_read(connection, dialect, known)
     return connection.execute(update(shard).where(*fence).values(made=shard.c.made + 1)).rowcount == 1
 
 
 def insert(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
     """Insert the row; False if there is one. It has the fence too, since a migration may commit each statement."""
-    fence = unmoved(connection, dialect, known)
+    fence = as_read(connection, dialect, known)
     if is_of_tickets(tag.name):  # not where REPLACE draws them
         fence += [shard.c.tickets == CLAIM]
     row = row_of(tag, known)
@@ -185,7 +185,7 @@ def raising(above: int) -> list[tuple[Column[Any], ColumnElement[Any]]]:
 def repair(connection: Connection, dialect: Dialect, tag: Tag, above: int, known: Shard) -> bool:
     """Raise a row, and write the key of the last move; False if it has another key than `tag`, or a lower limit, or if
     the database has moved."""
-    fence = exists(select(shard.c.id).where(*unmoved(connection, dialect, known)))
+    fence = exists(select(shard.c.id).where(*as_read(connection, dialect, known)))
     return raise_moved(connection, dialect, tag, above, known.move, fence)
 
 

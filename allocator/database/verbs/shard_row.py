@@ -12,7 +12,7 @@ from allocator.database.dialect import NOWHERE, Dialect, run_of
 from allocator.database.driver_errors import FORBIDDEN, meaning
 from allocator.database.tables import lease, node, segment, shard, ticket
 from allocator.database.verbs import segments, tickets, worker_number_rows
-from allocator.database.verbs.moves import as_move, columns_of, lock_row, text_of, unmoved
+from allocator.database.verbs.moves import as_move, as_read, columns_of, lock_row, text_of
 from allocator.errors import DatabaseRefused, SchemaDamaged, ShardMisconfigured
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.shared.residues import Residue
@@ -102,7 +102,7 @@ def make(connection: Connection, dialect: Dialect, known: Shard, fleet: str, slo
     """
     lock_row(connection, dialect, waits=True)
     row = {"fleet": fleet, "slots": slots, "taken": "1", "taken_under": known.move.key}
-    if connection.execute(update(shard).where(*unmoved(connection, dialect, known)).values(row)).rowcount != 1:
+    if connection.execute(update(shard).where(*as_read(connection, dialect, known)).values(row)).rowcount != 1:
         return False
     segments.cross_all(connection, dialect, known.move, at)
     # What was given alone counts S times from now on, as what a slot gives: gaps are in proportion to it.
@@ -116,7 +116,7 @@ def make(connection: Connection, dialect: Dialect, known: Shard, fleet: str, slo
 def take_slot(connection: Connection, dialect: Dialect, known: Shard, mark: Shard) -> bool:
     """Write which slots are taken into a member; False if its row is not as `known`."""
     row = {"taken": text_of(mark.taken), "taken_under": mark.taken_under, "taken_for": mark.taken_for}
-    return connection.execute(update(shard).where(*unmoved(connection, dialect, known)).values(row)).rowcount == 1
+    return connection.execute(update(shard).where(*as_read(connection, dialect, known)).values(row)).rowcount == 1
 
 
 class Given(NamedTuple):
@@ -145,7 +145,7 @@ def fetch_given(connection: Connection, dialect: Dialect, known: Shard) -> Given
     last = max(replaced, *claimed, known.move.first_value)
     _, leased = worker_number_rows.fetch_all(connection, dialect)
     spaces = {space: rows[0] for space, rows in leased.items()}
-    if connection.scalar(select(shard.c.id).where(*unmoved(connection, dialect, known))) is None:
+    if connection.scalar(select(shard.c.id).where(*as_read(connection, dialect, known))) is None:
         return None
     return Given(tags, spaces, nodes, replaced, last, known.move.first_value)
 
@@ -161,7 +161,7 @@ def join(connection: Connection, dialect: Dialect, known: Shard, new: Shard, giv
     residue = {"slot": new.residue.offset, "slots": new.residue.step}
     row = {"fleet": new.fleet, "taken": text_of(new.taken), "taken_under": new.taken_under, **residue}
     row |= columns_of(new.move)
-    if connection.execute(update(shard).where(*unmoved(connection, dialect, known)).values(row)).rowcount != 1:
+    if connection.execute(update(shard).where(*as_read(connection, dialect, known)).values(row)).rowcount != 1:
         return False
     rows = [segments.row_of(tag, new) | {"move": new.move.key if tag.move else 0} for tag in given.tags]
     if rows:

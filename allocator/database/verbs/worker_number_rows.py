@@ -58,7 +58,7 @@ def begin(connection: Connection, dialect: Dialect, spaces: Mapping[str, NumberR
 
 def take(connection: Connection, dialect: Dialect, chosen: NumberRow | int, claim: NumberClaim, known: Shard) -> bool:
     """Lease a number; False if its row has changed since `chosen`, or the database has moved since `known`."""
-    is_unmoved = moves.unmoved(connection, dialect, known)
+    is_unmoved = moves.as_read(connection, dialect, known)
     values = columns_of(claim, dialect)
     if isinstance(chosen, int):
         values |= {"space": typed("space", claim.space), "number": typed("number", chosen)}
