@@ -39,7 +39,7 @@ callbacks: list[Callable[[], None]] = []
 process = os.getpid()
 unseen = False
 """True while `catch_up` resets everything: no hook ran at the fork, so ids may have been served since."""
-_catching_up = threading.Lock()
+_catching_up = threading.RLock()
 
 RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
 """CPython iterates over ranges by two types: the second one for numbers beyond a C long."""
@@ -60,7 +60,7 @@ def renew_all() -> None:
     """Reset everything that is registered; runs in a forked child before other code."""
     global _catching_up
     # A thread of the parent may have held the old one during the fork.
-    _catching_up = threading.Lock()
+    _catching_up = threading.RLock()
     _renew()
 
 
@@ -68,6 +68,8 @@ def catch_up() -> bool:
     """Reset everything if this process was forked without hooks, or not renewed whole; return whether it was."""
     if os.getpid() == process:
         return False
+    if is_held_here(_catching_up):
+        raise reentrant_call("a forked process")
     with _catching_up:
         if os.getpid() != process:
             _renew_late()

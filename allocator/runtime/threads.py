@@ -203,7 +203,7 @@ def start_thread(threads: list[threading.Thread], target: Callable[..., None], *
 def begin(thread: threading.Thread, threads: list[threading.Thread]) -> None:
     try:
         thread.start()
-    except RuntimeError:  # the thread limit is reached with this one
+    except (RuntimeError, MemoryError):  # the thread limit is reached with this one
         thread.run()
         threads.remove(thread)
 

@@ -19,7 +19,7 @@ from weakref import WeakSet
 import pytest
 from support.processes.patience import error_of, until
 
-from allocator.errors import AllocatorClosed, ForkedUnseen
+from allocator.errors import AllocatorClosed, ForkedUnseen, ReentrantCall
 from allocator.runtime import forks, threads
 from allocator.runtime.threads import (
     THREADS,
@@ -395,6 +395,20 @@ def test_all_ids_are_forgotten_before_anything_is_renewed(done, monkeypatch):
 
     assert done == ["forget"] * 3 + ["call"] + ["renew"] * 3
     assert not forks.catch_up()
+
+
+def test_a_handler_that_draws_in_the_middle_of_a_late_renewal_is_refused_and_waits_for_nothing(done, monkeypatch):
+    def handler() -> None:
+        with pytest.raises(ReentrantCall):
+            forks.catch_up()
+        done.append("refused")
+
+    thing = Thing(done)
+    monkeypatch.setattr(forks, "alive", WeakSet([thing]))
+    monkeypatch.setattr(forks, "callbacks", [handler])
+
+    assert forks.catch_up()
+    assert done == ["forget", "refused", "renew"]
 
 
 @pytest.mark.parametrize("error", [RuntimeError("not well"), KeyboardInterrupt("not well")])
