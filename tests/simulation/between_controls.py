@@ -34,7 +34,7 @@ def made_there(connection: Any, dialect: Any, tag: Any, known: Any) -> bool:
     """Begins where the row said that was read, with the key of the row that is there."""
     there = shard_row.fetch(connection, dialect)
     assert there is not None
-    with patch.object(segments, "unmoved", nothing):
+    with patch.object(segments, "as_read", nothing):
         return MAKE(connection, dialect, tag, replace(known, move=there.move))
 
 
@@ -58,8 +58,8 @@ CONTROLS: dict[str, Control] = {
         patches={(tickets, "DRAW"): tickets.DRAW.replace(f"tickets = '{REPLACE}'", "tickets <> ''")},
         seed=1442,
     ),
-    "a node without a fence": Control("of node came twice", patches={(node_rows, "unmoved"): the_row_alone}, seed=13),
+    "a node without a fence": Control("of node came twice", patches={(node_rows, "as_read"): the_row_alone}, seed=13),
     "a worker number without a fence": Control(
-        "(number|worker) . is of two", patches={(worker_number_rows, "moves"): fencing(unmoved=nothing)}, seed=42
+        "(number|worker) . is of two", patches={(worker_number_rows, "moves"): fencing(as_read=nothing)}, seed=42
     ),
 }
