@@ -15,7 +15,7 @@ from allocator.errors import (
     UnknownTag,
 )
 from allocator.fleet.tag_administration import Tags
-from allocator.remote.http import Servers
+from allocator.remote.http import Servers, printable
 from allocator.remote.wire import (
     number_lease_from_json,
     seen_to_text,
@@ -97,7 +97,7 @@ class ServiceBackend:
             "bits": claim.bits,
             "seconds": claim.length_ms / 1000,
             "now": claim.wall_ms,
-            "host": claim.host.encode("ascii", "replace").decode()[:255] or "unknown",
+            "host": printable(claim.host).encode("ascii", "replace").decode()[:255] or "unknown",
             "process": claim.process,
             "format": claim.format,
         }

@@ -90,7 +90,7 @@ def renewals(guarded: Guarded, name: str) -> int:
 def test_the_verbs_of_a_client_are_those_of_a_database(guarded, service):
     with Allocator(service.address, token=guarded.admin) as ids:
         backend = backend_of(ids)
-        lease, _ = (backend.lease_number(NumberClaim("verbs", 1, 60_000, now_ms(), "", "hé", 1)) for _ in range(2))
+        lease, _ = (backend.lease_number(NumberClaim("verbs", 1, 60_000, now_ms(), "", "hé\n", 1)) for _ in range(2))
         with pytest.raises(NodeIdsExhausted):
             backend.lease_number(NumberClaim("verbs", 1, 60_000, now_ms(), ""))
         backend.renew_number(lease, now_ms())
