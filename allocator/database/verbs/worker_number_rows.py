@@ -58,16 +58,16 @@ def begin(connection: Connection, dialect: Dialect, spaces: Mapping[str, NumberR
 
 def take(connection: Connection, dialect: Dialect, chosen: NumberRow | int, claim: NumberClaim, known: Shard) -> bool:
     """Lease a number; False if its row has changed since `chosen`, or the database has moved since `known`."""
-    is_unmoved = moves.as_read(connection, dialect, known)
+    is_as_read = moves.as_read(connection, dialect, known)
     values = columns_of(claim, dialect)
     if isinstance(chosen, int):
         values |= {"space": typed("space", claim.space), "number": typed("number", chosen)}
-        row = select(*values.values()).select_from(shard).where(*is_unmoved)
+        row = select(*values.values()).select_from(shard).where(*is_as_read)
         statement: Any = dialect.insert_missing(lease).from_select(list(values), row)
     else:
         values["used_until_ms"] = greater(lease.c.used_until_ms, claim.wall_ms + claim.length_ms)
         as_it_was = (lease.c[name] == getattr(chosen, name) for name in READ)
-        fence = select(shard.c.id).where(*is_unmoved).exists()
+        fence = select(shard.c.id).where(*is_as_read).exists()
         statement = of(claim.space, chosen.number).where(*as_it_was, fence).values(values)
     return connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount == 1
 
