@@ -334,17 +334,19 @@ def test_a_move_that_is_cut_off_leaves_nothing(fresh, database, monkeypatch):
 @pytest.mark.parametrize("kind", SERVERS, indirect=True)
 def test_while_a_new_tag_or_a_move_hangs_claims_of_other_tags_go_on(fresh, kind):
     """As where its process was stopped between two statements."""
-    with other(fresh, timeout=2) as ids, closing(Database(fresh)) as database, administrator(fresh) as hanging:
-        ids.reserve("order", 10)
-        hanging.exec_driver_sql("BEGIN")
-        hanging.exec_driver_sql("UPDATE allocator_shard SET made = made + 1")
-        assert [len(ids.reserve("order", 10)) for _ in range(3)] == [10] * 3
-        began = time()
-        with pytest.raises(DatabaseUnavailable):
-            ids.next_id("bill")
-        assert time() - began < 5
+    with closing(Database(fresh)) as database, administrator(fresh) as hanging:
+        with other(fresh, timeout=2) as ids:
+            ids.reserve("order", 10)
+            hanging.exec_driver_sql("BEGIN")
+            hanging.exec_driver_sql("UPDATE allocator_shard SET made = made + 1")
+            assert [len(ids.reserve("order", 10)) for _ in range(3)] == [10] * 3
+            began = time()
+            with pytest.raises(DatabaseUnavailable):
+                ids.next_id("bill")
+            assert time() - began < 5
+            hanging.exec_driver_sql("ROLLBACK")
+        # Closed: else its next try could note the move before the row hangs again.
         database.timeout = 1
-        hanging.exec_driver_sql("ROLLBACK")
         execute(fresh, MOVED)
         hanging.exec_driver_sql("BEGIN")
         hanging.exec_driver_sql("UPDATE allocator_shard SET made = made + 1")
