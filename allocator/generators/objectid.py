@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import total_ordering
+from itertools import islice
 from os import urandom
 from time import sleep, time
 
@@ -87,6 +88,18 @@ def fresh() -> tuple[bytes, int]:
 
 generator = Generator(*fresh())
 register(generator)
+
+
+def several(count: int) -> list[bytes]:
+    """The bytes of new ones, in a quarter of the time that as many objects take."""
+    found: list[bytes] = []
+    while len(found) < count:
+        source = generator
+        if time() < source.end:
+            found += islice(source.values, count - len(found))
+        if len(found) < count:
+            found.append(source.refill())
+    return found
 
 
 @total_ordering

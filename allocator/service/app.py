@@ -44,7 +44,7 @@ def application(settings: ServeSettings) -> HotPath:
     if settings.console:
         from allocator.service.console.views import Console  # and its templates, for those who want it
 
-        console = Console(settings, handlers, token_cache, updater, metrics, error_reporter)
+        console = Console(settings, handlers, token_cache, metrics, error_reporter)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -53,6 +53,7 @@ def application(settings: ServeSettings) -> HotPath:
             await asyncio.wait_for(token_cache.refresh(), min(settings.timeout, REFRESH))
         running = [token_cache.keep_fresh(), updater.run(), *([console.run()] if console else [])]
         tasks = [asyncio.create_task(one) for one in running]
+        served.has_started.set()
         yield
         for task in tasks:
             task.cancel()
@@ -81,4 +82,5 @@ def application(settings: ServeSettings) -> HotPath:
         lifespan=life,
     )
     framework.state.dispatch, framework.state.description = dispatch, routes.description(framework)
-    return HotPath(framework, token_cache, error_reporter, metrics)
+    served = HotPath(framework, token_cache, error_reporter, metrics)
+    return served

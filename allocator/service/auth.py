@@ -50,6 +50,8 @@ HOW = "send it as Authorization: Bearer allocator_SECRET (clients: token= or ALL
 RARE_SECONDS, RARE_BURST = 1.0, 20
 """A token gets a node or worker in so many seconds, and so many at once: a million node numbers take twelve days."""
 
+PAUSE = 0.001
+"""Seconds between two requests of one token that wait in line, in which others get ids: some 900 of them a second."""
 SHARE = 3
 """Tickets, nodes and leases that one token may ask the database for at once. Of its four connections one is left for
 others. Claims need no share: those of one tag use one connection, however many ask."""
@@ -100,14 +102,15 @@ class Principal:
             )
         self._full_at = max(self._full_at, now) + RARE_SECONDS
 
-    async def take_turn(self, pause: float = 0.0) -> None:
-        """Wait until this token's requests before have begun and, for so many seconds since, others were answered.
+    async def take_turn(self) -> None:
+        """Wait until this token's requests before have begun; if one of them waits, for `PAUSE` seconds more.
 
         For a request that takes longer than an id. Without it one token with a thousand connections has a thousand
-        answers between two of another's.
+        answers between two of another's: the server's threads hand over a request only while this one rests.
         """
+        is_crowded = self._turn.locked()
         async with self._turn:
-            await asyncio.sleep(pause)
+            await asyncio.sleep(PAUSE if is_crowded else 0.0)
 
     @asynccontextmanager
     async def connection_slot(self, end: float) -> AsyncIterator[None]:
@@ -216,10 +219,6 @@ class TokenCache:
         if digest in self._ended:
             return f"token {self._ended[digest]} was revoked"
         return ""
-
-    async def find_by_secret(self, secret: bytes, headers: Mapping[bytes, bytes]) -> Principal:
-        """Find the token of a request that sends its secret in a form or query."""
-        return await self.find({**headers, b"authorization": b"Bearer " + secret})
 
     async def keep_fresh(self) -> None:
         while True:

@@ -33,7 +33,7 @@ from starlette.routing import Route
 from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTag
 from allocator.schemes.token import DRAW, SNOWFLAKE
 from allocator.service.auth import TokenCache
-from allocator.service.dispatch import MAX_FORM, Dispatch, Endpoint, Refusal, body_within, headers_of
+from allocator.service.dispatch import MAX_FORM, Dispatch, Endpoint, Refusal, body_within, headers_of, json_response
 from allocator.service.error_responses import NO_STORE, HttpRefusal, detail_of
 from allocator.service.handlers import IdHandlers
 from allocator.service.served_ids import MAX_COUNT, SEGMENT
@@ -59,11 +59,6 @@ def both_ways(path: str, dispatch: Dispatch, answer: Endpoint, refusal: Refusal)
 
 def text(body: str) -> Response:
     return Response(body, 200, dict(NO_STORE), "text/plain;charset=UTF-8")
-
-
-def encoded(body: object, status: int = 200) -> Response:
-    content = json.dumps(body, separators=(",", ":"))
-    return Response(content, status, dict(NO_STORE), "application/json;charset=UTF-8")
 
 
 def of_leaf(ids: IdHandlers, dispatch: Dispatch) -> list[Route]:
@@ -92,7 +87,7 @@ def leaf_failure(error: AllocatorError, request: Request) -> Response | None:
         "message": f"Result{{id={code}, status=EXCEPTION}}",
         "path": request.scope["raw_path"].decode("latin-1"),
     }
-    return encoded(fields, 500)
+    return json_response(fields, 500)
 
 
 def of_tinyid(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> list[Route]:
@@ -133,7 +128,8 @@ async def authorize(token_cache: TokenCache, fields: Fields, headers: dict[bytes
     tag, token = fields.get("bizType", ""), fields.get("token", "")
     if not tag:
         raise AccessDenied("bizType is needed")
-    principal = await (token_cache.find_by_secret(token.encode(), headers) if token else token_cache.find(headers))
+    given = {b"authorization": b"Bearer " + token.encode()} if token else {}
+    principal = await token_cache.find(headers | given)
     principal.check(DRAW, tag)
 
 
@@ -177,4 +173,5 @@ def tinyid_failure(error: AllocatorError, fields: Fields) -> tuple[int, str]:
 
 
 def record(data: object, code: int, message: str) -> Response:
-    return encoded({"data": data, "code": code, "message": message})
+    fields = {"data": data, "code": code, "message": message}
+    return json_response(json.dumps(fields, separators=(",", ":")).encode())

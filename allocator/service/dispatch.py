@@ -49,10 +49,6 @@ class Right(NamedTuple):
 ANY_TOKEN = Right("")
 
 
-def as_problem(error: AllocatorError, request: Request) -> None:
-    """Leave the answer to an error as problem+json."""
-
-
 class GuardedRoute(APIRoute):
     """A route of the API. It finds the token and checks its right before it reads a body.
 
@@ -102,7 +98,7 @@ class Dispatch:
         response: Response = await route.endpoint(**arguments)
         return response
 
-    def guarded(self, answer: Endpoint, refusal: Refusal = as_problem) -> Endpoint:
+    def guarded(self, answer: Endpoint, refusal: Refusal | None = None) -> Endpoint:
         """Wrap an endpoint: its errors are reported, and become what `refusal` makes of them, or problem+json."""
 
         async def run(request: Request) -> Response:
@@ -110,7 +106,8 @@ class Dispatch:
                 response, name = await answer(request), request_name(headers_of(request))
             except AllocatorError as error:
                 problem = self._error_reporter.response(error, request.scope)
-                response, name = refusal(error, request) or problem, problem.headers["x-request-id"]
+                response = (refusal and refusal(error, request)) or problem
+                name = problem.headers["x-request-id"]
             response.headers["x-request-id"] = name
             return response
 

@@ -15,11 +15,7 @@ from starlette.responses import Response
 
 from allocator.errors import InvalidSetting, MaxValueWentBack
 from allocator.generators.inspect_id import inspect_id
-from allocator.remote.wire import (
-    number_lease_to_json,
-    segment_to_json,
-    tag_to_json,
-)
+from allocator.remote.wire import number_lease_to_json, segment_to_json, tag_to_json
 from allocator.schemes.formats.id_inspection import inspection_to_json
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.token import DRAW, READ

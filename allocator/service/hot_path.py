@@ -54,13 +54,13 @@ class HotPath:
         self._token_cache = token_cache
         self._error_reporter = error_reporter
         self.has_started = asyncio.Event()
-        """The server has heard that the application is ready, and so answers requests."""
+        """Requests are answered from now on."""
         self.is_ending = False
         """The process will end: each answer ends its connection, so that the next request goes to another process."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return await self._framework(scope, receive, noting(self.has_started, send))
+            return await self._framework(scope, receive, send)
         began, pairs = perf_counter(), scope["headers"]
         headers = dict(pairs)
         if self.is_ending or b"transfer-encoding" in headers:
@@ -139,17 +139,6 @@ def closing(send: Send) -> Send:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
         await send(message)
-
-    return sent
-
-
-def noting(has_started: asyncio.Event, send: Send) -> Send:
-    """Set the event after the server has heard of the end of the start."""
-
-    async def sent(message: Message) -> None:
-        await send(message)
-        if message["type"] == "lifespan.startup.complete":
-            has_started.set()
 
     return sent
 

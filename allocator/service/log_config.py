@@ -12,8 +12,6 @@ from allocator.schemes.token import PREFIX
 SECRET = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{24,}}")
 """A token, even a truncated one. Shorter matches may be names of tables."""
 
-OURS = "allocator"
-
 NUMBER = "allocator.token"
 """A key in the scope of a request: its logs name the token by its number, never by the secret."""
 
@@ -39,7 +37,7 @@ def config_of(form: str) -> dict[str, Any]:
         "disable_existing_loggers": False,
         "formatters": {"chosen": formats[form]},
         "handlers": {"stderr": {"class": f"{__name__}.MaskingHandler", "formatter": "chosen"}},
-        "loggers": {OURS: ours},
+        "loggers": {"allocator": ours},
         "root": {"handlers": ["stderr"], "level": "WARNING"},  # the server has a level of its own
     }
 

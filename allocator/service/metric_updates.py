@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from heapq import nsmallest
 from math import inf
-from time import monotonic, time
+from time import monotonic
 
 from allocator.errors import (
     AllocatorError,
@@ -20,9 +20,7 @@ from allocator.errors import (
 )
 from allocator.fleet.commands import holders_in
 from allocator.schemes.meteor import MeteorSettings
-from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.service.auth import TokenCache
-from allocator.service.days_left import DAY, Horizon
 from allocator.service.error_responses import detail_of
 from allocator.service.handlers import IdHandlers
 from allocator.service.metrics import MAX_TAGS, OF_TAG, Metrics
@@ -51,14 +49,11 @@ class MetricsUpdater:
         self._ids: ServiceAllocator = handlers.ids
         self._token_cache = token_cache
         self._metrics = metrics
-        self._horizons: dict[str, Horizon] = {}
-        self.days_left: dict[str, float] = {}
-        """Of each tag and of the nodes; infinite without a rate."""
         self._measured_at = monotonic()
 
     async def run(self) -> None:
         """Update the metrics until cancelled. A slow database delays only what is read from it."""
-        await asyncio.gather(repeat(self.update, SECOND), repeat(self.update_days, MINUTE))
+        await asyncio.gather(repeat(self.update, SECOND), repeat(self.update_rows, MINUTE))
 
     async def update(self) -> None:
         metrics, handlers = self._metrics, self._handlers
@@ -103,41 +98,20 @@ class MetricsUpdater:
             used, source.counted = source.given - source.counted, source.given
             source.rate += (used / passed - source.rate) * SMOOTHING
 
-    async def update_days(self) -> None:
-        meteor, snowflake = MeteorSettings(), SnowflakeSettings()
-        tags = await self._handlers.tags.all()
+    async def update_rows(self) -> None:
+        """Update what the rows say: the ids that are left, and the worker numbers."""
+        tags, layout, metrics = await self._ids.tags.list(), MeteorSettings().layout, self._metrics
         nodes, spaces, _ = await self._ids.run(holders_in, self._ids.databases, 1)
-        newest = max((node.number for node in nodes), default=0)
-        counters = {f"{OF_TAG}{tag.name}": (tag.max_value, tag.limit) for tag in tags}
-        counters["meteor node"] = newest, meteor.layout.limit("node")
-        # On a thread: ten thousand tags would delay requests for ids.
-        self.days_left = await asyncio.to_thread(self._days_of, counters)
-        ends = {
-            "meteor second": meteor.layout.runs_out("second", meteor.epoch),
-            "snowflake timestamp": snowflake.layout.runs_out("timestamp", snowflake.epoch / 1000, 1000),
-        }
-        self._show_days(self.days_left | {name: (end.timestamp() - time()) / DAY for name, end in ends.items()})
-        for space in spaces[:MAX_TAGS]:
-            self._metrics.workers.labels(space.name, "held").set(len(space.held))
-            self._metrics.workers.labels(space.name, "free").set(space.free)
-
-    def _days_of(self, counters: Mapping[str, tuple[int, int]]) -> dict[str, float]:
-        """Days until counters reach their limits, by name. counters: the value and the limit of each."""
-        now = monotonic()
-        self._horizons = {
-            name: self._horizons.get(name) or Horizon(value, now) for name, (value, _) in counters.items()
-        }
-        for name, (value, _) in counters.items():
-            self._horizons[name].record(value, now)
-        return {name: self._horizons[name].days_left(*of_one, now) for name, of_one in counters.items()}
-
-    def _show_days(self, days: Mapping[str, float]) -> None:
-        """Give a series to what ends first, and count the others."""
-        fewest = nsmallest(MAX_TAGS, days, key=lambda name: (days[name], name))
-        self._metrics.days.clear()
+        left = {f"{OF_TAG}{tag.name}": tag.remaining for tag in tags}
+        left["meteor node"] = layout.limit("node") - max((node.number for node in nodes), default=0)
+        fewest = nsmallest(MAX_TAGS, left, key=lambda name: (left[name], name))
+        metrics.left.clear()
         for name in fewest:
-            self._metrics.days.labels(name).set(days[name])
-        self._metrics.hidden.set(len(days) - len(fewest))
+            metrics.left.labels(name).set(left[name])
+        metrics.hidden.set(len(left) - len(fewest))
+        for space in spaces[:MAX_TAGS]:
+            metrics.workers.labels(space.name, "held").set(len(space.held))
+            metrics.workers.labels(space.name, "free").set(space.free)
 
 
 def unready_reason(tags: Iterable[TagSource], token_cache: TokenCache) -> str | None:

@@ -1,6 +1,6 @@
 """Metrics of the service, for Prometheus.
 
-At most `MAX_TAGS` tags have series of their own, since callers can make up tags. All others share one. Days left are
+At most `MAX_TAGS` tags have series of their own, since callers can make up tags. All others share one. Ids left are
 those of the `MAX_TAGS` tags that have the fewest.
 """
 
@@ -95,8 +95,8 @@ class Metrics:
         self.in_memory = gauge("allocator_ids_in_memory", "Ids of a tag in memory", "tag")
         self.lasting = gauge("allocator_seconds_in_memory", "Seconds until these run out, at the current rate", "tag")
         self.refill = gauge("allocator_refill_seconds", "Duration of the last claim of a tag", "tag")
-        self.days = gauge("allocator_days_left", "Days until a tag or field runs out, at the current rate", "what")
-        self.hidden = gauge("allocator_days_left_hidden", "Tags without a series of days left: the others have fewer")
+        self.left = gauge("allocator_numbers_left", "Ids below the limit of a tag, or node numbers", "what")
+        self.hidden = gauge("allocator_numbers_left_hidden", "Tags without a series of ids left: the others have fewer")
         self.shards = gauge("allocator_shard_up", "1 if the database is in use", "slot")
         self.lease = gauge("allocator_lease_seconds", "Seconds until a lease ends that cannot be renewed", "worker")
         self.workers = gauge("allocator_worker_numbers", "Worker numbers of a space, held or free", "space", "state")

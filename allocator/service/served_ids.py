@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, TypeVar
 
 from allocator.errors import InvalidCount, TagExists
-from allocator.generators.objectid import ObjectId
+from allocator.generators.objectid import several
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.tag import Tag
@@ -117,7 +116,7 @@ class Sources:
 
 
 async def object_ids(count: int) -> list[bytes]:
-    return [str(ObjectId()).encode() for _ in range(count)]
+    return [one.hex().encode() for one in several(count)]
 
 
 class ServedTags:
@@ -149,14 +148,6 @@ class ServedTags:
         async with self._turn:
             return await self._ids.run(work, self._ids.page_of_tags)
 
-    async def all(self) -> list[Tag]:
-        """Read all tags page by page."""
-        tags = page = await self.read(partial(page_of, after="", limit=MAX_PAGE))
-        while len(page) == MAX_PAGE:
-            page = await self.read(partial(page_of, after=page[-1].name, limit=MAX_PAGE))
-            tags = [*tags, *page]
-        return tags
-
     async def get(self, tag: str) -> Tag:
         return await self._ids.tags.get(tag)
 
@@ -184,11 +175,7 @@ class ServedTags:
         return await self._ids.tags.set(tag, **form), False
 
 
-def anything(name: str) -> bool:
-    return True
-
-
-def page_of(pages: PageReader, after: str, limit: int, sees: Callable[[str], bool] = anything) -> list[Tag]:
+def page_of(pages: PageReader, after: str, limit: int, sees: Callable[[str], bool]) -> list[Tag]:
     """The first `limit` tags after this one that a caller `sees`. Blocking."""
     page: list[Tag] = []
     most = limit

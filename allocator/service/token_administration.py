@@ -58,7 +58,7 @@ class Tokens:
     def state(self) -> tuple[list[Token], bool]:
         """The tokens, and whether any was ever created."""
         found = self.list()
-        return found, bool(found) or self.were_made()
+        return found, bool(found) or self._run(token_rows.any_made)
 
     def list(self) -> list[Token]:
         """All tokens that are not revoked, oldest first; some may have expired."""
@@ -71,10 +71,6 @@ class Tokens:
     def shown(self) -> str:
         """The URL of the database, without its password."""
         return self._database.shown
-
-    def were_made(self) -> bool:
-        """Tell whether a token was ever created, even one revoked since."""
-        return self._run(token_rows.any_made)
 
     def revoke(self, number: int) -> None:
         """Raises `InvalidSetting` if there is no such token."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import floor, inf, log10
 
-from allocator.service.days_left import DAY
-
 WIDTH, HEIGHT = 600, 100
 """Of a plot: a unit for each second, and for each percent."""
 COARSE = 3
@@ -14,6 +12,7 @@ COARSE = 3
 
 THIN = "\u202f"
 """A narrow no-break space: a line never breaks within a number."""
+DAY = 86_400.0
 YEAR = 365.25 * DAY
 UNITS = ((2 * YEAR, YEAR, "years"), (2 * DAY, DAY, "days"), (7200, 3600, "h"), (120, 60, "min"), (1, 1, "s"))
 """The least seconds that are shown in a unit, and the seconds of the unit."""

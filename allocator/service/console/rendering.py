@@ -45,8 +45,6 @@ REFRESH = 5
 """Seconds after which a page in a browser asks for its newer self."""
 MAX_KEPT = 64
 """Rendered pages that are kept until the next sample."""
-PAUSE = 0.001
-"""Seconds before each page of one token, in which ids are given, and threads of claims get the interpreter."""
 
 
 class Pages:
@@ -69,7 +67,7 @@ class Pages:
         """Answer with a page. It is rendered with `values` if this token was shown no page of this version yet."""
         token = principal.token
         key = (request.scope["path"], token.number, version)
-        await principal.take_turn(PAUSE)
+        await principal.take_turn()
         text = self._kept.get(key)
         if text is None:
             if len(self._kept) >= MAX_KEPT:

@@ -24,12 +24,11 @@ from allocator.service.console.access import is_operator, principal_of, sees_all
 from allocator.service.console.history import ALL, EVERY, History
 from allocator.service.console.latest import MAX_TAGS, TIMEOUT, Latest, read_fleet, read_tags
 from allocator.service.console.rendering import REFRESH, Pages, Values
-from allocator.service.days_left import DAY
 from allocator.service.dispatch import headers_of
 from allocator.service.error_responses import ErrorReporter, HttpRefusal, detail_of
 from allocator.service.handlers import IdHandlers
-from allocator.service.metric_updates import MetricsUpdater, logged
-from allocator.service.metrics import OF_TAG, Metrics
+from allocator.service.metric_updates import logged
+from allocator.service.metrics import Metrics
 from allocator.service.settings import ServeSettings
 
 IDLE = 0.01
@@ -61,12 +60,11 @@ class Console:
         settings: ServeSettings,
         handlers: IdHandlers,
         token_cache: TokenCache,
-        updater: MetricsUpdater,
         metrics: Metrics,
         error_reporter: ErrorReporter,
     ) -> None:
         self._handlers, self._token_cache = handlers, token_cache
-        self._updater, self._metrics = updater, metrics
+        self._metrics = metrics
         self._pages = Pages(token_cache, error_reporter)
         self._history = History(time.monotonic())
         self._background = Background()
@@ -122,9 +120,7 @@ class Console:
         source, rate = self._handlers.sources.tags.get(name), self._history.rates.get(name, 0.0)
         held = source.supply.held() if source else 0
         lasting = held / source.rate if source and source.rate > IDLE else inf
-        left = DAY * self._updater.days_left.get(f"{OF_TAG}{name}", inf)
-        if tag and left == inf and rate > IDLE:
-            left = (tag.limit - tag.max_value) / rate
+        left = tag.remaining / rate if tag and rate > IDLE else inf
         return Row(name, tag, rate, held, lasting, left)
 
     async def tag(self, request: Request) -> Response:

@@ -13,7 +13,7 @@ from support.processes.threads import draw_on_threads
 
 from allocator import ObjectId
 from allocator.errors import InvalidId
-from allocator.generators.objectid import Generator, generator
+from allocator.generators.objectid import Generator, generator, several
 from allocator.runtime.iterators import LockedIterator
 from allocator.schemes.objectid import ObjectIdBlocks
 from allocator.schemes.shared.retry_pace import Wait
@@ -90,7 +90,7 @@ def test_the_counter_counts_ids_not_seconds(monkeypatch):
     for step, ids in [(0, 1), (1, 1), (1, 1), (0.5, 2), (-900, 3), (2000, 1), (1, 300), (1, 1)]:
         now[0] += step
         held = source.values
-        drawn += [ObjectId().binary for _ in range(ids)]
+        drawn += several(ids) if ids > 1 else [ObjectId().binary]
         if held is not source.values:
             drawn += held
 

@@ -19,7 +19,8 @@ from allocator.errors import (
     TooManyRequests,
 )
 from allocator.schemes.token import SCHEMES, VERBS, Token, digest_of
-from allocator.service.auth import RARE_BURST, RARE_SECONDS, SHARE, Principal, TokenCache, is_local
+from allocator.service import auth
+from allocator.service.auth import PAUSE, RARE_BURST, RARE_SECONDS, SHARE, Principal, TokenCache, is_local
 from allocator.service.error_responses import Busy, Unauthorized
 
 SECRET = b"allocator_secret"
@@ -192,6 +193,24 @@ def test_a_token_uses_a_share_of_the_connections_and_no_more():
 
     assert asyncio.run(story())
     assert CONNECTIONS - 1 == SHARE
+
+
+def test_who_stands_in_line_leaves_others_a_moment_and_who_is_alone_none(monkeypatch):
+    rested, principal, sleep = [], Principal(token()), asyncio.sleep
+
+    async def rest(seconds: float) -> None:
+        rested.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(auth.asyncio, "sleep", rest)
+
+    async def run() -> None:
+        await asyncio.gather(*(principal.take_turn() for _ in range(3)))
+        await principal.take_turn()
+
+    asyncio.run(run())
+
+    assert rested == [0.0, PAUSE, PAUSE, 0.0]
 
 
 def test_requests_that_wait_for_their_turn_are_refused_once_their_token_is_revoked():

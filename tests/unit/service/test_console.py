@@ -15,8 +15,9 @@ from allocator.errors import AllocatorError, DatabaseUnavailable
 from allocator.runtime.threads import Background
 from allocator.schemes.tag import Tag
 from allocator.schemes.token import VERBS, Token, digest_of
+from allocator.service import auth
 from allocator.service.auth import Principal, TokenCache
-from allocator.service.console import figures, rendering
+from allocator.service.console import figures
 from allocator.service.console import latest as module
 from allocator.service.console.access import PLAIN, principal_of
 from allocator.service.console.history import ALL, EVERY, MAX_TAGS, POINTS, History
@@ -263,7 +264,7 @@ def test_a_page_is_rendered_once_for_each_token_until_the_next_sample_and_in_its
     token_cache: Any = SimpleNamespace()
     error_reporter: Any = None
     pages = Pages(token_cache, error_reporter)
-    monkeypatch.setattr(rendering, "PAUSE", 0)
+    monkeypatch.setattr(auth, "PAUSE", 0)
     monkeypatch.delattr("jinja2.Environment.compile")  # no template is compiled while somebody waits
     request = Request({"type": "http", "path": "/console/doctor", "headers": []})
     rendered = []

@@ -1,11 +1,12 @@
 """The loops that keep the metrics."""
 
+import asyncio
 import json
 import logging
 import os
 import re
 import socket
-from collections.abc import Callable
+from dataclasses import replace
 from logging.config import dictConfig
 from math import inf
 from pathlib import Path
@@ -17,42 +18,49 @@ import yaml
 from prometheus_client.metrics_core import Metric
 
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, InvalidSetting, SchemaOutOfDate, UnknownTag
+from allocator.schemes.tag import Tag
 from allocator.schemes.token import PREFIX
-from allocator.service import metric_updates
 from allocator.service.http_server import address_of, handed_over, place_of
 from allocator.service.log_config import Caller, caller_of, config_of, masked
 from allocator.service.metric_updates import MetricsUpdater, unready_reason
 from allocator.service.metrics import MAX_TAGS, Metrics
 
 
-def updater(lead: Callable[[], Any]) -> MetricsUpdater:
-    service: Any = SimpleNamespace(ids=SimpleNamespace(databases=SimpleNamespace(lead=lead)))
+def updater(rows: Any = None) -> MetricsUpdater:
+    async def every() -> Any:
+        return rows
+
+    async def run(read: Any, databases: Any, most: int) -> Any:
+        return [SimpleNamespace(number=7)], [], []
+
+    ids = SimpleNamespace(databases=[], run=run, tags=SimpleNamespace(list=every))
+    service: Any = SimpleNamespace(ids=ids)
     token_cache: Any = None
     return MetricsUpdater(service, token_cache, Metrics())
 
 
-def test_what_ends_first_has_days_left_and_the_others_are_counted(monkeypatch):
-    """The busy ones come last by name, so that others had their place before."""
-    names, looked = [f"t{number:04}" for number in range(MAX_TAGS + 3)], updater(lambda: None)
-    busy = {names[-1]: 1, names[-2]: 2, names[-3]: 3}
+def test_what_has_the_fewest_left_has_a_series_and_the_others_are_counted():
+    """The fullest ones come last by name, so that others had their place before."""
+    rows = [Tag(f"t{number:04}", limit=1000) for number in range(MAX_TAGS + 3)]
+    looked = updater(rows)
 
-    def shown(counters: dict[str, tuple[int, int]]) -> dict[str, float]:
-        looked._show_days(looked._days_of(counters))
-        (metric,) = looked._metrics.days.collect()
+    def shown() -> dict[str, float]:
+        asyncio.run(looked.update_rows())
+        (metric,) = looked._metrics.left.collect()
         return {one.labels["what"]: one.value for one in metric.samples}
 
-    for hour in (0, 2, 4):
-        monkeypatch.setattr(metric_updates, "monotonic", lambda now=3600.0 * hour: now)
-        found = shown({name: (busy.get(name, 0) * hour, 1000) for name in names})
-        assert (looked._metrics.hidden._value.get(), len(found)) == (3, MAX_TAGS)
-    assert busy.keys() <= found.keys()
-
-    assert shown({names[0]: (0, 1000)}) == {names[0]: inf}
+    for used, left in ((0, None), (900, 100)):
+        rows[-1] = replace(rows[-1], max_value=used)
+        found = shown()
+        assert (looked._metrics.hidden._value.get(), len(found)) == (4, MAX_TAGS)
+        assert found.get(f"tag {rows[-1].name}") == left
+    del rows[1:]
+    assert shown() == {"tag t0000": 1000, "meteor node": 2**20 - 1 - 7}
     assert looked._metrics.hidden._value.get() == 0
 
 
 def test_a_lease_ends_for_the_metrics_only_where_its_renewal_fails():
-    looked = updater(lambda: None)
+    looked = updater()
     ids: Any = looked._ids
     seen = []
     for ids.lease in ((7, inf), (7, 12.0), (8, 12.0), (8, inf), None):

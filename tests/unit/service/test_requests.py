@@ -212,23 +212,6 @@ def test_refusals_of_form_bring_their_headers():
 # -- what stands before the framework
 
 
-def test_the_application_has_started_once_the_server_has_heard_so():
-    """Then the service says that it listens, and a supervisor stops the process before it."""
-    seen = []
-
-    async def framework(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "lifespan.startup.complete"})
-
-    async def send(message: Message) -> None:
-        seen.append((message["type"], application.has_started.is_set()))
-
-    application = HotPath(framework, Mock(), Mock(), Mock())
-    asyncio.run(application({"type": "lifespan"}, Mock(), send))
-
-    assert seen == [("lifespan.startup.complete", False)]
-    assert application.has_started.is_set()
-
-
 async def given(count: int) -> list[int]:
     return [1] * count
 
