@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from sqlalchemy import Connection, Engine, Insert, Table, TextClause, func
+from sqlalchemy import Connection, Engine, TextClause, func, text
 
 from allocator.database.tables import node
 from allocator.errors import SchemaDamaged
@@ -72,7 +73,9 @@ class Dialect:
     """The server may roll back the whole transaction at an error, and begin another one without a word."""
     begin: ClassVar[str] = "BEGIN"
     claiming: ClassVar[str]
-    """The claim, with `{run}` and `{lasting}` to be filled in."""
+    """The claim; see `filled`."""
+    if_missing: ClassVar[tuple[str, str]] = ("INSERT INTO", "ON CONFLICT DO NOTHING")
+    """The begin and the end of an INSERT that does nothing where its key is there."""
     lasting: ClassVar[str] = "1 = 1"
     """An SQL condition that makes the commit of its statement durable, where a session may be set otherwise."""
     facts: ClassVar[Mapping[str, str]]
@@ -139,10 +142,6 @@ class Dialect:
         """Run it, for a name: the end of what is claimed, None if no row matched."""
         raise NotImplementedError
 
-    def insert_missing(self, table: Table) -> Insert:
-        """Insert a row, or nothing when its key is there."""
-        raise NotImplementedError
-
     def number_as(self, connection: Connection, residue: Residue) -> None:
         """Set the auto-increment of this session, where the server's own may be that of a replication."""
 
@@ -191,6 +190,19 @@ def run_of(connection: Connection) -> str:
     Each statement contains it, because a pooler or proxy may send two statements of one connection to two servers.
     """
     return str(connection.info.get("run", NOWHERE))
+
+
+@cache
+def filled(statement: str, **parts: str) -> TextClause:
+    """A statement with the parts in which servers differ, such as `{run}`, that of `run_of`."""
+    return text(statement.strip().format(**parts))
+
+
+def inserting(statement: str, connection: Connection, dialect: Dialect, **parts: str) -> TextClause:
+    """An INSERT that does nothing where its key is there, and tells how many rows it made."""
+    insert, or_nothing = dialect.if_missing
+    common = {"insert": insert, "or_nothing": or_nothing, "run": run_of(connection), "lasting": dialect.lasting}
+    return filled(statement, **common, **parts).execution_options(preserve_rowcount=True)
 
 
 def triggered(name: str, table_name: str) -> SchemaDamaged:

@@ -9,8 +9,7 @@ from contextlib import contextmanager, suppress
 from math import ceil
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Insert, Table, TextClause, text
-from sqlalchemy.dialects.mysql import insert
+from sqlalchemy import Connection, Engine, TextClause, text
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import (
@@ -133,6 +132,7 @@ TOO_BIG = "1104"
 class MySQL(Dialect):
     name = "mysql"
     rolls_back_by_itself = True
+    if_missing = ("INSERT IGNORE INTO", "")
     claiming, facts, tickets = CLAIM, FACTS, REPLACE
     locks = Locks("FOR UPDATE", "FOR UPDATE /*!80001 SKIP LOCKED *//*M!100600 SKIP LOCKED */", "LOCK IN SHARE MODE")
 
@@ -218,9 +218,6 @@ class MySQL(Dialect):
         connection.info["numbering"] = Residue(facts.session_offset, facts.session_step)
         is_alone = CLUSTER not in facts.run and facts.server_step > 1
         return run, Residue(facts.server_offset, facts.server_step) if is_alone else ALL
-
-    def insert_missing(self, table: Table) -> Insert:
-        return insert(table).prefix_with("IGNORE")
 
     def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
         cursor: Any = connection.execute(claim, parameters).context.cursor

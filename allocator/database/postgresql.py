@@ -14,7 +14,7 @@ from math import ceil
 from time import monotonic
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine, Insert, Table, TextClause, column, func, select, table, text
+from sqlalchemy import Connection, Engine, TextClause, column, func, select, table, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from allocator.database.dialect import (
@@ -251,11 +251,6 @@ class PostgreSQL(Dialect):
     def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
         end: int | None = connection.execute(claim, parameters).scalar_one_or_none()
         return end
-
-    def insert_missing(self, table: Table) -> Insert:
-        from sqlalchemy.dialects.postgresql import insert  # a process that uses another database need not load it
-
-        return insert(table).on_conflict_do_nothing(index_elements=list(table.primary_key))
 
     def skip_nodes(self, connection: Connection, residue: Residue, count: int) -> None:
         # A logical replica has the rows, but not the position of their sequence.

@@ -18,8 +18,7 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Insert, Table, TextClause, text
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import Connection, Engine, TextClause, text
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from allocator.database import fork_gate
@@ -149,9 +148,6 @@ class SQLite(Dialect):
     def server_runs(self, connection: Connection) -> Iterator[tuple[str, Dialect]]:
         files = {name: path for _, name, path in connection.exec_driver_sql("PRAGMA database_list")}
         yield f"'{run_of_file(os.path.realpath(files['main']))}'" if files["main"] else NOWHERE, self
-
-    def insert_missing(self, table: Table) -> Insert:
-        return insert(table).on_conflict_do_nothing()
 
     def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
         end = connection.execute(claim, parameters).scalar_one_or_none()

@@ -8,18 +8,26 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from sqlalchemy import TextClause, text
+
+from allocator.database.dialect import filled
 from allocator.database.verbs import moves, node_rows, segments, shard_row, tickets, worker_number_rows
 from allocator.schemes.ticket import REPLACE
 from simulation.between import InMemory
 from simulation.controls import Control
 
 
-def nothing(*_: Any) -> list[Any]:
-    return moves.known_as(_[-1].move)[:1]
+def unfenced(statement: str) -> str:
+    return statement.replace(moves.FENCE, "allocator_shard.id = 1")
 
 
-def the_row_alone(connection: Any, dialect: Any, known: Any) -> list[Any]:
-    return moves.known_as(known.move)
+def nothing(*_: Any) -> TextClause:
+    return text(unfenced(moves.FENCE))
+
+
+def the_row_alone(connection: Any, dialect: Any, known: Any) -> TextClause:
+    words = moves.FENCE.replace("{run} = :known_run", "1 = 1")
+    return filled(words, lasting=dialect.lasting).bindparams(**moves.known_as(known))
 
 
 def fencing(**verbs: Callable[..., Any]) -> SimpleNamespace:
@@ -34,7 +42,8 @@ def made_there(connection: Any, dialect: Any, tag: Any, known: Any) -> bool:
     """Begins where the row said that was read, with the key of the row that is there."""
     there = shard_row.fetch(connection, dialect)
     assert there is not None
-    with patch.object(segments, "as_read", nothing):
+    words = {name: unfenced(getattr(segments, name)) for name in ("WRITE", "MAKE")}
+    with patch.multiple(segments, **words):
         return MAKE(connection, dialect, tag, replace(known, move=there.move))
 
 
@@ -60,6 +69,11 @@ CONTROLS: dict[str, Control] = {
     ),
     "a node without a fence": Control("of node came twice", patches={(node_rows, "as_read"): the_row_alone}, seed=13),
     "a worker number without a fence": Control(
-        "(number|worker) . is of two", patches={(worker_number_rows, "moves"): fencing(as_read=nothing)}, seed=42
+        "(number|worker) . is of two",
+        patches={
+            (worker_number_rows, "moves"): fencing(as_read=nothing),
+            (worker_number_rows, "NEW"): unfenced(worker_number_rows.NEW),
+        },
+        seed=42,
     ),
 }

@@ -5,23 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, TextClause, literal_column, text, update
+from sqlalchemy import Connection, TextClause
 
-from allocator.database.dialect import Dialect, run_of, transaction
-from allocator.database.tables import shard
+from allocator.database.dialect import Dialect, filled, run_of, transaction
 from allocator.database.verbs import tickets
 from allocator.schemes.failover import Move, Skipped
-from allocator.schemes.shared.residues import Residue
 from allocator.schemes.slots import Shard
 from allocator.schemes.ticket import REPLACE
 
-COLUMNS = {
-    "run": "server_run",
-    "key": "move",
-    "first_value": "new_tags_above",
-    "at": "moved_at",
-}
-"""Of the fields of `Move`."""
+FENCE = """
+        allocator_shard.id = 1 AND fleet = :known_fleet AND taken = :known_taken  -- the row is as it was read
+        AND slot = :known_slot AND slots = :known_slots
+        AND allocator_shard.move = :known_move AND new_tags_above = :known_above AND server_run = :known_run
+        AND {run} = :known_run  -- the server that answers is the one that the row names
+        AND {lasting}"""
+"""The condition of what changes by the shard's row; see `known_as`. Last of all, the commit waits for the disk."""
+MOVE = """
+UPDATE allocator_shard SET
+    server_run = :run, move = :key, new_tags_above = :first_value, moved_at = :at
+WHERE id = 1
+    AND slot = :known_slot AND slots = :known_slots  -- the row is as it was read
+    AND move = :known_move AND new_tags_above = :known_above AND server_run = :known_run
+    AND {run} = :run  -- the server that answers is the one that is written
+"""
 
 
 def as_move(row: Any) -> Move:
@@ -29,31 +35,30 @@ def as_move(row: Any) -> Move:
 
 
 def columns_of(move: Move) -> dict[str, object]:
-    return {COLUMNS[name]: value for name, value in move._asdict().items()}
+    columns = {"server_run": move.run, "move": move.key, "new_tags_above": move.first_value}
+    return {**columns, "moved_at": move.at}
 
 
-def as_read(connection: Connection, dialect: Dialect, known: Shard) -> list[ColumnElement[Any] | TextClause]:
-    """The fence of a statement: the row as it was read, on the server run that it names, and a commit that lasts."""
-    fleet = (shard.c.fleet == known.fleet, shard.c.taken == text_of(known.taken))
-    slot = slot_as(known.residue)
-    return [*known_as(known.move), *slot, *fleet, here(connection, known.move.run), text(dialect.lasting)]
+def known_as(known: Shard) -> dict[str, object]:
+    """The parameters of `FENCE`: the row as it was read."""
+    return {
+        "known_fleet": known.fleet,
+        "known_taken": text_of(known.taken),
+        "known_slot": known.residue.offset,
+        "known_slots": known.residue.step,
+        "known_move": known.move.key,
+        "known_above": known.move.first_value,
+        "known_run": known.move.run,
+    }
+
+
+def as_read(connection: Connection, dialect: Dialect, known: Shard) -> TextClause:
+    """`FENCE` as a condition of another statement."""
+    return filled(FENCE, run=run_of(connection), lasting=dialect.lasting).bindparams(**known_as(known))
 
 
 def text_of(taken: Iterable[int]) -> str:
     return ",".join(map(str, taken))
-
-
-def known_as(known: Move) -> list[ColumnElement[Any]]:
-    columns = (shard.c.server_run == known.run, shard.c.move == known.key, shard.c.new_tags_above == known.first_value)
-    return [shard.c.id == 1, *columns]
-
-
-def slot_as(known: Residue) -> list[ColumnElement[Any]]:
-    return [shard.c.slot == known.offset, shard.c.slots == known.step]
-
-
-def here(connection: Connection, run: str) -> ColumnElement[Any]:
-    return literal_column(run_of(connection), shard.c.server_run.type) == run
 
 
 def lock_row(connection: Connection, dialect: Dialect, waits: bool) -> bool:
@@ -74,8 +79,8 @@ def move(
     with transaction(connection, dialect):
         if not lock_row(connection, dialect, waits):
             return False
-        as_it_was = (*known_as(before.move), *slot_as(before.residue), here(connection, after.run))
-        moved = connection.execute(update(shard).where(*as_it_was).values(columns_of(after))).rowcount
+        statement = filled(MOVE, run=run_of(connection))
+        moved = connection.execute(statement, {**known_as(before), **after._asdict()}).rowcount
         if moved:
             dialect.skip_nodes(connection, before.residue, skip.nodes)
         if moved and before.tickets == REPLACE:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, literal, select, text
 
 from allocator.database.dialect import Dialect
-from allocator.database.tables import node
+from allocator.database.tables import node, shard
 from allocator.database.verbs.moves import as_read
 from allocator.schemes.meteor import Node
 from allocator.schemes.shared.residues import ALL, Residue
@@ -23,7 +23,7 @@ def register(
     values = {"host": host[:255], "process": process, "version": version[:32], "started_at": at}
     values |= {"slot": known.residue.offset, "slots": known.residue.step}
     row = select(*(literal(value, node.c[name].type) for name, value in values.items()))
-    row = row.where(*as_read(connection, dialect, known)).suffix_with(text(dialect.locks.share))
+    row = row.select_from(shard).where(as_read(connection, dialect, known)).suffix_with(text(dialect.locks.share))
     made = insert(node).from_select([*values], row)
     driver: Any = connection.dialect
     if driver.postfetch_lastrowid:

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
-    TextClause,
     bindparam,
     case,
     delete,
     exists,
     literal,
     select,
-    text,
     update,
 )
 
-from allocator.database.dialect import Dialect
+from allocator.database.dialect import Dialect, filled, inserting, run_of
 from allocator.database.tables import segment, shard
-from allocator.database.verbs.moves import as_read
+from allocator.database.verbs.moves import FENCE, as_read, known_as
 from allocator.database.verbs.tickets import IS_CLAIMED
 from allocator.schemes.failover import Move, beginning, crossing
 from allocator.schemes.shared.residues import NONE, Residue
@@ -38,6 +35,20 @@ READ_SOME = READ_ALL.where(segment.c.tag > bindparam("after"), ~IS_CLAIMED)
 
 GAPS: dict[int, FailoverGap] = {-2: AUTO, -1: REFUSE}
 """What the column `failover_gap` holds for them; any other number is one of ids."""
+
+WRITE = f"UPDATE allocator_shard SET made = made + 1 WHERE {FENCE}"
+MAKE = f"""
+{{insert}} allocator_segment
+    (tag, max_value, step, max_step, id_limit, failover_gap, skipped, move, shard_offset, shard_step)
+SELECT :tag, :max_value, :step, :max_step, :id_limit, :failover_gap, :skipped, :move, :shard_offset, :shard_step
+FROM allocator_shard
+WHERE NOT EXISTS (SELECT 1 FROM allocator_segment WHERE tag = :name)  -- SQLite's guard would refuse it first
+    AND tickets LIKE :tickets  -- a type of tickets is made where they are claimed
+    AND {FENCE}
+{{or_nothing}}
+"""
+ANY = "%"
+"""However tickets are drawn."""
 
 
 class Fence(NamedTuple):
@@ -74,13 +85,8 @@ def claim(connection: Connection, dialect: Dialect, name: str, size: int, fence:
         "shard_move": fence.shard_move,
         "run": fence.run,
     }
-    statement = claiming(dialect.claiming, connection.info["run"], dialect.lasting)
+    statement = filled(dialect.claiming, run=connection.info["run"], lasting=dialect.lasting)
     return dialect.claim(connection, statement, parameters, name)
-
-
-@cache
-def claiming(statement: str, run: str, lasting: str) -> TextClause:
-    return text(statement.strip().format(run=run, lasting=lasting))
 
 
 def fetch(connection: Connection, dialect: Dialect, name: str) -> Tag | None:
@@ -108,21 +114,17 @@ def write_shard(connection: Connection, dialect: Dialect, known: Shard) -> bool:
 
     Where several servers write, a lock alone would keep no change of it out.
     """
-    fence = as_read(connection, dialect, known)
-    return connection.execute(update(shard).where(*fence).values(made=shard.c.made + 1)).rowcount == 1
+    statement = filled(WRITE, run=run_of(connection), lasting=dialect.lasting)
+    return connection.execute(statement, known_as(known)).rowcount == 1
 
 
 def insert(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
-    """Insert the row; False if there is one. It has the fence too, since a migration may commit each statement."""
-    fence = as_read(connection, dialect, known)
-    if is_of_tickets(tag.name):  # not where REPLACE draws them
-        fence += [shard.c.tickets == CLAIM]
-    row = row_of(tag, known)
-    # SQLite's guard refuses the INSERT of a name that is there, before it is left out.
-    is_new = ~exists().where(segment.c.tag == tag.name)
-    values = select(*(literal(value, segment.c[name].type) for name, value in row.items())).where(*fence, is_new)
-    made = dialect.insert_missing(segment).from_select([*row], values)
-    return connection.execute(made.execution_options(preserve_rowcount=True)).rowcount == 1
+    """Insert the row; False if there is one, or of tickets where REPLACE draws them.
+
+    It has the fence too, since a migration may commit each statement.
+    """
+    asked = {"name": tag.name, "tickets": CLAIM if is_of_tickets(tag.name) else ANY, **known_as(known)}
+    return connection.execute(inserting(MAKE, connection, dialect), row_of(tag, known) | asked).rowcount == 1
 
 
 def start(connection: Connection, dialect: Dialect, tag: Tag, changes: Mapping[str, FailoverGap], known: Shard) -> bool:
@@ -185,7 +187,7 @@ def raising(above: int) -> list[tuple[Column[Any], ColumnElement[Any]]]:
 def repair(connection: Connection, dialect: Dialect, tag: Tag, above: int, known: Shard) -> bool:
     """Raise a row, and write the key of the last move; False if it has another key than `tag`, or a lower limit, or if
     the database has moved."""
-    fence = exists(select(shard.c.id).where(*as_read(connection, dialect, known)))
+    fence = exists(select(shard.c.id).where(as_read(connection, dialect, known)))
     return raise_moved(connection, dialect, tag, above, known.move, fence)
 
 

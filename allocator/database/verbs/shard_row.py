@@ -6,9 +6,9 @@ from dataclasses import replace
 from secrets import randbits
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, case, exists, func, insert, inspect, literal_column, select, update
+from sqlalchemy import Connection, case, exists, func, insert, inspect, select, update
 
-from allocator.database.dialect import NOWHERE, Dialect, run_of
+from allocator.database.dialect import NOWHERE, Dialect, inserting, run_of
 from allocator.database.driver_errors import FORBIDDEN, meaning
 from allocator.database.tables import lease, node, segment, shard, ticket
 from allocator.database.verbs import segments, tickets, worker_number_rows
@@ -20,6 +20,14 @@ from allocator.schemes.slots import Shard
 from allocator.schemes.tag import Tag, is_of_tickets
 from allocator.schemes.ticket import CLAIM, REPLACE
 from allocator.schemes.worker_number_lease import NumberRow
+
+BEGIN = """
+{insert} allocator_shard (
+    id, fleet, slot, slots, taken, taken_under, taken_for, tickets, server_run, move, new_tags_above, moved_at, made
+) VALUES (1, '', 1, 1, '', :key, 0, :tickets, {run}, :key, 0, 0, 0)
+{or_nothing}
+"""
+"""The row of a single database."""
 
 
 def fetch(connection: Connection, dialect: Dialect) -> Shard | None:
@@ -46,11 +54,8 @@ def begin_alone(connection: Connection, dialect: Dialect, where: str) -> None:
     if has_ids(connection, dialect):
         raise missing(where)
     check_writer(connection, dialect)
-    key = randbits(63)
-    numbering = {"fleet": "", "slot": 1, "slots": 1, "taken": "", "taken_under": key, "taken_for": 0}
-    first = {"tickets": dialect.tickets, "move": key, "new_tags_above": 0, "moved_at": 0, "made": 0}
-    run = literal_column(run_of(connection), shard.c.server_run.type)
-    connection.execute(dialect.insert_missing(shard).values({"id": 1, **numbering, **first, "server_run": run}))
+    row = {"tickets": dialect.tickets, "key": randbits(63)}
+    connection.execute(inserting(BEGIN, connection, dialect), row)
 
 
 def has_ids(connection: Connection, dialect: Dialect) -> bool:
@@ -102,7 +107,7 @@ def make(connection: Connection, dialect: Dialect, known: Shard, fleet: str, slo
     """
     lock_row(connection, dialect, waits=True)
     row = {"fleet": fleet, "slots": slots, "taken": "1", "taken_under": known.move.key}
-    if connection.execute(update(shard).where(*as_read(connection, dialect, known)).values(row)).rowcount != 1:
+    if connection.execute(update(shard).where(as_read(connection, dialect, known)).values(row)).rowcount != 1:
         return False
     segments.cross_all(connection, dialect, known.move, at)
     # What was given alone counts S times from now on, as what a slot gives: gaps are in proportion to it.
@@ -116,7 +121,7 @@ def make(connection: Connection, dialect: Dialect, known: Shard, fleet: str, slo
 def take_slot(connection: Connection, dialect: Dialect, known: Shard, mark: Shard) -> bool:
     """Write which slots are taken into a member; False if its row is not as `known`."""
     row = {"taken": text_of(mark.taken), "taken_under": mark.taken_under, "taken_for": mark.taken_for}
-    return connection.execute(update(shard).where(*as_read(connection, dialect, known)).values(row)).rowcount == 1
+    return connection.execute(update(shard).where(as_read(connection, dialect, known)).values(row)).rowcount == 1
 
 
 class Given(NamedTuple):
@@ -145,7 +150,7 @@ def fetch_given(connection: Connection, dialect: Dialect, known: Shard) -> Given
     last = max(replaced, *claimed, known.move.first_value)
     _, leased = worker_number_rows.fetch_all(connection, dialect)
     spaces = {space: rows[0] for space, rows in leased.items()}
-    if connection.scalar(select(shard.c.id).where(*as_read(connection, dialect, known))) is None:
+    if connection.scalar(select(shard.c.id).where(as_read(connection, dialect, known))) is None:
         return None
     return Given(tags, spaces, nodes, replaced, last, known.move.first_value)
 
@@ -161,7 +166,7 @@ def join(connection: Connection, dialect: Dialect, known: Shard, new: Shard, giv
     residue = {"slot": new.residue.offset, "slots": new.residue.step}
     row = {"fleet": new.fleet, "taken": text_of(new.taken), "taken_under": new.taken_under, **residue}
     row |= columns_of(new.move)
-    if connection.execute(update(shard).where(*as_read(connection, dialect, known)).values(row)).rowcount != 1:
+    if connection.execute(update(shard).where(as_read(connection, dialect, known)).values(row)).rowcount != 1:
         return False
     rows = [segments.row_of(tag, new) | {"move": new.move.key if tag.move else 0} for tag in given.tags]
     if rows:

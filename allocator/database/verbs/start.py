@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import Connection, TextClause, text
+from sqlalchemy import Connection
 
 from allocator.database import schema
-from allocator.database.dialect import Dialect, run_of
+from allocator.database.dialect import Dialect, filled, run_of
 from allocator.database.tables import REVISIONS
 from allocator.database.verbs.segments import as_tag
 from allocator.database.verbs.shard_row import as_shard
@@ -49,7 +48,8 @@ def fetch(connection: Connection, dialect: Dialect, where: str, name: str, with_
     """`name` names a tag. Raises `SchemaOutOfDate` at another revision where it is asked for, and `SchemaDamaged`."""
     facts = {"run": connection.info.get("asked") or run_of(connection), **dialect.facts}
     facts["revision"] = REVISION if with_revision else "NULL"
-    row = connection.execute(statement(tuple(facts.items())), {"name": name}).one()
+    asked = ", ".join(f"{words} AS {name}" for name, words in facts.items())
+    row = connection.execute(filled(START, facts=asked), {"name": name}).one()
     if with_revision and row.revision not in REVISIONS:
         raise schema.unlike(row.revision, where)
     if row.mends:
@@ -57,8 +57,3 @@ def fetch(connection: Connection, dialect: Dialect, where: str, name: str, with_
     shard = None if row.id is None else as_shard(row)
     run, numbering = dialect.server_run(connection, row, shard.move if shard else Move())
     return Start(None if row.tag is None else as_tag(row), shard, run, int(row.at), numbering)
-
-
-@cache
-def statement(facts: tuple[tuple[str, str], ...]) -> TextClause:
-    return text(START.format(facts=", ".join(f"{words} AS {name}" for name, words in facts)))

@@ -9,13 +9,12 @@ move, and the server run, which is also the one that answers.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, TextClause, exists, func, or_, select, text
+from sqlalchemy import Connection, exists, func, or_, select, text
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.dialect import run_of, triggered
+from allocator.database.dialect import filled, run_of, triggered
 from allocator.database.driver_errors import lacks_counter
 from allocator.database.tables import segment, ticket
 from allocator.errors import Exhausted
@@ -45,7 +44,7 @@ IS_CLAIMED = segment.c.tag.startswith(RESERVED)
 def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> int | None:
     """Draw the next ticket of a type; None if the shard's row has changed. An unused ticket is burnt."""
     dialect.number_as(connection, shard.residue)
-    statement = fenced(DRAW, run_of(connection), dialect.locks.share)
+    statement = filled(DRAW, run=run_of(connection), lock=dialect.locks.share)
     known = {"shard_move": shard.move.key, "run": shard.move.run}
     known |= {"slot": shard.residue.offset, "slots": shard.residue.step}
     try:
@@ -59,11 +58,6 @@ def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> i
     if result.lastrowid <= 0:
         raise triggered(kind, "allocator_ticket")
     return int(result.lastrowid)
-
-
-@cache
-def fenced(statement: str, run: str, lock: str) -> TextClause:
-    return text(statement.format(run=run, lock=lock))
 
 
 def is_at_its_end(connection: Connection) -> bool:

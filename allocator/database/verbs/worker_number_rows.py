@@ -19,7 +19,7 @@ from sqlalchemy import (
     update,
 )
 
-from allocator.database.dialect import Dialect
+from allocator.database.dialect import Dialect, inserting
 from allocator.database.tables import lease, shard
 from allocator.database.verbs import moves
 from allocator.database.verbs.segments import greater
@@ -29,6 +29,15 @@ from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, Numb
 
 READ = ("holder", "renewals", "until_ms", "used_until_ms")
 """A row is leased only if these are as they were read: else another process was faster."""
+
+NEW = f"""
+{{insert}} allocator_lease
+    (space, number, bits, length_ms, holder, renewals, until_ms, used_until_ms, host, process, format)
+SELECT :space, :number, :bits, :length_ms, :holder, :renewals, {{clock}} + :length_ms, :used_until_ms, :host, :process,
+    :format
+FROM allocator_shard WHERE {moves.FENCE}
+{{or_nothing}}
+"""
 
 
 def fetch(connection: Connection, dialect: Dialect, space: str) -> tuple[int, list[NumberRow]]:
@@ -58,18 +67,18 @@ def begin(connection: Connection, dialect: Dialect, spaces: Mapping[str, NumberR
 
 def take(connection: Connection, dialect: Dialect, chosen: NumberRow | int, claim: NumberClaim, known: Shard) -> bool:
     """Lease a number; False if its row has changed since `chosen`, or the database has moved since `known`."""
-    is_as_read = moves.as_read(connection, dialect, known)
-    values = columns_of(claim, dialect)
+    given = columns_of(claim)
     if isinstance(chosen, int):
-        values |= {"space": typed("space", claim.space), "number": typed("number", chosen)}
-        row = select(*values.values()).select_from(shard).where(*is_as_read)
-        statement: Any = dialect.insert_missing(lease).from_select(list(values), row)
-    else:
-        values["used_until_ms"] = greater(lease.c.used_until_ms, claim.wall_ms + claim.length_ms)
-        as_it_was = (lease.c[name] == getattr(chosen, name) for name in READ)
-        fence = select(shard.c.id).where(*is_as_read).exists()
-        statement = of(claim.space, chosen.number).where(*as_it_was, fence).values(values)
-    return connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount == 1
+        row = {**given, "space": claim.space, "number": chosen, **moves.known_as(known)}
+        return connection.execute(inserting(NEW, connection, dialect, clock=dialect.facts["at"]), row).rowcount == 1
+    as_it_was = (lease.c[name] == getattr(chosen, name) for name in READ)
+    fence = select(shard.c.id).where(moves.as_read(connection, dialect, known)).exists()
+    times = {
+        "until_ms": clock(dialect) + claim.length_ms,
+        "used_until_ms": greater(lease.c.used_until_ms, claim.wall_ms + claim.length_ms),
+    }
+    statement = of(claim.space, chosen.number).where(*as_it_was, fence).values({**given, **times})
+    return connection.execute(statement).rowcount == 1
 
 
 def renew(connection: Connection, dialect: Dialect, held: NumberLease, wall_ms: int) -> bool:
@@ -112,8 +121,8 @@ def clock(dialect: Dialect) -> ColumnElement[int]:
     return literal_column(dialect.facts["at"], lease.c.until_ms.type)
 
 
-def columns_of(claim: NumberClaim, dialect: Dialect) -> dict[str, ColumnElement[Any]]:
-    given = {
+def columns_of(claim: NumberClaim) -> dict[str, Any]:
+    return {
         "bits": claim.bits,
         "length_ms": claim.length_ms,
         "holder": claim.holder,
@@ -123,11 +132,6 @@ def columns_of(claim: NumberClaim, dialect: Dialect) -> dict[str, ColumnElement[
         "process": claim.process,
         "format": claim.format,
     }
-    return {name: typed(name, value) for name, value in given.items()} | {"until_ms": clock(dialect) + claim.length_ms}
-
-
-def typed(name: str, value: object) -> ColumnElement[Any]:
-    return literal(value, lease.c[name].type)
 
 
 def as_row(row: Any) -> NumberRow:
