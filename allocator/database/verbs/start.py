@@ -48,7 +48,7 @@ def fetch(connection: Connection, dialect: Dialect, where: str, name: str, with_
     """`name` names a tag. Raises `SchemaOutOfDate` at another revision where it is asked for, and `SchemaDamaged`."""
     facts = {"run": connection.info.get("asked") or run_of(connection), **dialect.facts}
     facts["revision"] = REVISION if with_revision else "NULL"
-    asked = ", ".join(f"{words} AS {name}" for name, words in facts.items())
+    asked = ", ".join([f"{words} AS {name}" for name, words in facts.items()])
     row = connection.execute(filled(START, facts=asked), {"name": name}).one()
     if with_revision and row.revision not in REVISIONS:
         raise schema.unlike(row.revision, where)
