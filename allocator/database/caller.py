@@ -21,7 +21,7 @@ COMMITS_EACH = (
 )
 
 
-BY_ASYNCIO = "with asyncio: await session.run_sync(waiting.assign)"
+BY_ASYNCIO = "with asyncio: await session.run_sync(feed.assign), or waiting.assign"
 STILL_OPEN = "numbers for waiting rows are drawn after the commit, and a transaction is still open"
 
 

@@ -351,8 +351,9 @@ def notified(engine: Engine, channel: str, stopped: Callable[[float], bool]) -> 
     """
     if not isinstance(engine, Engine):
         raise InvalidDatabase(
-            f"follow takes an Engine of SQLAlchemy, got {type(engine).__name__}; with Django run: manage.py allocator "
-            f"numbers assign TABLE.COLUMN {channel} --order-column C --follow"
+            f"follow takes an Engine of SQLAlchemy, got {type(engine).__name__}; with asyncio give its thread a "
+            "create_engine(url) of its own; with Django run: manage.py allocator numbers assign TABLE.COLUMN "
+            f"{channel} --order-column C --follow"
         )
     if (engine.dialect.name, engine.dialect.driver) != ("postgresql", "psycopg"):
         yield stopped

@@ -377,7 +377,7 @@ def test_by_whatever_the_application_connects(kind, shop):
         engine = create_async_engine(awaited)
         async with AsyncSession(engine) as session:
             done = await session.run_sync(bills.assign)
-        with pytest.raises(errors.InvalidDatabase, match=r"give a SQLAlchemy Engine.*run_sync\(waiting.assign\)"):
+        with pytest.raises(errors.InvalidDatabase, match=r"give a SQLAlchemy Engine.*run_sync\(feed.assign\)"):
             bills.assign(session)
         await engine.dispose()
         return done

@@ -217,7 +217,7 @@ def writing(address: Address, table_name: str) -> Iterator[tuple[Engine, Table]]
             found = Table(bare, MetaData(), schema=schema or None, autoload_with=engine, resolve_fks=False)
         yield engine, found
     except NoSuchTableError:
-        raise InvalidSetting(f"there is no table {table_name:.255}") from None
+        raise InvalidSetting(f"there is no table {table_name:.255}; that of a model of Django is app_model") from None
     except SQLAlchemyError as error:
         raise translate(error, address.dialect, address.shown, WRITE_SECONDS) from error
     finally:

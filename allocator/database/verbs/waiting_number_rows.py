@@ -126,7 +126,7 @@ class WaitingNumbers:
             except InvalidDatabase:  # what was given here
                 raise
             except AllocatorError as error:
-                log.warning("numbers of %r wait: %s", self.rule.name, error)
+                log.warning("numbers of %r wait: %s", self.rule.name, str(error).partition("; roll back")[0])
                 passes = isinstance(error, DatabaseUnavailable | NumberConflict)
                 stop.wait(RETRY_PAUSE if passes else MEND_PAUSE)
         return done
@@ -156,10 +156,10 @@ class WaitingNumbers:
 
     def _assign(self, source: Any, scope: object) -> int:
         done, most, before = 0, self.at_once, None
-        while self.is_plain and (count := self._number_free(source)):
-            done += count
-        if self.is_plain and self.leaves_held:
-            return done
+        if self.is_plain:
+            done = self._number_free(source)
+            if self.leaves_held:
+                return done
         failed: dict[Group, AllocatorError] = {}
         while True:
             with own(source) as caller:
@@ -178,11 +178,18 @@ class WaitingNumbers:
         return done
 
     def _number_free(self, source: Any) -> int:
-        """Number plain rows that wait and that nobody holds, at most `at_once`."""
-        with suppress(NothingWaits), own(source) as caller:
-            if fetch(caller, self.columns.waiting(None, 1)):
-                return self._run_free(caller, self._row(Group("", "")))
-        return 0
+        """Number plain rows that wait and that nobody holds, `at_once` in a transaction."""
+        with own(source) as caller:
+            if not fetch(caller, self.columns.waiting(None, 1)):
+                return 0
+        # In another transaction: one that has read waits for no other writer of SQLite, and fails at once.
+        done, count = 0, self.at_once
+        with suppress(NothingWaits):
+            while count == self.at_once:
+                with own(source) as caller:
+                    count = self._run_free(caller, self._row(Group("", "")))
+                done += count
+        return done
 
     def _run_free(self, caller: Caller, row: Row) -> int:
         """The same in this transaction. Raises `NothingWaits` if others hold all rows."""

@@ -3,9 +3,11 @@
 It runs on the example's project, with a second database beside its own.
 """
 
+import re
+import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import redirect_stdout, suppress
+from contextlib import closing, redirect_stdout, suppress
 from datetime import UTC, date, datetime
 from io import StringIO
 from typing import Any
@@ -328,6 +330,24 @@ def scopes_and_moments_are_those_that_the_application_gives() -> None:
     same(Numbers("till").waiting(Shown, number="n", scope="shop", order_by="id").assign(connection), 1)
     said = refusal(InvalidSetting, lambda: Numbers("till").waiting(Rented, number="n", order_by="days"))
     same(said, "'n' is no column of the table waiting_rented; there are till_ptr, days, till_ptr_id")
+
+
+@chapter
+def who_assigns_waits_for_another_writer_of_the_file() -> None:
+    """A transaction of SQLite that began with a read would fail at once."""
+    if KIND != "sqlite":
+        return
+    counts = Numbers("count").waiting(Bill, number="count", order_by="id")
+    Bill.objects.create(tenant="a")
+    with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA busy_timeout = 60")
+        said = refusal(NumberBusy, lambda: counts.assign(connection))
+    waited = re.search(r"after ([0-9.]+) seconds", said)
+    assert waited, said
+    assert float(waited[1]) > 0.05, said
+    same(counts.assign(connection), 1)
 
 
 @chapter
