@@ -76,6 +76,7 @@ class Generator:
         first, self.values = first_and_rest(values)
         self.end = float(blocks.second + 1)
         if self._blocks is not blocks:  # a signal handler has forked meanwhile: here they are the parent's
+            self._forget()
             self.after_fork()
             return self._decide(now)
         return first

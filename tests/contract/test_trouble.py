@@ -136,7 +136,7 @@ def test_a_second_row_that_a_running_process_meets_is_refused(sync, fresh, tag):
     without_key(fresh)
     key = "(SELECT move FROM allocator_shard)"
     columns = "tag, max_value, step, max_step, id_limit, move"
-    row = f"INSERT INTO allocator_segment ({columns}) SELECT '{tag}', 5, 10, 10, 1000, {key}"
+    row = f"INSERT INTO allocator_segment ({columns}) SELECT '{tag}', 500, 10, 10, 1000, {key}"
     execute(fresh, row, row)
 
     with pytest.raises((SchemaDamaged, DatabaseUnavailable), match="see: allocator db check|Multiple rows were found"):

@@ -458,7 +458,7 @@ def test_in_django_nothing_but_the_rollback_is_left():
 
 def test_django_outside_of_atomic():
     with pytest.raises(InvalidDatabase, match="draw numbers inside transaction.atomic"):
-        DjangoCaller(SimpleNamespace(in_atomic_block=False, alias="default", vendor="sqlite"))
+        DjangoCaller(SimpleNamespace(in_atomic_block=False, needs_rollback=False, alias="default", vendor="sqlite"))
 
 
 # -- a file of SQLite has one name, at each connection
