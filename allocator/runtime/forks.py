@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, ClassVar, Protocol
@@ -162,6 +163,8 @@ def exhaust(values: Iterator[Any]) -> None:
         values.empty()
     elif isinstance(values, RANGES):
         values.__setstate__(sys.maxsize)  # type: ignore[attr-defined]
+    elif isinstance(values, map):
+        deque(values, 0)  # a block of 256 at most
 
 
 class Unforkable(Uncopyable):

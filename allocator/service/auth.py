@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
 from allocator.schemes.token import ALL, PREFIX, VERBS, Token
-from allocator.service.error_responses import Busy, Unauthorized
+from allocator.service.error_responses import HttpRefusal, Unauthorized
 from allocator.service.log_config import NUMBER
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ HOW = "send it as Authorization: Bearer allocator_SECRET (clients: token= or ALL
 RARE_SECONDS, RARE_BURST = 1.0, 20
 """A token gets a node or worker in so many seconds, and so many at once: a million node numbers take twelve days."""
 
-PAUSE = 0.001
-"""Seconds between two requests of one token that wait in line, in which others get ids: some 900 of them a second."""
+PAUSE, WORK = 0.001, 0.00025
+"""Seconds in which others get ids, after so many of requests of one token that wait in line."""
 SHARE = 3
 """Tickets, nodes and leases that one token may ask the database for at once. Of its four connections one is left for
 others. Claims need no share: those of one tag use one connection, however many ask."""
@@ -75,7 +75,7 @@ class Principal:
     hot_sources: maps the path of an allowed hot route to its source of ids. is_revoked: nobody gets a slot any more.
     """
 
-    __slots__ = ("_full_at", "_share", "_turn", "digest", "expires", "hot_sources", "is_revoked", "token")
+    __slots__ = ("_full_at", "_rested_at", "_share", "_turn", "digest", "expires", "hot_sources", "is_revoked", "token")
 
     def __init__(self, token: Token, share: int = SHARE) -> None:
         self.token = token
@@ -85,6 +85,7 @@ class Principal:
         self._full_at = 0.0
         self._share = asyncio.Semaphore(share)
         self._turn = asyncio.Lock()
+        self._rested_at = 0.0
         self.hot_sources: dict[str, Source] = {}
 
     def check(self, verb: str, name: str | None) -> None:
@@ -103,23 +104,26 @@ class Principal:
         self._full_at = max(self._full_at, now) + RARE_SECONDS
 
     async def take_turn(self) -> None:
-        """Wait until this token's requests before have begun; if one of them waits, for `PAUSE` seconds more.
+        """Wait until this token's requests before have begun; if one of them waits, now and then for `PAUSE` seconds.
 
         For a request that takes longer than an id. Without it one token with a thousand connections has a thousand
         answers between two of another's: the server's threads hand over a request only while this one rests.
         """
         is_crowded = self._turn.locked()
         async with self._turn:
-            await asyncio.sleep(PAUSE if is_crowded else 0.0)
+            rests = is_crowded and monotonic() > self._rested_at + WORK
+            await asyncio.sleep(PAUSE if rests else 0.0)
+            if rests:
+                self._rested_at = monotonic()
 
     @asynccontextmanager
     async def connection_slot(self, end: float) -> AsyncIterator[None]:
-        """Hold one of the token's share of the connections. Raises `Busy` at this time, or `Unauthorized`."""
+        """Hold one of the token's share of the connections. Raises `HttpRefusal` at this time, or `Unauthorized`."""
         try:
             async with asyncio.timeout(end - monotonic()):
                 await self._share.acquire()
         except TimeoutError:
-            raise Busy("too many requests with this token wait for the database; retry") from None
+            raise HttpRefusal(503, "too many requests of this token wait for the database; retry") from None
         try:
             if self.is_revoked:
                 raise Unauthorized("this token was revoked", was_sent=True)

@@ -27,7 +27,6 @@ from allocator.service.log_config import caller_of, masked
 
 log = logging.getLogger("allocator.service.refusal_log")
 
-PUBLIC = AllocatorError.__module__
 CONTENT_TYPE = "application/problem+json"
 
 
@@ -38,13 +37,6 @@ class HttpRefusal(AllocatorError):
         super().__init__(detail)
         self.status = status
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
-
-
-class Busy(HttpRefusal):
-    """Too many requests wait for the same expensive work."""
-
-    def __init__(self, detail: str) -> None:
-        super().__init__(503, detail)
 
 
 class Unauthorized(AccessDenied):
@@ -125,7 +117,7 @@ def name_of(error: AllocatorError) -> str:
     if isinstance(error, HttpRefusal):
         return "Refused"
     kind = type(error)
-    return (kind if kind.__module__ == PUBLIC else kind.__bases__[0]).__name__
+    return (kind if kind.__module__ == errors.__name__ else kind.__bases__[0]).__name__
 
 
 def headers_of(error: AllocatorError) -> dict[str, str]:
@@ -141,7 +133,9 @@ def headers_of(error: AllocatorError) -> dict[str, str]:
 def retry_after(error: AllocatorError) -> int:
     if isinstance(error, errors.TooManyRequests):
         return max(1, ceil(error.seconds))
-    return SOON if isinstance(error, errors.DatabaseUnavailable | errors.AllocatorClosed | Busy) else AFTER_REPAIR
+    return (
+        SOON if isinstance(error, errors.DatabaseUnavailable | errors.AllocatorClosed | HttpRefusal) else AFTER_REPAIR
+    )
 
 
 def body_of(error: AllocatorError, request: str) -> bytes:

@@ -96,7 +96,6 @@ class Metrics:
         self.lasting = gauge("allocator_seconds_in_memory", "Seconds until these run out, at the current rate", "tag")
         self.refill = gauge("allocator_refill_seconds", "Duration of the last claim of a tag", "tag")
         self.left = gauge("allocator_numbers_left", "Ids below the limit of a tag, or node numbers", "what")
-        self.hidden = gauge("allocator_numbers_left_hidden", "Tags without a series of ids left: the others have fewer")
         self.shards = gauge("allocator_shard_up", "1 if the database is in use", "slot")
         self.lease = gauge("allocator_lease_seconds", "Seconds until a lease ends that cannot be renewed", "worker")
         self.workers = gauge("allocator_worker_numbers", "Worker numbers of a space, held or free", "space", "state")

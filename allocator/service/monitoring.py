@@ -16,8 +16,6 @@ from allocator.service.error_responses import NO_STORE, HttpRefusal
 from allocator.service.metric_updates import SECOND, MetricsUpdater
 from allocator.service.metrics import Metrics
 
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
 
 def routes(dispatch: Dispatch, updater: MetricsUpdater, metrics: Metrics) -> list[BaseRoute]:
     text, written_at, turn = b"", -inf, asyncio.Lock()
@@ -37,7 +35,7 @@ def routes(dispatch: Dispatch, updater: MetricsUpdater, metrics: Metrics) -> lis
         async with turn:  # who asks meanwhile, or soon after, gets the same text
             if monotonic() - written_at >= SECOND:
                 text, written_at = await asyncio.to_thread(metrics.text), monotonic()
-        return Response(text, 200, dict(NO_STORE), METRICS_TYPE)
+        return Response(text, 200, dict(NO_STORE), "text/plain; version=0.0.4; charset=utf-8")
 
     async def described(request: Request) -> Response:
         return json_response(request.app.state.description)

@@ -33,10 +33,6 @@ MAX_COUNT = 1000
 """Ids of one answer: while it is made, no other request is answered. Who needs more takes a segment."""
 
 
-def nothing() -> None:
-    """No id is in memory."""
-
-
 class Source:
     """Ids of one tag or scheme, encoded as JSON.
 
@@ -52,7 +48,7 @@ class Source:
         self,
         scheme: str,
         next_ids: Callable[[int], Awaitable[list[Any]]],
-        buffered: Callable[[], int | None] = nothing,
+        buffered: Callable[[], int | None] = lambda: None,
         tag: str = "",
         form: bytes = b"%d",
     ) -> None:

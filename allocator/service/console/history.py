@@ -53,6 +53,11 @@ class History:
         self._totals, self._sampled_at = totals, now
         self._end_idle()
 
+    def mean(self, name: str) -> float:
+        """Ids per second of a tag, in the last ten minutes."""
+        rates = self.series[name].rates if name in self.series else ()
+        return sum(rates) / len(rates) if rates else 0.0
+
     def _end_idle(self) -> None:
         """Make room: a tag without ids and claims for ten minutes needs no series."""
         kept = {name for name, one in self.series.items() if any(one.rates) or any(one.refills)}

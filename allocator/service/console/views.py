@@ -27,12 +27,10 @@ from allocator.service.console.rendering import REFRESH, Pages, Values
 from allocator.service.dispatch import headers_of
 from allocator.service.error_responses import ErrorReporter, HttpRefusal, detail_of
 from allocator.service.handlers import IdHandlers
-from allocator.service.metric_updates import logged
+from allocator.service.metric_updates import IDLE, logged
 from allocator.service.metrics import Metrics
 from allocator.service.settings import ServeSettings
 
-IDLE = 0.01
-"""Ids per second. At a slower rate nothing runs out."""
 ROWS = 100
 """Tags of the list. `allocator tags list` has them all."""
 TAGS_SECONDS, FLEET_SECONDS, FINDINGS_SECONDS = 3.0, 10.0, 60.0
@@ -120,7 +118,8 @@ class Console:
         source, rate = self._handlers.sources.tags.get(name), self._history.rates.get(name, 0.0)
         held = source.supply.held() if source else 0
         lasting = held / source.rate if source and source.rate > IDLE else inf
-        left = tag.remaining / rate if tag and rate > IDLE else inf
+        lately = self._history.mean(name)
+        left = tag.remaining / lately if tag and lately > IDLE else inf
         return Row(name, tag, rate, held, lasting, left)
 
     async def tag(self, request: Request) -> Response:

@@ -21,7 +21,7 @@ from allocator.errors import (
 from allocator.schemes.token import SCHEMES, VERBS, Token, digest_of
 from allocator.service import auth
 from allocator.service.auth import PAUSE, RARE_BURST, RARE_SECONDS, SHARE, Principal, TokenCache, is_local
-from allocator.service.error_responses import Busy, Unauthorized
+from allocator.service.error_responses import HttpRefusal, Unauthorized
 
 SECRET = b"allocator_secret"
 NOW = datetime.now(UTC)
@@ -185,7 +185,7 @@ def test_a_token_uses_a_share_of_the_connections_and_no_more():
         async with AsyncExitStack() as held:
             for _ in range(SHARE):
                 await held.enter_async_context(principal.connection_slot(now))
-            with pytest.raises(Busy):
+            with pytest.raises(HttpRefusal, match="too many requests"):
                 await held.enter_async_context(principal.connection_slot(now))
             await held.enter_async_context(other.connection_slot(now))
         async with principal.connection_slot(now):  # what was held is given back
@@ -195,7 +195,7 @@ def test_a_token_uses_a_share_of_the_connections_and_no_more():
     assert CONNECTIONS - 1 == SHARE
 
 
-def test_who_stands_in_line_leaves_others_a_moment_and_who_is_alone_none(monkeypatch):
+def test_who_stands_in_line_leaves_others_a_moment_now_and_then_and_who_is_alone_none(monkeypatch):
     rested, principal, sleep = [], Principal(token()), asyncio.sleep
 
     async def rest(seconds: float) -> None:
@@ -203,6 +203,7 @@ def test_who_stands_in_line_leaves_others_a_moment_and_who_is_alone_none(monkeyp
         await sleep(0)
 
     monkeypatch.setattr(auth.asyncio, "sleep", rest)
+    monkeypatch.setattr(auth, "monotonic", lambda: 7.0)
 
     async def run() -> None:
         await asyncio.gather(*(principal.take_turn() for _ in range(3)))
@@ -210,7 +211,7 @@ def test_who_stands_in_line_leaves_others_a_moment_and_who_is_alone_none(monkeyp
 
     asyncio.run(run())
 
-    assert rested == [0.0, PAUSE, PAUSE, 0.0]
+    assert rested == [0.0, PAUSE, 0.0, 0.0]
 
 
 def test_requests_that_wait_for_their_turn_are_refused_once_their_token_is_revoked():
