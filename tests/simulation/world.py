@@ -19,8 +19,9 @@ from simulation.violation import Violation
 
 HEALING = 0.7
 """Seconds of use after everything was mended."""
-PATIENCE = 8.0
-"""Seconds after that in which every process must have given an id of every tag, or said why it never will."""
+PATIENCE = 10.0
+"""Seconds after that in which every process must have given an id of every tag, or said why it never will. Leases wait
+for seven of them after a failover, which may be noted late."""
 
 
 class World:
