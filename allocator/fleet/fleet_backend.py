@@ -20,7 +20,6 @@ from allocator.errors import (
     MaxValueWentBack,
     SchemaDamaged,
     SchemaOutOfDate,
-    ServerReplaced,
     ShardMisconfigured,
 )
 from allocator.fleet.rotation import Rotation
@@ -39,8 +38,9 @@ PART_OF_TIMEOUT = 0.9
 PAUSE, LONGEST_PAUSE = 0.05, 0.5
 """Seconds that a call waits before it tries again, while all databases fail: until the next probe, within these."""
 
-FAULTS = (DatabaseUnavailable, DatabaseRefused, SchemaDamaged, SchemaOutOfDate, ServerReplaced, ShardMisconfigured)
-"""Errors after which another database is tried: of this one, or of a tag that it may not give after a failover."""
+FAULTS = (DatabaseUnavailable, DatabaseRefused, SchemaDamaged, SchemaOutOfDate, ShardMisconfigured)
+"""Errors of a database, which is not used until it is sound. After others, as of a tag that it may not give after a
+failover, another database is tried for this call alone."""
 TICKET_FAULTS = (*FAULTS, MaxValueWentBack)
 """The same for tickets. `MaxValueWentBack` stops a tag instead: ids in memory may be from that database."""
 

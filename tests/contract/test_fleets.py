@@ -692,6 +692,24 @@ def test_make_skips_the_gap_of_a_failover_or_refuses(face, shards):
 
 @once
 @on_one_of_each
+def test_a_tag_that_may_not_go_on_keeps_no_other_from_its_database(face, fleet, caplog):
+    urls = fleet(2)
+    ids = face(shards=urls)
+    ids.tags.create("kept", failover_gap="refuse")
+    for _ in urls:
+        ids.reserve("kept", 10)
+    for url in urls:
+        moved(url.partition("?")[0])
+    for _ in urls:
+        with pytest.raises(ServerReplaced, match="tag 'kept'"):
+            ids.reserve("kept", 10)
+
+    assert len({ids.reserve("order", 1)[0] % 2 for _ in range(4)}) == 2
+    assert "stopped using" not in caplog.text
+
+
+@once
+@on_one_of_each
 def test_an_allocator_that_met_a_fleet_refuses_the_database_that_forgot_it(face, shards):
     (url,) = shards(1)
     make(url, 2)
