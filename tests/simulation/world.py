@@ -113,9 +113,9 @@ class World:
 
     def _check_progress(self) -> None:
         probes = {process: probe(process) for process in self.processes if not process.is_dead}
-        # Who leases a worker waits until its clock is past what was in use by clocks that were ahead.
-        set_back = sum(max(0.0, -step.size) for step in self.plan.steps if step.kind == "clock")
-        self.scheduler.run(FAULTS_END + HEALING + PATIENCE + set_back)
+        # Who leases a worker waits until its clock is past what was in use by clocks that were ahead, as its own may be.
+        steps = sum(abs(step.size) for step in self.plan.steps if step.kind == "clock")
+        self.scheduler.run(FAULTS_END + HEALING + PATIENCE + steps)
         for process, still in probes.items():
             if still:
                 raise Violation(f"{process} gave no id of {', '.join(still)} after everything was mended")
