@@ -113,7 +113,7 @@ class World:
 
     def _check_progress(self) -> None:
         probes = {process: probe(process) for process in self.processes if not process.is_dead}
-        # Who leases a worker waits until its clock is past what was in use by clocks that were ahead, as its own may be.
+        # Who leases a worker waits until its clock is past what was in use by clocks that were ahead.
         steps = sum(abs(step.size) for step in self.plan.steps if step.kind == "clock")
         self.scheduler.run(FAULTS_END + HEALING + PATIENCE + steps)
         for process, still in probes.items():
