@@ -177,9 +177,7 @@ def counters_of(url: str, name: str) -> Sequence[Row]:
     with open_database(url) as database:
         found = database.run(fetch_counters, name)
     if not found:
-        click.echo(
-            f"no number of {name!r} was drawn yet, so it begins; those of others: allocator numbers list", err=True
-        )
+        click.echo(f"no number of {name!r} was drawn yet, so it begins; for others: allocator numbers list", err=True)
     return found
 
 

@@ -273,9 +273,7 @@ def test_what_would_mix_up_scopes_or_periods_is_refused(shop):
     )
     assert run(shop, "audit", "number", "invoice").code == 1
     mistyped = run(shop, *("invoce" if word == "invoice" else word for word in BY_NUMBER))
-    assert (
-        mistyped.err == "no number of 'invoce' was drawn yet, so it begins; those of others: allocator numbers list\n"
-    )
+    assert mistyped.err == "no number of 'invoce' was drawn yet, so it begins; for others: allocator numbers list\n"
     missing = run(shop, "audit", "invoice.nothing", *BY_NUMBER[2:])
     assert missing.code == 1
     assert "nothing" in missing.err
