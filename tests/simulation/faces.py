@@ -25,6 +25,7 @@ from allocator.backend import ATTEMPTS
 from allocator.database.store import Database
 from allocator.fleet.fleet_backend import Alone, Fleet
 from allocator.schemes import worker_number_lease
+from allocator.schemes.segment_refill import Segments
 from allocator.schemes.worker_number_lease import Clocks
 from simulation import clocks, threads
 from simulation.dialect import imitation
@@ -70,7 +71,7 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
         allocator.generators.supply,
         {"monotonic": clocks.monotonic, "threading": threads.Threading},
     ),
-    (allocator.generators.supply.Supply, {"_end": note_what_is_late}),
+    (Segments, {"committed": note_what_is_late}),
     (allocator.generators.sequence, {"monotonic": clocks.monotonic}),
     (
         allocator.sync,

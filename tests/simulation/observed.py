@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from allocator import Allocator
-from allocator.errors import AllocatorError
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.sequence import Sequence
-from allocator.generators.supply import Supply
+from allocator.schemes.segment_refill import Claim, Segments
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 from simulation.scheduler import current
@@ -65,13 +63,14 @@ class ObservedAllocator(Allocator):
         self._change(cast(Any, Watched(self.backend)))
 
 
-end = Supply._end
+committed = Segments.committed
 
 
-def note_what_is_late(supply: Supply, claim: Any, outcome: Any, is_in_advance: bool) -> AllocatorError | None:
-    """Stands for `Supply._end`: a claim that was given up is burnt when it ends after all."""
-    if isinstance(supply, Sequence) and isinstance(outcome, range) and claim is not supply._core.pace.under_way:
+def note_what_is_late(core: Segments, claim: Claim, segment: range, now: float) -> None:
+    """Stands for `Segments.committed`, under the lock: a claim that was given up is burnt when it ends after all."""
+    if claim is not core.pace.under_way:
         process = acting()
-        process.burnt[supply.tag] += len(outcome)
-        process.world.account.counts["claims that ended late"] += 1
-    return end(supply, claim, outcome, is_in_advance)
+        for tag in [tag for tag, supply in process.ids._sequences.items() if supply._core is core]:
+            process.burnt[tag] += len(segment)
+            process.world.account.counts["claims that ended late"] += 1
+    committed(core, claim, segment, now)
