@@ -118,7 +118,7 @@ def test_pages_of_shards_are_those_of_all_their_tags():
     listed = [(tag.name, tag.max_value) for tag in tags.list()]
     for limit in (1, 2, 3, 7, 50):
         found: list[Tag] = []
-        while page := page_of(tags._page, found[-1].name if found else "", limit):
+        while page := page_of(tags._page, found[-1].name if found else "", limit, bool):
             found += page
 
         assert [(tag.name, tag.max_value) for tag in found] == listed, limit
