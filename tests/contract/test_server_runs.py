@@ -162,7 +162,7 @@ def test_control_without_a_gap_the_ids_come_again(sync, fresh):
 
 def test_without_a_gap_what_was_seen_still_stops_the_tag(sync, fresh):
     ids = sync(fresh, step=100, max_step=100, failover_gap=0)
-    ids.next_ids("order", 100)
+    ids.reserve("order", 100)
     execute(fresh, FORGET.format(100), MOVED)
     with pytest.raises(MaxValueWentBack, match="tags repair"):
         ids.next_ids("order", 300)
