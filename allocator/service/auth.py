@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
 from allocator.schemes.token import ALL, PREFIX, VERBS, Token
-from allocator.service.error_responses import HttpRefusal, Unauthorized
+from allocator.service.error_responses import SOON, HttpRefusal, Unauthorized
 from allocator.service.log_config import NUMBER
 
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ class Principal:
             async with asyncio.timeout(end - monotonic()):
                 await self._share.acquire()
         except TimeoutError:
-            raise HttpRefusal(503, "too many requests of this token wait for the database; retry") from None
+            late = "too many requests of this token wait for the database; retry"
+            raise HttpRefusal(503, late, retry_after=str(SOON)) from None
         try:
             if self.is_revoked:
                 raise Unauthorized("this token was revoked", was_sent=True)

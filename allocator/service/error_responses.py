@@ -124,7 +124,7 @@ def headers_of(error: AllocatorError) -> dict[str, str]:
     status = status_of(error)
     headers = dict(error.headers) if isinstance(error, HttpRefusal) else {}
     if status in {429, 503}:
-        headers["retry-after"] = str(retry_after(error))
+        headers.setdefault("retry-after", str(retry_after(error)))
     if isinstance(error, Unauthorized):
         headers["www-authenticate"] = 'Bearer error="invalid_token"' if error.was_sent else "Bearer"
     return headers
@@ -133,9 +133,7 @@ def headers_of(error: AllocatorError) -> dict[str, str]:
 def retry_after(error: AllocatorError) -> int:
     if isinstance(error, errors.TooManyRequests):
         return max(1, ceil(error.seconds))
-    return (
-        SOON if isinstance(error, errors.DatabaseUnavailable | errors.AllocatorClosed | HttpRefusal) else AFTER_REPAIR
-    )
+    return SOON if isinstance(error, errors.DatabaseUnavailable | errors.AllocatorClosed) else AFTER_REPAIR
 
 
 def body_of(error: AllocatorError, request: str) -> bytes:

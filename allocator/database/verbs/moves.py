@@ -35,8 +35,7 @@ def as_move(row: Any) -> Move:
 
 
 def columns_of(move: Move) -> dict[str, object]:
-    columns = {"server_run": move.run, "move": move.key, "new_tags_above": move.first_value}
-    return {**columns, "moved_at": move.at}
+    return {"server_run": move.run, "move": move.key, "new_tags_above": move.first_value, "moved_at": move.at}
 
 
 def known_as(known: Shard) -> dict[str, object]:
