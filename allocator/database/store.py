@@ -404,10 +404,10 @@ class Database:
             self._fences[tag.name] = fence_of(tag, now)
         return tag
 
-    def _made(self, template: Tag, now: Current | None, *, has_start: bool = False) -> tuple[bool, Current]:
-        """Make a tag, unless `has_start` above ids that a failover may have forgotten. Returns whether it is new.
+    def _made(self, template: Tag, now: Current | None, known: Shard | None = None) -> tuple[bool, Current]:
+        """Make a tag, above ids that a failover may have forgotten. Returns whether it is new.
 
-        A start that somebody chose is refused after a failover meanwhile: they knew another database.
+        known: the row when somebody chose where it starts. That start is written, unless a failover came between.
         """
         first = None
         for _ in range(ATTEMPTS):
@@ -416,12 +416,9 @@ class Database:
                 return False, now
             shard = now.shard
             first = first or shard.move
-            if has_start and shard.move != first:
-                raise DatabaseUnavailable(
-                    f"the database moved to another server, and tag {template.name!r} was not made; it may have given "
-                    "ids that are forgotten: look where they ended, and try again"
-                )
-            begun = template if has_start else beginning(template, shard.move.first_value, shard.residue.step == 1)
+            if known:
+                check_unmoved(known, shard, template.name)
+            begun = template if known else beginning(template, shard.move.first_value, shard.residue.step == 1)
             if self.transact(segments.make, begun, shard):
                 return True, now._replace(tag=replace(begun, residue=shard.residue, move=shard.move.key))
             last, now = shard.move, None
@@ -554,10 +551,13 @@ class Database:
     def fetch_page(self, after: str, most: int) -> list[Tag]:
         return self.on_tables(segments.fetch_page, after, most)
 
-    def create_tag(self, tag: Tag, *, has_start: bool) -> Shard | None:
-        """Make a tag; without a start of its own, above ids that it may have given. Returns the row that lists the
-        slots, as at this moment; None if there is such a tag."""
-        is_new, now = self._made(tag, None, has_start=has_start)
+    def create_tag(self, tag: Tag, known: Shard | None = None) -> Shard | None:
+        """Make a tag, above ids that it may have given. Returns the row that lists the slots, as at this moment; None
+        if there is such a tag.
+
+        known: the row when somebody chose where the tag starts.
+        """
+        is_new, now = self._made(tag, None, known)
         return now.shard if is_new else None
 
     def last_given(self, tag: Tag) -> int:
@@ -575,10 +575,18 @@ class Database:
     def change_tag(self, name: str, changes: Mapping[str, FailoverGap]) -> bool:
         return self.run(segments.change, name, changes)
 
-    def start_tag(self, fresh: Tag, changes: Mapping[str, FailoverGap]) -> Shard | None:
+    def start_tag(self, fresh: Tag, changes: Mapping[str, FailoverGap], known: Shard) -> Shard | None:
         """Change a tag, or make it where it is missing. Returns the row that lists the slots, as at this moment; None
-        if the change is not valid any more."""
-        return self._of_slot(lambda shard: self.transact(segments.start, fresh, changes, shard))
+        if the change is not valid any more.
+
+        known: the row when somebody chose where the tag goes on.
+        """
+
+        def change(shard: Shard) -> bool:
+            check_unmoved(known, shard, fresh.name)
+            return self.transact(segments.start, fresh, changes, shard)
+
+        return self._of_slot(change)
 
     def close_tag(self, tag: Tag) -> Shard | None:
         """Close a tag, which gave nothing above its `max_value`; None if it gave more."""
@@ -613,6 +621,15 @@ class Database:
                 "and each knows only its own"
             )
         return self.run(columns.read_beside, words, name)
+
+
+def check_unmoved(known: Shard, now: Shard, name: str) -> None:
+    """Raise where the database has moved since somebody chose where a tag starts: they knew another one."""
+    if now.move != known.move:
+        raise DatabaseUnavailable(
+            f"the database moved to another server meanwhile, and tag {name!r} was left as it is; it may have given "
+            "ids that are forgotten: look where they ended, and try again"
+        )
 
 
 def log_claim(name: str, ids: range, began: float) -> None:

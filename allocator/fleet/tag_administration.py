@@ -84,31 +84,29 @@ class Tags:
 
     def _make(self, fresh: Tag, *, has_start: bool) -> Tag:
         """Overridden, as `_set` and `_column` are, where a service holds the tags."""
+        slots = self._every_slot("a tag with a start") if has_start else {}
         found, away = ask(self.databases(), lambda database: database.fetch_tag(fresh.name))
         known = [row for _, row in found if row]
         if known:
             mend = f"tags set {fresh.name}" + " --start-after N" * (len(known) < len(found))
             raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator {mend}")
         if has_start:
-            self._at_every_slot("a tag with a start", lambda database: database.create_tag(fresh, has_start=True))
+            at_each("a tag with a start", slots, lambda database, row: database.create_tag(fresh, row))
             return fresh
-        made, away = ask(self.databases(), lambda database: database.create_tag(fresh, has_start=False))
+        made, away = ask(self.databases(), lambda database: database.create_tag(fresh))
         if not any(row for _, row in made):
             raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")
         raise_if_away(f"tag {fresh.name!r} was created", made, away)
         return self.get(fresh.name)
 
-    def _at_every_slot(self, what: str, act: Callable[[Database], Shard | None]) -> None:
-        """Make a change that must reach every slot of the fleet; one that is refused at first writes nothing.
+    def _every_slot(self, what: str) -> dict[Database, Shard]:
+        """The row of every slot of the fleet, for a change that must reach them all. Raises if one was not given.
 
-        act: returns the row that lists the slots, as it was when the change was written.
+        Read before all else: what somebody says of a tag holds while no database moves.
         """
-        databases = self.databases()
-        check_all([database.read_shard() for database in databases], what)
-        rows = [act(database) for database in databases]
-        if not all(rows):
-            raise InvalidSetting(f"{what} was refused, since the tag was changed meanwhile; look at it and try again")
-        check_all([row for row in rows if row], what)  # one that was added meanwhile may have missed it
+        slots = {database: database.read_shard() for database in self.databases()}
+        check_all([*slots.values()], what)
+        return slots
 
     def _page(self, after: str, most: int) -> list[Tag]:
         """The first `most` tags after this name: each database can contribute no more."""
@@ -176,6 +174,7 @@ class Tags:
         return self.get(tag)
 
     def _set(self, tag: str, given: dict[str, Any]) -> Tag:
+        slots = self._every_slot("a start") if "start_after" in given else {}
         now = self.get(tag)
         for name, least in (("start_after", 0), ("limit", 1)):
             if name in given and check_whole(name, given[name], least, MAX_ID) < now.max_value:
@@ -183,7 +182,7 @@ class Tags:
         fresh = changed(now, **given).checked()
         changes = {COLUMNS.get(name, name): value for name, value in given.items()}
         if "start_after" in given:
-            self._at_every_slot("a start", lambda database: database.start_tag(fresh, changes))
+            at_each("a start", slots, lambda database, row: database.start_tag(fresh, changes, row))
         elif changes:
             found, away = ask(self.databases(), lambda database: write(database, fresh, changes))
             if not all(is_changed for _, is_changed in found):
@@ -212,7 +211,8 @@ class Tags:
         for database in self.databases():
             database.remove_tag("")  # where this user may not delete, nothing is closed
         try:
-            self._at_every_slot("to delete a tag", lambda database: database.close_tag(row))
+            slots = self._every_slot("to delete a tag")
+            at_each("to delete a tag", slots, lambda database, _: database.close_tag(row))
         except InvalidSetting:
             for database in self.databases():
                 database.reopen_tag(row)
@@ -252,6 +252,17 @@ def ask(databases: Iterable[Database], act: Callable[[Database], T]) -> Answers[
     return found, away
 
 
+def at_each(what: str, slots: Mapping[Database, Shard], act: Callable[[Database, Shard], Shard | None]) -> None:
+    """Make a change at every slot.
+
+    act: takes the row of a slot as it was before, and returns that under which it has written; None if it was refused.
+    """
+    rows = [act(database, row) for database, row in slots.items()]
+    if not all(rows):
+        raise InvalidSetting(f"{what} was refused, since the tag was changed meanwhile; look at it and try again")
+    check_all([row for row in rows if row], what)  # one that was added meanwhile may have missed it
+
+
 def changed(tag: Tag, **given: Any) -> Tag:
     """The tag with the given settings."""
     return replace(tag, **{FIELDS.get(name, name): value for name, value in given.items() if value is not None})
@@ -269,7 +280,7 @@ def raise_if_away(what: str, done: Iterable[tuple[Database, object]], away: Mapp
 def write(database: Database, tag: Tag, changes: Mapping[str, FailoverGap]) -> bool:
     """Write changes to a database, and first make the tag where it is missing, above ids that it may have forgotten."""
     if database.fetch_tag(tag.name) is None:
-        database.create_tag(tag, has_start=False)
+        database.create_tag(tag)
     return database.change_tag(tag.name, changes)
 
 

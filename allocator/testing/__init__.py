@@ -137,13 +137,13 @@ class MemoryBackend:
         with self._table() as rows:
             return [rows[name] for name in sorted(rows) if name > after][:most]
 
-    def create_tag(self, tag: Tag, *, has_start: bool) -> Shard | None:
+    def create_tag(self, tag: Tag, known: Shard | None = None) -> Shard | None:
         made = replace(tag, skipped=tag.max_value)
         with self._table() as rows:
             return self.read_shard() if rows.setdefault(tag.name, made) is made else None
 
-    def start_tag(self, fresh: Tag, changes: Mapping[str, int]) -> Shard | None:
-        return self.read_shard() if self.change_tag(fresh.name, changes) else self.create_tag(fresh, has_start=True)
+    def start_tag(self, fresh: Tag, changes: Mapping[str, int], known: Shard) -> Shard | None:
+        return known if self.change_tag(fresh.name, changes) else self.create_tag(fresh, known)
 
     def change_tag(self, name: str, changes: Mapping[str, int]) -> bool:
         """Change a row that `Tags` has validated; False if it is missing."""

@@ -33,7 +33,7 @@ class Crowded(Guarded):
         self.drawer = self.make("drawer", "draw")
         fill(self.url)
         for name in ("seen-1", "seen-2", "hidden-1"):
-            self.database.create_tag(Tag(name), has_start=True)
+            self.database.create_tag(Tag(name))
         self.database.lease_number(NumberClaim("pods", 2, 600_000, now_ms(), "a", f"{EVIL}.example", 7))
         at, known = datetime(2026, 1, 2, tzinfo=UTC), self.database.current().shard
         self.database.run(node_rows.register, f"{EVIL}.example", 7, "1<b>", at, known)

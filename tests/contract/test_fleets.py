@@ -277,10 +277,10 @@ def test_a_start_that_ended_halfway_is_completed_by_another(face, fleet, monkeyp
     urls = fleet(2)
     ids, create = face(shards=urls), Database.create_tag
 
-    def dying(self, tag, *, has_start):
+    def dying(self, tag, known):
         if self.address.word.slot == 2:
             raise KeyboardInterrupt
-        return create(self, tag, has_start=has_start)
+        return create(self, tag, known)
 
     monkeypatch.setattr(Database, "create_tag", dying)
     with pytest.raises(KeyboardInterrupt):
@@ -302,10 +302,10 @@ def test_a_start_that_a_new_slot_may_have_missed_is_said(face, shards, monkeypat
     ids, start = face(urls[0]), Database.start_tag
     ids.next_id("order")
 
-    def late(self, fresh, changes):
+    def late(self, fresh, changes, known):
         monkeypatch.undo()
         urls.append(add(urls, two, 2))
-        return start(self, fresh, changes)
+        return start(self, fresh, changes, known)
 
     monkeypatch.setattr(Database, "start_tag", late)
     with pytest.raises(ShardMisconfigured, match="slot 2 was not given or asked"):

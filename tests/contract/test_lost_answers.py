@@ -44,7 +44,7 @@ def test_a_secret_cannot_be_two_rows(fresh):
 
 def test_a_tag_that_was_deleted_is_not_told_to_be_in_use(fresh, monkeypatch):
     with closing(Database(fresh)) as database:
-        database.create_tag(Tag("order"), has_start=True)
+        database.create_tag(Tag("order"), database.read_shard())
         database.close_tag(Tag("order"))
         removed = lose_answer(monkeypatch, segments, "remove")
 

@@ -42,6 +42,7 @@ from allocator.errors import (
     ServerReplaced,
     UnknownTag,
 )
+from allocator.fleet.tag_administration import Tags
 from allocator.generators.worker_numbers import read_clocks
 from allocator.schemes.failover import NODES_SKIPPED, TICKETS_SKIPPED
 from allocator.schemes.meteor import METEOR
@@ -309,10 +310,15 @@ def test_a_tag_whose_making_meets_a_failover_begins_above_it_and_a_start_that_wa
     meanwhile(monkeypatch, segments, "make", moving)
     assert database.open_segment(Tag("order"), create=True).max_value > LEAST
     meanwhile(monkeypatch, segments, "make", moving)
-    with pytest.raises(DatabaseUnavailable, match="tag 'bill' was not made; it may have given ids"):
-        database.create_tag(Tag("bill"), has_start=True)
-    assert database.create_tag(Tag("bill"), has_start=True)
+    with pytest.raises(DatabaseUnavailable, match="tag 'bill' was left as it is; it may have given ids"):
+        database.create_tag(Tag("bill"), database.read_shard())
+    assert database.create_tag(Tag("bill"), database.read_shard())
     assert database.fetch_tag("bill").max_value == 0
+    tags = Tags(lambda: [database], Tag("tags"))
+    for command, tag in ((tags.create, "late"), (tags.set, "bill")):
+        meanwhile(monkeypatch, Database, "fetch_tag", lambda *_: execute(fresh, MOVED))
+        with pytest.raises(DatabaseUnavailable, match=f"tag '{tag}' was left as it is"):
+            command(tag, start_after=7)
 
 
 @statements
@@ -374,7 +380,7 @@ def test_who_is_late_to_note_a_failover_needs_no_lock(fresh, kind):
 
 def test_a_move_of_a_hundred_thousand_tags_is_one_row(fresh, database):
     """By the time of one with none: no row of a tag is written."""
-    database.create_tag(Tag("order"), has_start=False)
+    database.create_tag(Tag("order"))
     key = values(fresh, "SELECT move FROM allocator_segment")
     execute(fresh, MOVED)
     database.current()
@@ -444,7 +450,7 @@ NOTED = {
     "claim": lambda database, tag: database.claim_segment(tag.name, 10, {}),
     "repair": lambda database, tag: database.repair_segment(tag, None),
     "node": lambda database, tag: database.register_node(),
-    "new tag": lambda database, tag: database.create_tag(Tag("fresh"), has_start=False),
+    "new tag": lambda database, tag: database.create_tag(Tag("fresh")),
 }
 
 

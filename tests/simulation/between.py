@@ -300,7 +300,7 @@ def migrate(world: World) -> None:
     try:
         with world.server.connected() as connection:
             database = Database(replace(address_of("sqlite://"), dialect=DIALECT), lent=connection)
-            made = database.create_tag(tag, has_start=False)
+            made = database.create_tag(tag)
     except ServerReplaced:
         world.counts["migrations refused"] += 1
         Client(world.server).upgrade_schema()

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from sqlalchemy import TextClause, text
 
+from allocator.database import store
 from allocator.database.dialect import filled
 from allocator.database.verbs import moves, node_rows, segments, shard_row, tickets, worker_number_rows
 from allocator.schemes.ticket import REPLACE
@@ -48,6 +49,9 @@ def made_there(connection: Any, dialect: Any, tag: Any, known: Any) -> bool:
 
 
 CONTROLS: dict[str, Control] = {
+    "a start that was chosen before a move": Control(
+        "came twice", patches={(store, "check_unmoved"): lambda *_: None}, seed=3054
+    ),
     "a new tag with the key of the server that it reaches": Control(
         "came twice", patches={(segments, "make"): made_there}, seed=589
     ),
