@@ -532,10 +532,15 @@ class Database:
 
     # ---- the rows of tags
 
-    def repair_segment(self, tag: Tag, above: int | None) -> None:
-        """Raise a tag, and write the key of the last move into its row."""
+    def repair_segment(self, tag: Tag, above: int | None, known: Shard) -> None:
+        """Raise a tag, and write the key of the last move into its row.
+
+        known: the row when somebody chose `above`.
+        """
         for _ in range(ATTEMPTS):
             now = self.current(tag.name)
+            if above is not None:
+                check_unmoved(known, now.shard, tag.name)
             if now.tag and self.run(segments.repair, now.tag, repaired(now.tag, above, now.at), now.shard):
                 return
         raise InvalidSetting(f"tag {tag.name!r} was changed meanwhile; look at it and try again")

@@ -164,12 +164,12 @@ class Tags:
         `MaxValueWentBack` stopped continues after a restart. Raises `UnknownTag` and `InvalidSetting`.
         """
         name = check_tag(tag)
-        found, away = ask(self.databases(), lambda database: database.fetch_tag(name))
-        if not any(row for _, row in found):
+        found, away = ask(self.databases(), lambda database: (database.read_shard(), database.fetch_tag(name)))
+        if not any(row for _, (_, row) in found):
             raise self._unknown(name)
-        for database, row in found:
+        for database, (shard, row) in found:
             if row is not None:
-                database.repair_segment(row, above)
+                database.repair_segment(row, above, shard)
         raise_if_away(f"tag {name!r} was repaired", found, away)
         return self.get(tag)
 

@@ -154,7 +154,7 @@ class MemoryBackend:
             rows[name] = replace(rows[name], **fields)
             return True
 
-    def repair_segment(self, tag: Tag, above: int | None) -> None:
+    def repair_segment(self, tag: Tag, above: int | None, known: Shard) -> None:
         with self._table() as rows:
             rows[tag.name] = replace(tag, max_value=repaired(tag, above, 0))
 

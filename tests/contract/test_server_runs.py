@@ -47,6 +47,7 @@ from allocator.generators.worker_numbers import read_clocks
 from allocator.schemes.failover import NODES_SKIPPED, TICKETS_SKIPPED
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE
+from allocator.schemes.slots import Shard
 from allocator.schemes.snowflake import LeaseClaim
 from allocator.schemes.tag import Tag
 
@@ -315,10 +316,14 @@ def test_a_tag_whose_making_meets_a_failover_begins_above_it_and_a_start_that_wa
     assert database.create_tag(Tag("bill"), database.read_shard())
     assert database.fetch_tag("bill").max_value == 0
     tags = Tags(lambda: [database], Tag("tags"))
-    for command, tag in ((tags.create, "late"), (tags.set, "bill")):
+    for command, tag, told in (
+        (tags.create, "late", {"start_after": 7}),
+        (tags.set, "bill", {"start_after": 7}),
+        (tags.repair, "bill", {"above": 7}),
+    ):
         meanwhile(monkeypatch, Database, "fetch_tag", lambda *_: execute(fresh, MOVED))
         with pytest.raises(DatabaseUnavailable, match=f"tag '{tag}' was left as it is"):
-            command(tag, start_after=7)
+            command(tag, **told)
 
 
 @statements
@@ -448,7 +453,7 @@ def serve(file: Path, other: Path) -> None:
 
 NOTED = {
     "claim": lambda database, tag: database.claim_segment(tag.name, 10, {}),
-    "repair": lambda database, tag: database.repair_segment(tag, None),
+    "repair": lambda database, tag: database.repair_segment(tag, None, Shard()),
     "node": lambda database, tag: database.register_node(),
     "new tag": lambda database, tag: database.create_tag(Tag("fresh")),
 }

@@ -266,8 +266,11 @@ def set_tag(world: World) -> None:
 
 
 def repair(world: World) -> None:
+    """As a failover does, or above what was claimed until the command begins."""
     name, database = world.random.choice(world.names), Client(world.server)
-    Tags(lambda: [database], Tag(name)).repair(name)
+    is_said = world.now % 2 == 1
+    world.stays = int(is_said)
+    Tags(lambda: [database], Tag(name)).repair(name, above=world.claimed[name] if is_said else None)
 
 
 def remove(world: World) -> None:
@@ -333,6 +336,7 @@ class World:
         self.names = NAMES[: self.random.randint(1, len(NAMES))]
         self.counts: Counter[str] = Counter()
         self.greatest: Counter[str] = Counter()
+        self.claimed: Counter[str] = Counter()
         self.stays = 0
         """Statements before which nothing else happens."""
         self.restoring: greenlet | None = None
@@ -409,6 +413,7 @@ class World:
         raw = self.server.raw
         if raw.total_changes != self._changes:
             self._images.append(raw.serialize())
+            self.claimed |= Counter(dict(raw.execute("SELECT tag, max_value FROM allocator_segment")))
             self._changes = raw.total_changes
             if (state := self.server.state()) != self._state:
                 self._state, self._images = state, self._images[-1:]
