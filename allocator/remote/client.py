@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from time import monotonic
 from typing import Any
 
-from allocator.errors import (
-    AccessDenied,
-    AllocatorError,
-    InvalidSetting,
-    LeaseLost,
-    TagExists,
-    UnknownTag,
-)
+from allocator.errors import AccessDenied, AllocatorError, InvalidSetting, LeaseLost, TagExists, UnknownTag
 from allocator.fleet.tag_administration import Tags
 from allocator.remote.http import Servers, printable
 from allocator.remote.wire import (
+    check_asked,
     number_lease_from_json,
     seen_to_text,
     segment_from_json,
+    settings_to_json,
     tag_from_json,
     ticket_from_json,
     whole,
@@ -104,56 +100,40 @@ class ServiceBackend:
         return self._number("POST", claim.space, claim.bits, claim.length_ms, form)
 
     def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
-        self._change_number(lease, {"now": wall_ms})
+        self._change_number(lease, now=wall_ms)
 
     def release_number(self, lease: NumberLease, used_ms: int) -> None:
-        self._change_number(lease, {"now": used_ms, "release": True})
+        self._change_number(lease, now=used_ms, release=True)
 
-    def _change_number(self, lease: NumberLease, form: Mapping[str, object]) -> None:
-        ours = {"number": lease.number, "holder": lease.holder, "seconds": lease.length_ms / 1000}
+    def _change_number(self, lease: NumberLease, **form: object) -> None:
+        form |= {"number": lease.number, "holder": lease.holder, "seconds": lease.length_ms / 1000}
         # A lease does not know the width of its space: accept any number, and compare it with ours.
-        if self._number("PUT", lease.space, MAX_BITS, lease.length_ms, {**ours, **form}) != lease:
+        if self._number("PUT", lease.space, MAX_BITS, lease.length_ms, form) != lease:
             raise LeaseLost(f"the service answered for another number than {lease.number} of space {lease.space!r}")
 
     def _number(self, method: str, space: str, bits: int, length_ms: int, form: Mapping[str, object]) -> NumberLease:
-        def read(answer: Any) -> NumberLease:
-            return number_lease_from_json(answer, space, bits, length_ms)
-
+        read = partial(number_lease_from_json, space=space, bits=bits, length_ms=length_ms)
         return self.servers.request(method, f"/v1/workers/{space}", body=form, read=read)
 
     def tags(self, template: Tag) -> Tags:
         return RemoteTags(self, template)
 
-    def read_tag(self, name: str) -> Tag:
-        path = f"/v1/tags/{check_tag(name)}"
-        return self.servers.request("GET", path, read=lambda value: tag_named(name, value))
-
-    def page_of_tags(self, after: str, most: int) -> list[Tag]:
-        fields = {"limit": str(most)} | ({"after": after} if after else {})
-        return self.servers.request(
-            "GET", "/v1/tags", fields, read=lambda answer: [tag_from_json(one) for one in answer["tags"]]
-        )
-
     def make_tag(self, tag: Tag, *, has_start: bool) -> Tag:
-        form: dict[str, object] = {
-            "step": tag.step,
-            "max_step": tag.max_step,
-            "limit": tag.limit,
-            "failover_gap": str(tag.failover_gap),
-            **({"start_after": tag.max_value} if has_start else {}),
-        }
-        return self.put_tag(tag.name, form, {"If-None-Match": "*"})
+        start = {"start_after": tag.max_value} if has_start else {}
+        return self.put_tag(tag.name, settings_to_json(tag) | start, {"If-None-Match": "*"})
+
+    def read_tag(self, name: str) -> Tag:
+        return self._tag("GET", name)
 
     def put_tag(self, name: str, form: Mapping[str, object], headers: Mapping[str, str]) -> Tag:
-        path = f"/v1/tags/{check_tag(name)}"
-        return self.servers.request("PUT", path, body=form, headers=headers, read=lambda value: tag_named(name, value))
+        return self._tag("PUT", name, body=form, headers=headers)
 
+    def _tag(self, method: str, name: str, **content: Any) -> Tag:
+        def read(answer: Any) -> Tag:
+            check_asked(answer, "tag", name)
+            return tag_from_json(answer)
 
-def tag_named(name: str, value: Any) -> Tag:
-    tag = tag_from_json(value)
-    if tag.name != name:
-        raise InvalidSetting(f"the answer is for tag {tag.name!r}, not for {name!r}")
-    return tag
+        return self.servers.request(method, f"/v1/tags/{check_tag(name)}", read=read, **content)
 
 
 class RemoteTags(Tags):
@@ -164,7 +144,10 @@ class RemoteTags(Tags):
         self._service = service
 
     def _page(self, after: str, most: int) -> list[Tag]:
-        return self._service.page_of_tags(after, most)
+        fields = {"limit": str(most)} | ({"after": after} if after else {})
+        return self._service.servers.request(
+            "GET", "/v1/tags", fields, read=lambda answer: [tag_from_json(one) for one in answer["tags"]]
+        )
 
     def list(self) -> list[Tag]:
         tags = page = self._page("", PAGE)

@@ -38,10 +38,15 @@ def segment_to_json(tag: str, segment: range) -> dict[str, object]:
     return {"tag": tag, **{name: str(value) for name, value in ends.items()}}
 
 
+def check_asked(value: Mapping[str, Any], kind: str, name: str) -> None:
+    """Raises `InvalidSetting` if an answer is for another tag, type or space than was asked for."""
+    if value.get(kind) != name:
+        raise InvalidSetting(f"the answer is for {kind} {value.get(kind)!a:.80}, not for {name!r}")
+
+
 def segment_from_json(value: Mapping[str, Any], tag: str) -> range:
     """Raises `InvalidSetting` unless this is a segment of the tag."""
-    if value.get("tag") != tag:
-        raise InvalidSetting(f"the answer is for tag {value.get('tag')!a:.80}, not for {tag!r}")
+    check_asked(value, "tag", tag)
     start = whole("start", value.get("start"), 1)
     stop = whole("stop", value.get("stop"), start + 1, MAX_ID + MAX_STEP)
     segment = range(start, stop, whole("step", value.get("step"), 1, MAX_SLOTS))
@@ -50,15 +55,16 @@ def segment_from_json(value: Mapping[str, Any], tag: str) -> range:
 
 
 def ticket_from_json(value: Mapping[str, Any], kind: str) -> int:
-    if value.get("type") != kind:
-        raise InvalidSetting(f"expected ticket type {kind!r}, got {value.get('type')!a:.80}")
+    check_asked(value, "type", kind)
     return whole("id", value.get("id"), 1)
 
 
 def tag_to_json(tag: Tag) -> dict[str, object]:
+    return {"tag": tag.name, "max_value": str(tag.max_value), **settings_to_json(tag)}
+
+
+def settings_to_json(tag: Tag) -> dict[str, object]:
     return {
-        "tag": tag.name,
-        "max_value": str(tag.max_value),
         "step": tag.step,
         "max_step": tag.max_step,
         "limit": str(tag.limit),
@@ -107,8 +113,7 @@ def number_lease_to_json(lease: NumberLease, until_ms: int) -> dict[str, object]
 
 def number_lease_from_json(value: Mapping[str, Any], space: str, bits: int, length_ms: int) -> NumberLease:
     """Raises `InvalidSetting` unless this is a lease of a number of the space."""
-    if value.get("space") != space:
-        raise InvalidSetting(f"expected space {space!r}, got {value.get('space')!a:.80}")
+    check_asked(value, "space", space)
     number = whole("number", value.get("number"), 0, (1 << bits) - 1)
     return NumberLease(space, number, holder_of(value.get("holder")), length_ms)
 

@@ -90,7 +90,7 @@ def test_a_lease_comes_back_as_it_went():
     assert number_lease_from_json(number_lease_to_json(lease, 5), "@snowflake", 3, 20_000) == lease
     with pytest.raises(InvalidSetting, match="number must be 0 to 3, got 7"):
         number_lease_from_json(number_lease_to_json(lease, 5), "@snowflake", 2, 20_000)
-    with pytest.raises(InvalidSetting, match="expected space 'billing', got '@snowflake'"):
+    with pytest.raises(InvalidSetting, match="the answer is for space '@snowflake', not for 'billing'"):
         number_lease_from_json(number_lease_to_json(lease, 5), "billing", 3, 20_000)
     for odd in ("", "x" * 32, "A" * 32, 5, None):
         with pytest.raises(InvalidSetting, match="32 hexadecimal digits"):
