@@ -17,11 +17,9 @@ from allocator.service.auth import REFRESH, SHARE, TokenCache
 from allocator.service.compat import of_leaf, of_tinyid
 from allocator.service.dispatch import Dispatch
 from allocator.service.error_responses import ErrorReporter
-from allocator.service.handlers import IdHandlers
 from allocator.service.hot_path import HotPath
-from allocator.service.metric_updates import MetricsUpdater
 from allocator.service.metrics import Metrics
-from allocator.service.served_ids import ServedTags, Sources
+from allocator.service.served_ids import Sources
 from allocator.service.settings import LEAF, TINYID, ServeSettings
 from allocator.service.token_administration import Tokens
 from allocator.service_allocator import ServiceAllocator
@@ -35,9 +33,8 @@ def application(settings: ServeSettings) -> HotPath:
     tokens = Tokens(tokens_at)
     share = min(SHARE * len(settings.urls), THREADS - 2)
     token_cache = TokenCache(tokens.state, settings.is_open, share, settings.timeout)
-    sources = Sources(ids)
-    handlers = IdHandlers(ids, sources, ServedTags(ids, sources))
-    updater = MetricsUpdater(handlers, token_cache, metrics)
+    handlers = routes.IdHandlers(ids, Sources(ids))
+    updater = monitoring.MetricsUpdater(handlers, token_cache, metrics)
     error_reporter = ErrorReporter(metrics.refused)
     dispatch = Dispatch(token_cache, error_reporter)
     console = None
@@ -51,7 +48,8 @@ def application(settings: ServeSettings) -> HotPath:
         # Before the first request, which may wait in a socket that another process has handed over.
         with suppress(TimeoutError):
             await asyncio.wait_for(token_cache.refresh(), min(settings.timeout, REFRESH))
-        running = [token_cache.keep_fresh(), updater.run(), *([console.run()] if console else [])]
+        tokens_read = monitoring.repeat("refresh the tokens", token_cache.refresh, REFRESH)
+        running = [tokens_read, updater.run(), *([console.run()] if console else [])]
         tasks = [asyncio.create_task(one) for one in running]
         served.has_started.set()
         yield

@@ -163,17 +163,10 @@ class TokenCache:
         self.loaded = False
 
     def find_in_memory(self, headers: Mapping[bytes, bytes]) -> Principal | None:
-        """Find the token of a request in memory."""
+        """Find the valid token of a request in memory."""
         if self._open:
             return self._open if self.loaded and is_local(headers) else None
-        value = headers.get(b"authorization")
-        if value is None:
-            return None
-        scheme, _, secret = value.partition(b" ")
-        return self._with_digest(sha256(secret).digest()) if is_bearer(scheme) else None
-
-    def _with_digest(self, digest: bytes) -> Principal | None:
-        """Find a valid token in memory."""
+        digest = sha256(secret_in(headers)).digest()
         principal = self._principals.get(digest)
         if principal is None or not compare_digest(principal.digest, digest):
             return None
@@ -200,38 +193,28 @@ class TokenCache:
 
     def refusal(self, headers: Mapping[bytes, bytes]) -> Unauthorized | None:
         """The refusal of a request without a valid token; None if reading the tokens again may find its token."""
-        secret = headers.get(b"authorization", b"").partition(b" ")[2]
-        is_new = secret.startswith(SECRET_PREFIX) and not self._end_of(sha256(secret).digest())
+        secret = secret_in(headers)
+        is_new = secret.startswith(SECRET_PREFIX) and not self._end_of(secret)
         return None if is_new or not self.loaded else self._unauthorized(headers)
 
     def _unauthorized(self, headers: Mapping[bytes, bytes]) -> Unauthorized:
         if self._open:
             return Unauthorized(NOT_HERE)
-        scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
-        was_sent = is_bearer(scheme) and secret != b""
+        secret = secret_in(headers)
         if not self._were_made:
-            return Unauthorized(NONE_EXISTS, was_sent)
-        reason = "no token was sent"
-        if was_sent:
-            unknown = "the token is unknown, or was revoked before this service started"
-            reason = self._end_of(sha256(secret).digest()) or unknown
-        return Unauthorized(f"this request needs a valid token; {HOW}", was_sent, reason)
+            return Unauthorized(NONE_EXISTS, secret != b"")
+        unknown = "the token is unknown, or was revoked before this service started"
+        reason = self._end_of(secret) or unknown if secret else "no token was sent"
+        return Unauthorized(f"this request needs a valid token; {HOW}", secret != b"", reason)
 
-    def _end_of(self, digest: bytes) -> str:
-        """How the token of this digest, which is not valid, has ended, for the operator; empty if it is unknown."""
+    def _end_of(self, secret: bytes) -> str:
+        """How a token, which is not valid, has ended, for the operator; empty if it is unknown."""
+        digest = sha256(secret).digest()
         if (principal := self._principals.get(digest)) and principal.expires:
             return f"token {principal.token.number} expired at {principal.token.expires_at:%Y-%m-%d %H:%M:%S} UTC"
         if digest in self._ended:
             return f"token {self._ended[digest]} was revoked"
         return ""
-
-    async def keep_fresh(self) -> None:
-        while True:
-            try:
-                await self.refresh()
-            except Exception:  # such as no free thread: this loop must go on
-                log.exception("cannot refresh the tokens")
-            await asyncio.sleep(REFRESH)
 
     async def _wait_for_read(self) -> None:
         """Wait for the end of a read that begins later: a token made during the read under way may be missing in it."""
@@ -282,6 +265,12 @@ class TokenCache:
             kept = "the last ones stay valid" if self.loaded else "requests with a token are refused"
             log.log(logging.WARNING if passes else logging.ERROR, "cannot read the tokens; %s: %s", kept, failure)
         self.failure = failure
+
+
+def secret_in(headers: Mapping[bytes, bytes]) -> bytes:
+    """The secret of the token that a request sends; empty without one."""
+    scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
+    return secret if is_bearer(scheme) else b""
 
 
 def is_bearer(scheme: bytes) -> bool:

@@ -35,7 +35,7 @@ from allocator.schemes.token import DRAW, SNOWFLAKE
 from allocator.service.auth import TokenCache
 from allocator.service.dispatch import MAX_FORM, Dispatch, Endpoint, Refusal, body_within, headers_of, json_response
 from allocator.service.error_responses import NO_STORE, HttpRefusal, detail_of
-from allocator.service.handlers import IdHandlers
+from allocator.service.routes import IdHandlers
 from allocator.service.served_ids import MAX_COUNT, SEGMENT
 
 UNKNOWN, NOT_READY = -2, -3
@@ -65,7 +65,7 @@ def of_leaf(ids: IdHandlers, dispatch: Dispatch) -> list[Route]:
     async def answer(request: Request, scheme: str | None) -> Response:
         key = request.path_params["key"]
         (await dispatch.principal_of(request)).check(DRAW, scheme or key)
-        source = ids.sources.snowflake if scheme else await ids.tags.source(key)
+        source = ids.sources.snowflake if scheme else await ids.sources.of_tag(key)
         (number,) = await source.take(1)
         return text(str(number))
 
@@ -95,11 +95,11 @@ def of_tinyid(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> l
         count = batch_size(fields)
         if count < 1:
             return []
-        source = await ids.tags.source(fields["bizType"])
+        source = await ids.sources.of_tag(fields["bizType"])
         return await source.take(count)
 
     async def next_segment(fields: Fields) -> dict[str, int]:
-        return segment_id(await ids.tags.claim(fields["bizType"], SEGMENT, {}, exact=False))
+        return segment_id(await ids.sources.claim(fields["bizType"], SEGMENT, {}, exact=False))
 
     def both(name: str, act: Act, as_text: Callable[[Any], str] | None) -> list[Route]:
         async def answer(request: Request) -> Response:
@@ -129,8 +129,7 @@ async def authorize(token_cache: TokenCache, fields: Fields, headers: dict[bytes
     if not tag:
         raise AccessDenied("bizType is needed")
     given = {b"authorization": b"Bearer " + token.encode()} if token else {}
-    principal = await token_cache.find(headers | given)
-    principal.check(DRAW, tag)
+    (await token_cache.find(headers | given)).check(DRAW, tag)
 
 
 async def fields_of(request: Request) -> Fields:

@@ -83,6 +83,21 @@ PROBLEMS: tuple[tuple[type[AllocatorError], int, str], ...] = (
 
 Without a detail, callers get the message of the error, since it is only about their request."""
 
+SENTENCES = {
+    400: "The request is invalid",
+    401: "The request needs a valid token",
+    403: "The token does not allow this",
+    404: "The path or tag does not exist",
+    408: "The request did not arrive in time",
+    409: "The tag exists already, the lease was lost, or the database lost ids that the client has seen",
+    410: "The tag has issued its last id",
+    413: "The body is too large",
+    414: "The query is too long",
+    429: "The token has used its rate of nodes and workers; retry after the seconds in Retry-After",
+    503: "The database is unavailable or needs repair; retry after the seconds in Retry-After",
+}
+"""What each status means, for the description of every route."""
+
 SOON, AFTER_REPAIR = 1, 30
 """Seconds in Retry-After, for an error that passes by itself and for one that an operator must repair."""
 
@@ -92,23 +107,23 @@ URL = re.compile(r"[\w+.-]+://[^\s'\"]*")
 
 
 def status_of(error: AllocatorError) -> int:
-    return error.status if isinstance(error, HttpRefusal) else row_of(error)[0]
+    return row_of(error)[0]
 
 
 def detail_of(error: AllocatorError) -> str:
-    if isinstance(error, HttpRefusal):
-        return str(error)
     status, detail = row_of(error)
+    if detail:
+        return detail
     if isinstance(error, errors.UnknownTag):
         return str(error).partition(";")[0] + CREATE_IT  # the rest names tags that the token may not know of
     if status < 500:
         return URL.sub("(a URL)", str(error))
-    if not detail and "://" in str(error):  # the message names a database
-        detail = PROBLEMS[-1][2]
-    return detail or str(error)
+    return PROBLEMS[-1][2] if "://" in str(error) else str(error)  # it would name a database
 
 
 def row_of(error: AllocatorError) -> tuple[int, str]:
+    if isinstance(error, HttpRefusal):
+        return error.status, str(error)
     return next((status, detail) for kind, status, detail in PROBLEMS if isinstance(error, kind))
 
 

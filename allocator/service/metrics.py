@@ -6,13 +6,12 @@ those of the `MAX_TAGS` tags that have the fewest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
-from prometheus_client.metrics_core import Metric
 
 import allocator
 from allocator.errors import AllocatorError, UnknownTag
@@ -41,9 +40,9 @@ VERBS = {
 
 
 class TimedBackend:
-    """Forwards all calls to `backend`, and reports the kind, outcome and seconds of its verbs, and the tags claimed."""
+    """Forwards all calls to `backend`, and reports the kind, outcome and seconds of its verbs, and the tag claimed."""
 
-    def __init__(self, backend: Backend, report: Callable[[str, str, float, Collection[str]], None]) -> None:
+    def __init__(self, backend: Backend, report: Callable[[str, str, float, str | None], None]) -> None:
         self._backend, self._report = backend, report
         for verb, kind in VERBS.items():
             setattr(self, verb, partial(self._call, kind, getattr(backend, verb)))
@@ -60,7 +59,7 @@ class TimedBackend:
             outcome = "ok" if kind == "tag" and isinstance(error, UnknownTag) else type(error).__name__
             raise
         finally:
-            claimed = args[:1] if kind == "segment" and outcome == "ok" else ()
+            claimed = args[0] if kind == "segment" and outcome == "ok" else None
             self._report(kind, outcome, perf_counter() - began, claimed)
 
 
@@ -105,9 +104,9 @@ class Metrics:
         """The backend, with each call to the database in the metrics."""
         return cast("Backend", TimedBackend(backend, self.claimed))
 
-    def claimed(self, what: str, outcome: str, seconds: float, tags: Collection[str] = ()) -> None:
+    def claimed(self, what: str, outcome: str, seconds: float, tag: str | None) -> None:
         self.claims.labels(what, outcome).observe(seconds)
-        for tag in tags:
+        if tag is not None:
             self.refill.labels(self.series(tag)).set(seconds)
             self._refills[self.series(tag)] = seconds
 
@@ -130,19 +129,12 @@ class Metrics:
             return tag
         return OTHERS
 
-    def count(self, scheme: str, tag: str, total: int) -> None:
-        """Set the number of ids issued since the start."""
-        more = total - self._counted.get((scheme, tag), 0)
-        if more:
-            self._counted[scheme, tag] = total
-            self.ids.labels(scheme, self.series(tag)).inc(more)
-
-    def count_all(self, scheme: str, totals: Mapping[str, int]) -> None:
-        for tag, total in list(totals.items()):
-            self.count(scheme, tag, total)
-
-    def collect(self) -> Iterable[Metric]:
-        return self._registry.collect()
+    def count(self, scheme: str, totals: Mapping[str, int]) -> None:
+        """Set the numbers of ids issued since the start, by tag."""
+        for tag, total in totals.items():
+            if more := total - self._counted.get((scheme, tag), 0):
+                self._counted[scheme, tag] = total
+                self.ids.labels(scheme, self.series(tag)).inc(more)
 
     def text(self) -> bytes:
         """The metrics in Prometheus format."""

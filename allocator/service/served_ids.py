@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from math import inf
+from typing import Any
 
-from allocator.errors import InvalidCount, TagExists
+from allocator.errors import InvalidCount
 from allocator.generators.objectid import several
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.tag import Tag
-from allocator.service.error_responses import HttpRefusal
-from allocator.service.log_config import Caller
 from allocator.service_allocator import ServiceAllocator
-
-log = logging.getLogger("allocator.service")
 
 METEOR, SNOWFLAKE, OBJECTID = "meteor", "snowflake", "objectid"
 
-T = TypeVar("T")
 PageReader = Callable[[str, int], list[Tag]]
 """Takes a name and a limit; returns the tags after the name, at most that many."""
 
@@ -31,6 +25,11 @@ SEGMENT = 1000
 """Ids of a segment, unless its client asks for another size."""
 MAX_COUNT = 1000
 """Ids of one answer: while it is made, no other request is answered. Who needs more takes a segment."""
+
+SMOOTHING = 0.2
+"""Weight of the last second in a rate: a single busy second moves it by only a fifth."""
+IDLE = 0.01
+"""Ids per second. At a slower rate nothing runs out."""
 
 
 class Source:
@@ -87,6 +86,15 @@ class TagSource(Source):
         self._ids = ids
         self.counted, self.rate = 0, 0.0
 
+    def measure(self, passed: float) -> None:
+        """Note the ids of the last `passed` seconds in the rate."""
+        used, self.counted = self.given - self.counted, self.given
+        self.rate += (used / passed - self.rate) * SMOOTHING
+
+    def lasting(self) -> float:
+        """Seconds until the ids in memory run out at this rate; without draws, for ever."""
+        return self.supply.held() / self.rate if self.rate > IDLE else inf
+
     async def _draw(self, count: int) -> list[int]:
         """Ask the database first, before a batch that memory does not hold: one that cannot be had, in an outage or
         at the tag's limit, must not use up what others can still have."""
@@ -99,76 +107,40 @@ class TagSource(Source):
 
 
 class Sources:
-    """All sources of this process: one per scheme, and one per tag in use."""
+    """All sources of this process: one per scheme, and one per tag in use.
+
+    blocks: ids in segments by tag, for the metrics. A segment counts as a whole when it is sent.
+    """
 
     def __init__(self, ids: ServiceAllocator) -> None:
+        self._ids = ids
         self.meteor = Source(METEOR, ids.meteors.several, ids.meteors.at_hand)
         self.snowflake = Source(SNOWFLAKE, ids.snowflakes.several, ids.snowflakes.at_hand)
         self.objectid = Source(OBJECTID, object_ids, form=b"%b")
         self.tags: dict[str, TagSource] = {}
+        self.blocks: dict[str, int] = {}
 
     def all(self) -> list[Source]:
         return [self.meteor, self.snowflake, self.objectid, *self.tags.values()]
 
-
-async def object_ids(count: int) -> list[bytes]:
-    return [one.hex().encode() for one in several(count)]
-
-
-class ServedTags:
-    def __init__(self, ids: ServiceAllocator, sources: Sources) -> None:
-        self._ids = ids
-        self._sources = sources
-        self._turn = asyncio.Lock()
-        self.deadline = ids.deadline
-        self.blocks: dict[str, int] = {}
-        """Ids in segments by tag, for the metrics. A segment counts as a whole when it is sent."""
-
-    async def source(self, tag: str, create: bool = False) -> TagSource:
+    async def of_tag(self, tag: str, create: bool = False) -> TagSource:
         """The source of a tag; make a missing tag if `create`. Raises `InvalidTag` or `UnknownTag`."""
         name = check_tag(tag)
-        if name not in self._sources.tags:
+        if name not in self.tags:
             await self._ids.open_tag(name, create)  # before a name that may be made up takes memory
-            self._sources.tags.setdefault(name, TagSource(self._ids, name))
-        return self._sources.tags[name]
+            self.tags.setdefault(name, TagSource(self._ids, name))
+        return self.tags[name]
 
     async def claim(self, tag: str, size: int, seen: Seen, *, exact: bool, create: bool = False) -> range:
         """Claim a segment for a client, above all ids that the client or this process has seen."""
-        await self.source(tag, create)
+        await self.of_tag(tag, create)
         segment = await self._ids.claim(tag, size, seen, exact)
         self.blocks[tag] = self.blocks.get(tag, 0) + len(segment)
         return segment
 
-    async def read(self, work: Callable[[PageReader], T]) -> T:
-        """Run a read of many tags on a thread, one at a time."""
-        async with self._turn:
-            return await self._ids.run(work, self._ids.page_of_tags)
 
-    async def get(self, tag: str) -> Tag:
-        return await self._ids.tags.get(tag)
-
-    async def put(self, tag: str, form: dict[str, Any], caller: Caller, *, new: bool, old: bool) -> tuple[Tag, bool]:
-        """Create or change a tag; with `new` only create it, with `old` only change it. Logs the caller.
-
-        Returns the tag, and whether it was created.
-        """
-        result, created = await self._put(tag, form, new=new, old=old)
-        change = "created" if created else "changed"
-        settings = ", ".join(f"{name}={value}" for name, value in form.items()) or "default settings"
-        about = {"tag": tag, "change": change, "caller": caller.address, "token": caller.token}
-        log.info("tag %r was %s by %s: %s", tag, change, caller, settings, extra=about)
-        return result, created
-
-    async def _put(self, tag: str, form: dict[str, Any], *, new: bool, old: bool) -> tuple[Tag, bool]:
-        if new and old:
-            raise HttpRefusal(400, "If-Match and If-None-Match exclude each other")
-        if not old:
-            try:
-                return await self._ids.tags.create(tag, **form), True
-            except TagExists:
-                if new:
-                    raise
-        return await self._ids.tags.set(tag, **form), False
+async def object_ids(count: int) -> list[bytes]:
+    return [one.hex().encode() for one in several(count)]
 
 
 def page_of(pages: PageReader, after: str, limit: int, sees: Callable[[str], bool]) -> list[Tag]:

@@ -26,7 +26,6 @@ from allocator.cli import main
 from allocator.database.tables import REVISIONS
 from allocator.service import routes, schemas
 from allocator.service.compat import of_leaf, of_tinyid
-from allocator.service.handlers import IdHandlers
 from allocator.service.metrics import Metrics
 
 INDEX = ROOT / "docs" / "index.md"
@@ -125,7 +124,7 @@ class Nothing:
 
 
 def test_every_route_is_said():
-    made = routes.routes(IdHandlers(Nothing(), Nothing(), Nothing()))  # type: ignore[arg-type]
+    made = routes.routes(routes.IdHandlers(Nothing(), Nothing()))  # type: ignore[arg-type]
     table = [(method, one.path) for one in made for method in one.methods]
     compatible = [*of_leaf(Nothing(), Nothing()), *of_tinyid(Nothing(), Nothing(), Nothing())]  # type: ignore[arg-type]
     page = (ROOT / "docs" / "http.md").read_text()

@@ -1,36 +1,67 @@
-"""The pages of the console, with their paths. They only read, and from memory: no page waits for a database."""
+"""The pages of the console, with their paths: what they show, and how they are rendered, each once for all who look.
+
+They only read, and from memory: no page waits for a database. Errors are pages too.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
 
+import allocator
 from allocator.doctor import examine
-from allocator.errors import AccessDenied
+from allocator.errors import AccessDenied, AllocatorError
 from allocator.runtime.threads import Background
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.tag import Tag
 from allocator.schemes.token import READ, Token
 from allocator.service.auth import Principal, TokenCache
-from allocator.service.console.access import is_operator, principal_of, sees_all
+from allocator.service.console import figures
+from allocator.service.console.access import CHALLENGE, is_operator, is_private, principal_of, sees_all
 from allocator.service.console.history import ALL, EVERY, History
 from allocator.service.console.latest import MAX_TAGS, TIMEOUT, Latest, read_fleet, read_tags
-from allocator.service.console.rendering import REFRESH, Pages, Values
-from allocator.service.dispatch import headers_of
-from allocator.service.error_responses import ErrorReporter, HttpRefusal, detail_of
-from allocator.service.handlers import IdHandlers
-from allocator.service.metric_updates import IDLE, logged
+from allocator.service.dispatch import Endpoint, headers_of
+from allocator.service.error_responses import NO_STORE, ErrorReporter, HttpRefusal, Unauthorized, detail_of
 from allocator.service.metrics import Metrics
+from allocator.service.monitoring import repeat
+from allocator.service.routes import IdHandlers
+from allocator.service.served_ids import IDLE
 from allocator.service.settings import ServeSettings
 
+Values = Callable[[], dict[str, Any]]
+
+TEMPLATES, STATIC = (Path(__file__).parent / name for name in ("templates", "static"))
+STATIC_PREFIX = "/console/static"
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = NO_STORE | {
+    "content-type": "text/html; charset=utf-8",
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+REFRESH = 5
+"""Seconds after which a page in a browser asks for its newer self."""
+MAX_KEPT = 64
+"""Rendered pages that are kept until the next sample."""
 ROWS = 100
 """Tags of the list. `allocator tags list` has them all."""
 TAGS_SECONDS, FLEET_SECONDS, FINDINGS_SECONDS = 3.0, 10.0, 60.0
@@ -72,13 +103,10 @@ class Console:
 
     async def run(self) -> None:
         """Sample what is drawn, for the plots of all pages, until cancelled."""
-        while True:
-            await asyncio.sleep(EVERY)
-            with logged():
-                self.sample(time.monotonic())
+        await repeat("sample the ids", self._sample, EVERY)
 
-    def sample(self, now: float) -> None:
-        self._history.record(now, totals_of(self._handlers), self._metrics.take_refills())
+    async def _sample(self) -> None:
+        self._history.record(time.monotonic(), totals_of(self._handlers), self._metrics.take_refills())
         self._pages.forget()
 
     def close(self) -> None:
@@ -116,8 +144,7 @@ class Console:
     def _row(self, name: str) -> Row:
         tag = self._tags.value.tags.get(name) if self._tags.value else None
         source, rate = self._handlers.sources.tags.get(name), self._history.rates.get(name, 0.0)
-        held = source.supply.held() if source else 0
-        lasting = held / source.rate if source and source.rate > IDLE else inf
+        held, lasting = (source.supply.held(), source.lasting()) if source else (0, inf)
         lately = self._history.mean(name)
         left = tag.remaining / lately if tag and lately > IDLE else inf
         return Row(name, tag, rate, held, lasting, left)
@@ -161,6 +188,73 @@ class Console:
 def totals_of(handlers: IdHandlers) -> dict[str, int]:
     """Ids given since the start, by tag, and of all schemes."""
     sources = handlers.sources
-    found = Counter({name: source.given for name, source in sources.tags.items()}) + Counter(handlers.tags.blocks)
+    found = Counter({name: source.given for name, source in sources.tags.items()}) + Counter(sources.blocks)
     others = sources.meteor.given + sources.snowflake.given + sources.objectid.given + sum(handlers.tickets.values())
     return {**found, ALL: found.total() + others}
+
+
+class Pages:
+    def __init__(self, token_cache: TokenCache, error_reporter: ErrorReporter) -> None:
+        self._token_cache = token_cache
+        self._error_reporter = error_reporter
+        self.static = Mount(STATIC_PREFIX, StaticFiles(directory=STATIC))
+        jinja = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+        jinja.trim_blocks = jinja.lstrip_blocks = True
+        jinja.globals |= {"asset": asset_url, "show": figures, "when": format_time, "version": allocator.__version__}
+        # Compile now, so that no request waits for it.
+        self._templates = {name: jinja.get_template(name) for name in jinja.list_templates()}
+        self._kept: dict[Any, str] = {}
+
+    def forget(self) -> None:
+        """Render all pages anew."""
+        self._kept.clear()
+
+    async def show(self, request: Request, principal: Principal, page: str, version: Any, values: Values) -> Response:
+        """Answer with a page. It is rendered with `values` if this token was shown no page of this version yet."""
+        token = principal.token
+        key = (request.scope["path"], token.number, version)
+        await principal.take_turn()
+        text = self._kept.get(key)
+        if text is None:
+            if len(self._kept) >= MAX_KEPT:
+                self.forget()
+            about = {"token": token, "is_operator": is_operator(token), "refresh": REFRESH}
+            text = self._kept[key] = self._render(request, page, about | values())
+        return HTMLResponse(text, headers=HEADERS)
+
+    def _render(self, request: Request, page: str, values: dict[str, Any]) -> str:
+        return self._templates[f"{page}.html"].render(values, path=request.scope["path"])
+
+    def guarded(self, endpoint: Endpoint) -> Endpoint:
+        """Wrap an endpoint: errors become pages."""
+
+        async def run(request: Request) -> Response:
+            try:
+                return await endpoint(request)
+            except AllocatorError as error:
+                return self._refuse(request, error)
+
+        return run
+
+    def _refuse(self, request: Request, error: AllocatorError) -> Response:
+        problem = self._error_reporter.response(error, request.scope)
+        others = ("content-length", "www-authenticate")
+        headers = {name: value for name, value in problem.headers.items() if name not in others}
+        is_asked = isinstance(error, Unauthorized) and not self._token_cache.is_open
+        if is_asked and is_private(request.scope, headers_of(request)):
+            headers["www-authenticate"] = CHALLENGE
+        values = {"detail": detail_of(error), "is_asked": is_asked, "request_name": headers["x-request-id"]}
+        refresh = REFRESH if problem.status_code == 503 else 0
+        text = self._render(request, "refused", {"token": None, "refresh": refresh} | values)
+        return HTMLResponse(text, problem.status_code, headers | HEADERS)
+
+
+def asset_url(name: str) -> str:
+    """The URL of a static file, by which browsers ask again after an update."""
+    return f"{STATIC_PREFIX}/{name}?{allocator.__version__}"
+
+
+def format_time(moment: datetime | float) -> str:
+    """Format a time; a number is seconds since 1970."""
+    at = moment if isinstance(moment, datetime) else datetime.fromtimestamp(moment, UTC)
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -39,7 +39,6 @@ from allocator.service.error_responses import (
     headers_of,
     status_of,
 )
-from allocator.service.handlers import IdHandlers
 from allocator.service.hot_path import HotPath
 from allocator.service.http_server import HttpServer
 from allocator.service.served_ids import Source
@@ -257,7 +256,7 @@ def test_a_thousand_requests_of_one_token_have_few_answers_before_the_next_id_of
 
 ROOT = Path(__file__).parents[3]
 NOTHING: Any = type("Nothing", (), {"sequences": None, "databases": None})()
-MADE = list(routes.routes(IdHandlers(NOTHING, NOTHING, NOTHING)))
+MADE = list(routes.routes(routes.IdHandlers(NOTHING, NOTHING)))
 
 
 def test_a_framework_without_a_promise_of_its_own_has_an_upper_bound():
