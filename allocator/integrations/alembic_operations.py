@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from shlex import quote
-from typing import Any, Unpack
+from typing import Any
 
 from alembic.operations import MigrateOperation, Operations
 
 from allocator.database.store import Database
-from allocator.errors import InvalidSetting
+from allocator.errors import InvalidSetting, TagExists
 from allocator.fleet.tag_administration import Tags, whole
-from allocator.integrations import TagSettings, make_tag
 from allocator.schemes.shared.argument_checks import split_column
 from allocator.schemes.tag import Tag
 
@@ -25,7 +25,7 @@ class CreateTag(MigrateOperation):
         *,
         start_after: int = 0,
         start_after_column: str | None = None,
-        **settings: Unpack[TagSettings],
+        **settings: Any,
     ) -> None:
         """Make a tag, with the arguments of `ids.tags.create`.
 
@@ -45,6 +45,15 @@ class CreateTag(MigrateOperation):
             greatest, *_ = database.read_column(*split_column(start_after_column))
             start_after = max(start_after, whole(start_after_column, greatest))
         make_tag(Tags(lambda: [database], Tag(tag)), tag, start_after, given)
+
+
+def make_tag(tags: Tags, tag: str, start_after: int, settings: Mapping[str, Any]) -> None:
+    """Make a tag. One that exists keeps its settings, and is raised where its next id would be too low."""
+    try:
+        tags.create(tag, start_after=start_after or None, **settings)
+    except TagExists:
+        if start_after > tags.get(tag).max_value:
+            tags.set(tag, start_after=start_after)
 
 
 def alone(connection: Any, what: str) -> Database:

@@ -285,47 +285,6 @@ print(used(at("m2"))[0])
     assert int(found[1]) < 2**31
 
 
-# -- `CreateTag` in a migration, there and back
-
-
-ITEM = """
-from django.db import models
-from allocator.integrations.django import AllocatedBigAutoField
-class Item(models.Model):
-    id = AllocatedBigAutoField()
-"""
-MAKING = """
-from django.db import migrations
-from allocator.integrations.django import AllocatedBigAutoField, CreateTag
-class Migration(migrations.Migration):
-    initial = True
-    operations = [
-        migrations.CreateModel("Item", [("id", AllocatedBigAutoField(primary_key=True, serialize=False))]),
-        CreateTag("keys_item", step=10, start_after=500),
-    ]
-"""
-THERE_AND_BACK = """
-import json
-from django.core.management import call_command
-from keys.models import Item
-
-made = []
-for _ in range(2):
-    call_command("migrate", "keys", verbosity=0)
-    call_command("makemigrations", "keys", check=True, dry_run=True)
-    made.append(Item.objects.create().pk)
-    call_command("migrate", "keys", "zero", verbosity=0)
-print(json.dumps(made))
-"""
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_a_tag_that_a_migration_makes_stays_when_it_is_reversed(project, tmp_path):
-    write_application(tmp_path, MAKING, models=ITEM)
-
-    assert json.loads(run(THERE_AND_BACK, project("keyed", KEYED)).splitlines()[-1]) == [501, 502]
-
-
 # -- keys in several databases: the rows in the database of the router count
 
 

@@ -24,13 +24,12 @@ from allocator.integrations.django.fields import (
     public_id_converter,
 )
 from allocator.integrations.django.ids import allocator, use
-from allocator.integrations.django.operations import AlterKey, CreateTag
+from allocator.integrations.django.operations import AlterKey
 
 __all__ = [
     "AllocatedBigAutoField",
     "AllocatorConfig",
     "AlterKey",
-    "CreateTag",
     "PublicBigAutoField",
     "allocator",
     "give_ids",

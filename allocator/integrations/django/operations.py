@@ -1,8 +1,8 @@
-"""Migration operations: one moves a key from the database's counter to a tag, or back, the other makes a tag."""
+"""The migration operation that moves a key from the database's counter to a tag, or back."""
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 from django.db import models  # type: ignore[import-untyped]
 from django.db.migrations import AlterField, RemoveField  # type: ignore[import-untyped]
@@ -10,7 +10,6 @@ from django.db.migrations.operations.base import Operation  # type: ignore[impor
 
 from allocator.database.django.counters import keeping_counters, raise_counter, read_counter
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
-from allocator.integrations import TagSettings, make_tag
 from allocator.integrations.django.fields import AllocatedBigAutoField
 from allocator.integrations.django.ids import allocator, column_of, greatest_in, settle
 
@@ -78,27 +77,3 @@ def continue_above(field: Any, given: int, connection: Any) -> None:
         return
     if settle(allocator(), field.tag, column_of(field), given) < given:
         raise AccessDenied(f"tag {field.tag!r} must continue above {given}; use a token that may administer tags")
-
-
-class CreateTag(Operation):  # type: ignore[misc]
-    """Make a tag, with the arguments of `ids.tags.create`.
-
-        CreateTag("parcel", step=100, start_after=7000)
-
-    One that exists keeps its settings, and is raised above `start_after`. Reversed, it stays: a tag that is deleted and
-    made again would repeat its ids. It commits by itself, changes no model, and cannot be printed as SQL.
-    """
-
-    reduces_to_sql = False
-
-    def __init__(self, tag: str, *, start_after: int = 0, **settings: Unpack[TagSettings]) -> None:
-        self.tag, self.start_after, self.settings = tag, start_after, settings
-
-    def state_forwards(self, app_label: str, state: Any) -> None:
-        pass
-
-    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        make_tag(allocator().tags, self.tag, self.start_after, self.settings)
-
-    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        pass
