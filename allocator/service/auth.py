@@ -20,11 +20,8 @@ from typing import TYPE_CHECKING
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
 from allocator.schemes.token import ALL, PREFIX, VERBS, Token
 from allocator.service.error_responses import SOON, HttpRefusal, Unauthorized
-from allocator.service.log_config import NUMBER
 
 if TYPE_CHECKING:
-    from starlette.types import Scope
-
     from allocator.service.served_ids import Source
 
 log = logging.getLogger("allocator.service")
@@ -75,12 +72,11 @@ class Principal:
     hot_sources: maps the path of an allowed hot route to its source of ids. is_revoked: nobody gets a slot any more.
     """
 
-    __slots__ = ("_full_at", "_rested_at", "_share", "_turn", "digest", "expires", "hot_sources", "is_revoked", "token")
+    __slots__ = ("_full_at", "_rested_at", "_share", "_turn", "digest", "hot_sources", "is_revoked", "token")
 
     def __init__(self, token: Token, share: int = SHARE) -> None:
         self.token = token
         self.digest = bytes.fromhex(token.digest)
-        self.expires = token.expires_at is not None
         self.is_revoked = False
         self._full_at = 0.0
         self._share = asyncio.Semaphore(share)
@@ -170,7 +166,8 @@ class TokenCache:
         principal = self._principals.get(digest)
         if principal is None or not compare_digest(principal.digest, digest):
             return None
-        return principal if not principal.expires or principal.token.is_valid(datetime.now(UTC)) else None
+        token = principal.token
+        return principal if token.expires_at is None or token.is_valid(datetime.now(UTC)) else None
 
     @property
     def is_open(self) -> bool:
@@ -210,7 +207,7 @@ class TokenCache:
     def _end_of(self, secret: bytes) -> str:
         """How a token, which is not valid, has ended, for the operator; empty if it is unknown."""
         digest = sha256(secret).digest()
-        if (principal := self._principals.get(digest)) and principal.expires:
+        if (principal := self._principals.get(digest)) and principal.token.expires_at:
             return f"token {principal.token.number} expired at {principal.token.expires_at:%Y-%m-%d %H:%M:%S} UTC"
         if digest in self._ended:
             return f"token {self._ended[digest]} was revoked"
@@ -287,8 +284,3 @@ def is_local(headers: Mapping[bytes, bytes]) -> bool:
 
 def is_here(host: bytes) -> bool:
     return host in LOCAL or host.rpartition(b":")[0] in LOCAL
-
-
-def note_token(scope: Scope, principal: Principal) -> None:
-    """Store the number of the token in the request, for the log."""
-    scope[NUMBER] = None if principal.token is EVERYTHING else principal.token.number

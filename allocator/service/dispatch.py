@@ -15,8 +15,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from allocator.errors import AllocatorError, InvalidCount, InvalidSetting
-from allocator.service.auth import Principal, TokenCache, note_token
+from allocator.service.auth import Principal, TokenCache
 from allocator.service.error_responses import NO_STORE, ErrorReporter, HttpRefusal, request_name
+from allocator.service.log_config import NUMBER
 
 BODY_SECONDS = 10.0
 """The server bounds the time of a head only."""
@@ -115,13 +116,13 @@ class Dispatch:
 
     async def principal_of(self, request: Request) -> Principal:
         principal = await self._token_cache.find(headers_of(request))
-        note_token(request.scope, principal)
+        request.scope[NUMBER] = principal.token.number
         return principal
 
     async def of_framework(self, request: Request, error: Exception) -> Response:
         """Answer an error of Starlette, or an unexpected exception, whose traceback Starlette logs."""
         if principal := self._token_cache.find_in_memory(headers_of(request)):
-            note_token(request.scope, principal)
+            request.scope[NUMBER] = principal.token.number
         status, headers = 500, {}
         if isinstance(error, HTTPException):
             status, headers = error.status_code, dict(error.headers or {})

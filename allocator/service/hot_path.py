@@ -12,8 +12,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from allocator.errors import AllocatorError
-from allocator.service.auth import TokenCache, note_token
+from allocator.service.auth import TokenCache
 from allocator.service.error_responses import ErrorReporter, HttpRefusal, request_name
+from allocator.service.log_config import NUMBER
 from allocator.service.metrics import OTHERS, Metrics
 from allocator.service.served_ids import MAX_COUNT, METEOR, OBJECTID, SNOWFLAKE
 
@@ -70,7 +71,7 @@ class HotPath:
             drawn = await self._draw(scope, headers)
         except AllocatorError as error:
             if principal := self._token_cache.find_in_memory(headers):
-                note_token(scope, principal)
+                scope[NUMBER] = principal.token.number
             refusal = self._error_reporter.response(error, scope)
             await refusal(scope, receive, send)
             route, seconds = hot_route(scope["path"]), perf_counter() - began

@@ -13,7 +13,7 @@ SECRET = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{24,}}")
 """A token, even a truncated one. Shorter matches may be names of tables."""
 
 NUMBER = "allocator.token"
-"""A key in the scope of a request: its logs name the token by its number, never by the secret."""
+"""A key in the scope of a request: its logs name the token by its number, never by the secret. 0 stands for none."""
 
 MAX_ADDRESS = 64
 
@@ -56,7 +56,7 @@ def caller_of(scope: Mapping[str, Any]) -> Caller:
     """The sender of a request. Behind a proxy, the address is a header's text: escape and shorten it."""
     client = scope.get("client")
     address = ascii(client[0])[1:-1][:MAX_ADDRESS] if client else "this machine"
-    return Caller(address, scope.get(NUMBER))
+    return Caller(address, scope.get(NUMBER) or None)
 
 
 def masked(text: str) -> str:

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from allocator.schemes.token import ADMINISTER, ALL, READ, Token
-from allocator.service.auth import PROXY_HEADERS, Principal, TokenCache, is_bearer, is_here, note_token
+from allocator.service.auth import PROXY_HEADERS, Principal, TokenCache, is_bearer, is_here
 from allocator.service.error_responses import HttpRefusal
+from allocator.service.log_config import NUMBER
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -41,7 +42,7 @@ async def principal_of(token_cache: TokenCache, scope: Scope, headers: Mapping[b
             raise HttpRefusal(403, PLAIN)
         headers = {**headers, b"authorization": b"Bearer " + password_of(scheme, given)}
     principal = await token_cache.find(headers)
-    note_token(scope, principal)
+    scope[NUMBER] = principal.token.number
     return principal
 
 
