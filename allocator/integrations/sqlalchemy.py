@@ -14,7 +14,6 @@ without that, SQLAlchemy would make the database return each key, although the d
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
@@ -115,12 +114,12 @@ class KeyDefault:
             )
 
 
-@dataclass(frozen=True)
 class TableDefault:
     """The default of a key whose tag is the name of its table, until its class is mapped."""
 
-    ids: Ids
-    public: PublicIds | None
+    def __init__(self, ids: Ids, public: PublicIds | None) -> None:
+        self._ids = ids
+        self._public = public
 
     def of_row(self, _: object, /) -> int | str:
         raise InvalidSetting("a key outside of a mapped class needs a tag: primary_key(ids, tag='order')")
@@ -128,7 +127,7 @@ class TableDefault:
     def of(self, table: Table) -> KeyDefault:
         """The default for this table. Raises `InvalidTag` if its name cannot be a tag."""
         try:
-            return KeyDefault(self.ids, check_tag(str(table.fullname)), self.public)
+            return KeyDefault(self._ids, check_tag(str(table.fullname)), self._public)
         except InvalidTag as error:
             raise InvalidTag(
                 f"the name of table {table.fullname!r} cannot be a tag: {error}; name a tag, as in "
