@@ -5,9 +5,9 @@ A claim must never share the user's transaction: a ROLLBACK there would undo a r
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, ExceptionContext, Pool, create_engine, event
@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from allocator.database.address import Address
-from allocator.database.dialect import NOWHERE, Dialect
+from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import MISPLACED, translate
 from allocator.errors import InvalidDatabase
 
@@ -29,8 +29,6 @@ LEFT_OPEN = (
 CONNECTIONS = 4
 """Of a process. Twenty-five processes fit into the 100 that PostgreSQL has by default."""
 
-IDENTITY = ("run", "asked")
-"""What `info` of a connection holds of the server's identity; see `Dialect.on_connect`."""
 UNFORESEEN = (TypeError, ValueError, LookupError, AttributeError, AssertionError, ImportError, OSError, RuntimeError)
 """What a driver raises for an argument that it does not take, or a hook of the user that fails."""
 
@@ -43,7 +41,7 @@ def engine_of(address: Address, timeout: float) -> Engine:
         given = opening["connect_args"].items()
         opening["connect_args"] = {name: value for name, value in given if name not in url.query}
     else:
-        opening |= {"connect_args": {}, "creator": creator_from(address.pool)}
+        opening |= {"connect_args": {}, "creator": partial(open_from, address.pool)}
     if dialect.embedded and not address.is_in_memory:
         opening["poolclass"] = NullPool  # a connection that stays relies on locks of the file that may be lost
     else:
@@ -65,38 +63,25 @@ def engine_of(address: Address, timeout: float) -> Engine:
         )
     except (ArgumentError, ValueError) as error:
         raise InvalidDatabase(f"{address.shown} cannot be used: {str(error).splitlines()[0]}") from error
-    listen(engine, address, timeout)
+    # Runs before SQLAlchemy inspects the session, so that it sees the settings that stay, ANSI_QUOTES for one.
+    event.listen(engine, "connect", partial(dialect.on_connect, engine, address, timeout), insert=True)
+    event.listen(engine, "handle_error", partial(leave, address))
     return engine
 
 
-def listen(engine: Engine, address: Address, timeout: float) -> None:
-    dialect, file = address.dialect, address.file
-
-    # Runs before SQLAlchemy inspects the session, so that it sees the settings that stay, ANSI_QUOTES for one.
-    @event.listens_for(engine, "connect", insert=True)
-    def prepare(connection: Any, record: Any) -> None:
-        record.info["path"], record.info["is_given"] = os.path.realpath(file) if file else "", address.pool is not None
-        record.info["run"] = NOWHERE
-        dialect.on_connect(engine, connection, record.info, timeout)
-
-    @event.listens_for(engine, "handle_error")
-    def leave(context: ExceptionContext) -> None:
-        # A new connection may reach another server of the cluster; an old one stays with this one.
-        if dialect.code(context.original_exception) in MISPLACED:
-            context.is_disconnect = True
-        elif address.is_in_memory:  # it would end, and SQLAlchemy leaves a connection after Ctrl-C
-            context.is_disconnect = False
+def leave(address: Address, context: ExceptionContext) -> None:
+    # A new connection may reach another server of the cluster; an old one stays with this one.
+    if address.dialect.code(context.original_exception) in MISPLACED:
+        context.is_disconnect = True
+    elif address.is_in_memory:  # it would end, and SQLAlchemy leaves a connection after Ctrl-C
+        context.is_disconnect = False
 
 
-def creator_from(pool: Pool) -> Callable[[], Any]:
-    """Open connections as the user's engine does; none of them counts in its pool."""
-
-    def creator() -> Any:
-        connection = pool.connect()
-        connection.detach()
-        return connection.dbapi_connection
-
-    return creator
+def open_from(pool: Pool) -> Any:
+    """Open a connection as the user's engine does; it does not count in its pool."""
+    connection = pool.connect()
+    connection.detach()
+    return connection.dbapi_connection
 
 
 class Lent:
@@ -113,14 +98,16 @@ class Lent:
 
     def run(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            with self._identified() as spoken, self._savepoint():
+            spoken = self._find_run()
+            with self._savepoint():
                 return verb(self._connection, spoken, *args, **kwargs)
         except SQLAlchemyError as error:
             raise translate(error, self._dialect, self._shown, 0.0) from error
 
-    def _find_run(self, info: dict[Any, Any]) -> Dialect:
+    def _find_run(self) -> Dialect:
+        """Let statements compare the server run, as on connections of our own. Each time: the owner may reconnect."""
         for words, spoken in self._dialect.server_runs(self._connection):
-            info["run"] = words
+            self._connection.info["allocator_run"] = words
             with suppress(SQLAlchemyError), self._savepoint():
                 self._connection.exec_driver_sql(f"SELECT {words}").close()
                 return spoken
@@ -128,15 +115,3 @@ class Lent:
 
     def _savepoint(self) -> Any:
         return self._connection.begin_nested() if self._is_nested else nullcontext()
-
-    @contextmanager
-    def _identified(self) -> Iterator[Dialect]:
-        """Let statements compare the server run, as on connections of our own; what the owner keeps there stays."""
-        info = self._connection.info
-        kept = {name: info[name] for name in IDENTITY if name in info}
-        try:
-            yield self._find_run(info)
-        finally:
-            for name in IDENTITY:
-                info.pop(name, None)
-            info.update(kept)

@@ -6,7 +6,7 @@ Reads and writes of rows are plain functions of a connection and its dialect, a 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -20,6 +20,7 @@ from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.ticket import CLAIM
 
 if TYPE_CHECKING:
+    from allocator.database.address import Address
     from allocator.schemes.tag_column import Counter
 
 MAX_CONNECT_SECONDS = 10.0
@@ -50,14 +51,32 @@ ASLEEP = Blind(
 )
 
 
-class Locks(NamedTuple):
-    """The ends of a SELECT that locks rows. SQLite locks the file instead.
+class Words(NamedTuple):
+    """How a database says what its statements need; see `filled`.
+
+    clock: the milliseconds since 1970.
+    mends: the statements that undo what lets ids repeat without any statement noticing, which are triggers and rules on
+        tables that ids are drawn from, and engines without transactions. NULL without any.
+    facts: what else a process asks the server at its start.
+    ignore, or_nothing: in an INSERT that does nothing where its key is there, the word after INSERT and the end.
+    keep, returning: how a claim tells the value that it has written: by a function, or by the end of the statement.
+    lasting: a condition that makes the commit of its statement durable, where a session may be set otherwise.
+
+    The ends of a SELECT that locks rows, while SQLite locks the file:
 
     update: keeps all others out; it waits for them.
     at_once: as `update`, and leaves out a row that is locked.
     share: keeps changes out: `shards make` waits for what is drawn under the old residue.
     """
 
+    clock: str
+    mends: str
+    facts: str = ""
+    ignore: str = ""
+    or_nothing: str = "ON CONFLICT DO NOTHING"
+    keep: str = ""
+    returning: str = "RETURNING max_value"
+    lasting: str = "1 = 1"
     update: str = ""
     at_once: str = ""
     share: str = ""
@@ -72,20 +91,7 @@ class Dialect:
     rolls_back_by_itself: ClassVar[bool] = False
     """The server may roll back the whole transaction at an error, and begin another one without a word."""
     begin: ClassVar[str] = "BEGIN"
-    claiming: ClassVar[str]
-    """The claim; see `filled`."""
-    if_missing: ClassVar[tuple[str, str]] = ("INSERT INTO", "ON CONFLICT DO NOTHING")
-    """The begin and the end of an INSERT that does nothing where its key is there."""
-    lasting: ClassVar[str] = "1 = 1"
-    """An SQL condition that makes the commit of its statement durable, where a session may be set otherwise."""
-    facts: ClassVar[Mapping[str, str]]
-    """SQL expressions by name, for what a process asks the server at its start; see `verbs/start.py`.
-
-    at: the milliseconds since 1970.
-    mends: the statements that undo what lets ids repeat without any statement noticing, which are triggers and rules on
-    tables that ids are drawn from, and engines without transactions. NULL without any.
-    """
-    locks: ClassVar[Locks] = Locks()
+    words: ClassVar[Words]
     tickets: ClassVar[str] = CLAIM
     """How a new database draws tickets: by a claim, or by REPLACE where that is a statement of the server."""
 
@@ -93,13 +99,15 @@ class Dialect:
         """Arguments of `create_engine`; the URL's query overrides those for the driver, its `connect_args`."""
         raise NotImplementedError
 
-    def on_connect(self, engine: Engine, connection: Any, info: dict[Any, Any], timeout: float) -> None:
-        """Prepare a new connection of the driver; `info` stays with it. A round trip here is one per connection.
+    def on_connect(self, engine: Engine, address: Address, timeout: float, connection: Any, record: Any) -> None:
+        """Prepare a new connection of the driver; `record.info` stays with it. A round trip here is one per connection.
 
-        info: `run` is an SQL expression for the server run, and `asked` one that asks for all of it, if that is longer.
+        info: `allocator_run` is an SQL expression for the server run; `allocator_asked` one that asks for all of it, if
+        that is longer.
         `dialect` is that of this connection, if it is another one; `warnings` collects those of the verb that runs.
-        `path` is the file that the URL names, without symbolic links; `is_given` says that the user's engine has opened
-        it: what its listener has set is committed, since autocommit cannot be set inside its transaction.
+
+        Where the user's engine has opened it, what its listener has set is committed: autocommit cannot be set inside
+        its transaction.
         """
 
     def alone(self, file: str | None, end: float) -> AbstractContextManager[None]:
@@ -140,7 +148,8 @@ class Dialect:
 
     def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
         """Run it, for a name: the end of what is claimed, None if no row matched."""
-        raise NotImplementedError
+        end: int | None = connection.execute(claim, parameters).scalar_one_or_none()
+        return end
 
     def number_as(self, connection: Connection, residue: Residue) -> None:
         """Set the auto-increment of this session, where the server's own may be that of a replication."""
@@ -189,20 +198,13 @@ def run_of(connection: Connection) -> str:
 
     Each statement contains it, because a pooler or proxy may send two statements of one connection to two servers.
     """
-    return str(connection.info.get("run", NOWHERE))
+    return str(connection.info.get("allocator_run", NOWHERE))
 
 
 @cache
-def filled(statement: str, **parts: str) -> TextClause:
-    """A statement with the parts in which servers differ, such as `{run}`, that of `run_of`."""
-    return text(statement.strip().format(**parts))
-
-
-def inserting(statement: str, connection: Connection, dialect: Dialect, **parts: str) -> TextClause:
-    """An INSERT that does nothing where its key is there, and tells how many rows it made."""
-    insert, or_nothing = dialect.if_missing
-    common = {"insert": insert, "or_nothing": or_nothing, "run": run_of(connection), "lasting": dialect.lasting}
-    return filled(statement, **common, **parts).execution_options(preserve_rowcount=True)
+def filled(statement: str, run: str, words: Words, **parts: str) -> TextClause:
+    """A statement in the words of a database; `{run}` is that of `run_of`."""
+    return text(statement.strip().format(run=run, **words._asdict(), **parts))
 
 
 def triggered(name: str, table_name: str) -> SchemaDamaged:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, TextClause, text
 from sqlalchemy.exc import DBAPIError
@@ -18,7 +18,7 @@ from allocator.database.dialect import (
     NOWHERE,
     Blind,
     Dialect,
-    Locks,
+    Words,
     guards_restarts,
     triggered,
 )
@@ -30,6 +30,9 @@ from allocator.schemes.tag import damaged
 from allocator.schemes.tag_column import Counter
 from allocator.schemes.ticket import CLAIM as BY_CLAIM
 from allocator.schemes.ticket import REPLACE
+
+if TYPE_CHECKING:
+    from allocator.database.address import Address
 
 CLOCK = "CAST(1000 * UNIX_TIMESTAMP() + MICROSECOND(NOW(3)) DIV 1000 AS SIGNED)"
 """UNIX_TIMESTAMP(NOW(3)) would follow local time, which steps back an hour in autumn."""
@@ -67,20 +70,15 @@ MENDS = (
     "UNION ALL SELECT CONCAT('ALTER TABLE ', table_name, ' ENGINE = InnoDB') FROM information_schema.tables "
     f"WHERE table_schema = DATABASE() AND table_name IN {(*CLAIMED, number.name)} AND engine <> 'InnoDB') AS found)"
 )
-"""See `Dialect.facts`. A user without the right TRIGGER sees no trigger, but then a claim gets no insert id."""
+"""See `Words.mends`. A user without the right TRIGGER sees no trigger, but then a claim gets no insert id."""
 RECYCLE = 60
 """Seconds after which a connection is replaced when it is next used."""
-FACTS = {
-    "session_run": "@allocator_run",
-    "at": CLOCK,
-    "uptime": f"(SELECT variable_value FROM {KEPT}.global_status WHERE variable_name = 'Uptime')",
-    "server_offset": "@@GLOBAL.auto_increment_offset",
-    "server_step": "@@GLOBAL.auto_increment_increment",
-    "session_offset": "@@SESSION.auto_increment_offset",
-    "session_step": "@@SESSION.auto_increment_increment",
-    "mends": MENDS,
-}
-"""See `Dialect.facts`. One statement reads the clock once, so the computed start of the server is exact."""
+FACTS = f""",
+    @allocator_run AS session_run,
+    (SELECT variable_value FROM {KEPT}.global_status WHERE variable_name = 'Uptime') AS uptime,
+    @@GLOBAL.auto_increment_offset AS server_offset, @@GLOBAL.auto_increment_increment AS server_step,
+    @@SESSION.auto_increment_offset AS session_offset, @@SESSION.auto_increment_increment AS session_step"""
+"""See `Words.facts`. One statement reads the clock once, so the computed start of the server is exact."""
 SESSION = (
     "SET SESSION completion_type = 0, autocommit = 0, autocommit = 1, "
     "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0, sql_big_selects = 1, "
@@ -106,23 +104,6 @@ SCHEMA_LOCK = "allocator_schema_change"
 RUN = "@allocator_run"
 IN_TRANSACTION = 1
 """SERVER_STATUS_IN_TRANS: each OK packet has it in its status flags, so no query is needed."""
-
-
-CLAIM = f"""
-UPDATE allocator_segment SET  -- assigned from left to right
-    skipped = skipped + :skip,
-    claimed_at = {CLOCK},
-    move = :shard_move,
-    max_value = LAST_INSERT_ID(max_value + :skip + :span)  -- the gap after a failover, or 0, and what is claimed
-WHERE tag = :name
-    AND max_value <= id_limit - :skip - :span  -- the limit of the tag, and no overflow
-    AND max_value >= :seen - :skip  -- the new ids are above those that this process has seen
-    AND shard_offset = :residue_offset AND shard_step = :residue_step  -- the ids of this database
-    AND move = :row_move  -- nobody else has skipped the gap meanwhile
-    AND {{run}} = :run  -- the server is the one that this process knows
-    AND EXISTS (SELECT 1 FROM allocator_shard WHERE move = :shard_move AND server_run = :run)  -- and so are its rows
-"""
-
 UNSAID = frozenset({"1064", "1142", "1143", "1146", "1193", "1227", "1235", "1305", "1370"})
 """A server or proxy refuses a variable, function or table, or lacks it: connect without the identity of the server."""
 TOO_BIG = "1104"
@@ -132,9 +113,19 @@ TOO_BIG = "1104"
 class MySQL(Dialect):
     name = "mysql"
     rolls_back_by_itself = True
-    if_missing = ("INSERT IGNORE INTO", "")
-    claiming, facts, tickets = CLAIM, FACTS, REPLACE
-    locks = Locks("FOR UPDATE", "FOR UPDATE /*!80001 SKIP LOCKED *//*M!100600 SKIP LOCKED */", "LOCK IN SHARE MODE")
+    words = Words(
+        CLOCK,
+        MENDS,
+        FACTS,
+        ignore="IGNORE",
+        or_nothing="",
+        keep="LAST_INSERT_ID",
+        returning="",
+        update="FOR UPDATE",
+        at_once="FOR UPDATE /*!80001 SKIP LOCKED *//*M!100600 SKIP LOCKED */",
+        share="LOCK IN SHARE MODE",
+    )
+    tickets = REPLACE
 
     def counter(self, connection: Connection, schema: str, table_name: str, column_name: str) -> Counter:
         quote = connection.dialect.identifier_preparer.quote_identifier  # doubles %, as a statement needs
@@ -155,7 +146,7 @@ class MySQL(Dialect):
         # The run of a session says whether the server was durable when it began.
         return {"connect_args": greeting, "pool_recycle": RECYCLE}
 
-    def on_connect(self, engine: Engine, connection: Any, info: dict[Any, Any], timeout: float) -> None:
+    def on_connect(self, engine: Engine, address: Address, timeout: float, connection: Any, record: Any) -> None:
         # Not by arguments: a connection may come from the user's own engine. No COMMIT: a server's completion_type may
         # end the connection at it; see `SESSION`.
         if hasattr(connection, "_read_timeout"):
@@ -174,9 +165,9 @@ class MySQL(Dialect):
                 if knows:
                     cursor.execute(f"SET {identified}")
         if knows:
-            info["run"], info["asked"] = RUN, run
+            record.info.update(allocator_run=RUN, allocator_asked=run)
         else:
-            info["dialect"] = IMITATION
+            record.info.update(allocator_run=NOWHERE, dialect=IMITATION)
 
     def leaves_open(self, driver_connection: Any) -> bool:
         status = getattr(driver_connection, "server_status", None)  # PyMySQL's, of the last OK packet
@@ -203,10 +194,11 @@ class MySQL(Dialect):
         connection.execute(text("DO RELEASE_LOCK(:name)"), {"name": SCHEMA_LOCK})
 
     def server_runs(self, connection: Connection) -> Iterator[tuple[str, Dialect]]:
+        connection.info["allocator_asked"] = ""
         if not is_merely_like_it(str(connection.exec_driver_sql("SELECT VERSION()").scalar())):
             with suppress(DBAPIError):
-                connection.info["asked"] = asked()
-                connection.exec_driver_sql(f"SET {IN_SESSION.format(run=connection.info['asked'])}")
+                connection.exec_driver_sql(f"SET {IN_SESSION.format(run=asked())}")
+                connection.info["allocator_asked"] = asked()
                 yield RUN, self
         yield NOWHERE, IMITATION
 
@@ -215,7 +207,7 @@ class MySQL(Dialect):
         run = known.run if is_run(run, known, since) else run
         if run != facts.session_run:  # a proxy may have changed the server, or it is no longer durable
             connection.execute(text("SET @allocator_run = :run"), {"run": run})
-        connection.info["numbering"] = Residue(facts.session_offset, facts.session_step)
+        connection.info["allocator_numbering"] = Residue(facts.session_offset, facts.session_step)
         is_alone = CLUSTER not in facts.run and facts.server_step > 1
         return run, Residue(facts.server_offset, facts.server_step) if is_alone else ALL
 
@@ -224,20 +216,19 @@ class MySQL(Dialect):
         return end_of_claim(name, cursor.rowcount, warned(cursor), cursor.lastrowid)
 
     def number_as(self, connection: Connection, residue: Residue) -> None:
-        if connection.info.get("numbering") != residue:
+        if connection.info.get("allocator_numbering") != residue:
             connection.exec_driver_sql(
                 f"SET SESSION auto_increment_offset = {residue.offset}, auto_increment_increment = {residue.step}"
             )
-            connection.info["numbering"] = residue
+            connection.info["allocator_numbering"] = residue
 
 
 class LikeMySQL(MySQL):
     """Of an engine that speaks MySQL's protocol, or of a server that does not say which one it is."""
 
-    facts = {"at": CLOCK, "mends": "NULL"}
+    words = MySQL.words._replace(mends="NULL", facts="", share="FOR UPDATE")  # TiDB has no shared locks
     server_run, number_as, tickets = Dialect.server_run, Dialect.number_as, BY_CLAIM
     """The auto-increment of an imitation gives lower numbers after higher ones, or leaves a million out."""
-    locks = MySQL.locks._replace(share="FOR UPDATE")  # TiDB has no shared locks
 
     def blind(self, connection: Connection) -> Blind:
         return ASLEEP

@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from math import ceil
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import Connection, Engine, TextClause, column, func, select, table, text
+from sqlalchemy import Connection, Engine, column, func, select, table, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from allocator.database.dialect import (
@@ -24,7 +24,7 @@ from allocator.database.dialect import (
     SKIPPED,
     Blind,
     Dialect,
-    Locks,
+    Words,
     guards_restarts,
     run_of,
     transaction,
@@ -34,6 +34,9 @@ from allocator.database.tables import CLAIMED, node
 from allocator.errors import DatabaseUnavailable, InvalidDatabase
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag_column import Counter
+
+if TYPE_CHECKING:
+    from allocator.database.address import Address
 
 NOT_READY = "55000"
 """The code of a standby that cannot read its WAL position. Aurora's writer raises it too, and names `wal_level`."""
@@ -61,42 +64,34 @@ INSTEAD = "ids skip a gap after each start of the server (on Aurora: when the ad
 
 
 class Rung(NamedTuple):
-    """SQL expressions for the server and its database, for the server run, and for the run where each start counts."""
+    """SQL expressions for the server run, and for the run where each start counts."""
 
-    server: str
     run: str
     each_start: str
     blind: Blind | None = None
 
 
-def rung(server: str, process: str, start: str, blind: Blind | None = None) -> Rung:
-    server, process = (f"coalesce({NEON}, {words}), '/', {DATABASE}" for words in (server, process))
-    run = f"{process}, '/', {TABLE}"
-    return Rung(f"concat({server})", f"concat({run}, {start})", f"concat({run}, {START})", blind)
+def rung(process: str, start: str, blind: Blind | None = None) -> Rung:
+    run = f"coalesce({NEON}, {process}), '/', {DATABASE}, '/', {TABLE}"
+    return Rung(f"concat({run}, {start})", f"concat({run}, {START})", blind)
 
 
 WAL = "GRANT EXECUTE ON FUNCTION pg_current_wal_lsn(), pg_walfile_name(pg_lsn){0} TO the role, and start anew all that "
 WAL += "draws ids; a managed database may not allow it"
 CONTROL = WAL.format(", pg_control_system()")
 FIRST, *_, NOTHING = RUNGS = (
+    rung(f"concat({SYSTEM}, '/', {TIMELINE})", f"CASE WHEN {IS_DURABLE} THEN '' ELSE {START} END"),
     rung(
-        f"concat({SYSTEM}, '/', {TIMELINE})",
-        f"concat({SYSTEM}, '/', {TIMELINE})",
-        f"CASE WHEN {IS_DURABLE} THEN '' ELSE {START} END",
-    ),
-    rung(
-        f"concat({SYSTEM}, '/', {ADDRESS})",
         f"concat({SYSTEM}, '/', {PROCESS})",
         "''",
         Blind(f"the failover guard cannot read the WAL position: {INSTEAD}", WAL.format("")),
     ),
     rung(
-        ADDRESS,
         PROCESS,
         "''",
         Blind(f"the failover guard can read neither system identifier nor WAL position: {INSTEAD}", CONTROL),
     ),
-    Rung(NOWHERE, NOWHERE, NOWHERE, ASLEEP._replace(mend=f"{ASLEEP.mend}; or, on PostgreSQL, {CONTROL}")),
+    Rung(NOWHERE, NOWHERE, ASLEEP._replace(mend=f"{ASLEEP.mend}; or, on PostgreSQL, {CONTROL}")),
 )
 
 CLAIMED_THERE = "(" + ", ".join(f"to_regclass('{name}')" for name in CLAIMED) + ")"
@@ -109,7 +104,7 @@ MENDS = (
     "UNION ALL SELECT concat('DROP RULE ', quote_ident(rulename), ' ON ', CAST(ev_class AS regclass)) "
     f"FROM pg_rewrite WHERE ev_class IN {CLAIMED_THERE}) AS found)"
 )
-"""See `Dialect.facts`."""
+"""See `Words.mends`."""
 SCHEMA_LOCK = 0x616C6C6F6361746F
 """The key of the advisory lock for schema changes: the letters "allocato" as 64 bits."""
 
@@ -135,22 +130,6 @@ WHERE seqrelid = to_regclass(pg_get_serial_sequence(:table, :column)) AND (attid
 """That of an identity, or of a default that only draws from it."""
 
 CLOCK = "CAST(1000 * EXTRACT(EPOCH FROM clock_timestamp()) AS BIGINT)"
-CLAIM = f"""
-UPDATE allocator_segment SET
-    max_value = max_value + :skip + :span,  -- the gap after a failover, or 0, and what is claimed
-    skipped = skipped + :skip,
-    claimed_at = {CLOCK},
-    move = :shard_move
-WHERE tag = :name
-    AND max_value <= id_limit - :skip - :span  -- the limit of the tag, and no overflow
-    AND max_value >= :seen - :skip  -- the new ids are above those that this process has seen
-    AND shard_offset = :residue_offset AND shard_step = :residue_step  -- the ids of this database
-    AND move = :row_move  -- nobody else has skipped the gap meanwhile
-    AND {{run}} = :run  -- the server is the one that this process knows
-    AND EXISTS (SELECT 1 FROM allocator_shard WHERE move = :shard_move AND server_run = :run)  -- and so are its rows
-    AND {{lasting}}  -- the commit waits for the disk
-RETURNING max_value
-"""
 DRAW_NODES = text(
     "SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, CAST(:n AS BIGINT))"
 )
@@ -161,9 +140,9 @@ LOOK = 1.0
 class PostgreSQL(Dialect):
     name = "postgresql"
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"  # whatever the role's default is
-    claiming, lasting = CLAIM, LASTING
-    locks = Locks("FOR UPDATE", "FOR UPDATE SKIP LOCKED", "FOR SHARE")
-    facts = {"at": CLOCK, "mends": MENDS}
+    words = Words(
+        CLOCK, MENDS, lasting=LASTING, update="FOR UPDATE", at_once="FOR UPDATE SKIP LOCKED", share="FOR SHARE"
+    )
 
     def counter(self, connection: Connection, schema: str, table_name: str, column_name: str) -> Counter:
         place = ".".join('"' + part.replace('"', '""') + '"' for part in (schema, table_name) if part)
@@ -181,24 +160,26 @@ class PostgreSQL(Dialect):
         autocommit = {"autocommit": True} if driver == "psycopg" else {}
         return {"connect_args": {"connect_timeout": seconds, "client_encoding": "utf8", **autocommit}}
 
-    def on_connect(self, engine: Engine, connection: Any, info: dict[Any, Any], timeout: float) -> None:
+    def on_connect(self, engine: Engine, address: Address, timeout: float, connection: Any, record: Any) -> None:
         dialect: Any = engine.dialect
         if not hasattr(dialect, "allocator_rung"):  # the first one
             dialect._get_server_version_info = partial(version_of, dialect._get_server_version_info)
             dialect.allocator_rung = FIRST
-        if info["is_given"]:
+        if address.pool is not None:
             connection.commit()
+        rung = NOTHING if is_merely_like_it(connection) else dialect.allocator_rung
         warnings: list[str] = []
-        info["warnings"] = warnings
-        info["is_merely_like_it"] = is_merely_like_it(connection)
-        rung = NOTHING if info["is_merely_like_it"] else dialect.allocator_rung
-        info["run"] = rung.each_start if guards_restarts() else rung.run
-        info["dialect"] = IMITATION if rung is NOTHING else self
+        record.info.update(
+            rung=rung,
+            allocator_run=rung.each_start if guards_restarts() else rung.run,
+            dialect=IMITATION if rung is NOTHING else self,
+            warnings=warnings,
+        )
         if hasattr(connection, "add_notice_handler"):  # psycopg 3, and not a driver of the user's own choice
             # PgBouncer in transaction mode loses prepared statements between transactions.
             connection.prepare_threshold = None
             connection.add_notice_handler(partial(note_warning, warnings))
-            connection.wait = waiting_at_most(timeout, connection, connection.wait)
+            connection.wait = partial(wait_at_most, timeout, connection, connection.wait)
 
     def leaves_open(self, driver_connection: Any) -> bool:
         # psycopg (`pgconn`) and psycopg2 (`info`) keep the status of the server's last answer; 0 is outside of a
@@ -221,10 +202,10 @@ class PostgreSQL(Dialect):
 
     def find_identity(self, connection: Connection) -> bool:
         """Find the first rung that works, for the whole engine. True unless it was and stays the first."""
-        before = rung_of(connection)
+        before = connection.info["rung"]
         for found in RUNGS[:-1]:
             try:
-                asked = f"SELECT pg_is_in_recovery(), {found.server}, {found.run}, {found.each_start}"
+                asked = f"SELECT pg_is_in_recovery(), {found.run}, {found.each_start}"
                 if connection.exec_driver_sql(asked).one()[0]:
                     return False  # a standby refuses some of it, whatever its rights
             except DBAPIError as error:
@@ -246,11 +227,8 @@ class PostgreSQL(Dialect):
 
     def blind(self, connection: Connection) -> Blind | None:
         connection.exec_driver_sql(f"SELECT {run_of(connection)}")  # if this fails, `run` finds the rung
-        return rung_of(connection).blind
-
-    def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
-        end: int | None = connection.execute(claim, parameters).scalar_one_or_none()
-        return end
+        rung: Rung = connection.info["rung"]
+        return rung.blind
 
     def skip_nodes(self, connection: Connection, residue: Residue, count: int) -> None:
         # A logical replica has the rows, but not the position of their sequence.
@@ -265,7 +243,7 @@ class PostgreSQL(Dialect):
 class LikePostgreSQL(PostgreSQL):
     """Of an engine that speaks PostgreSQL's protocol, or of a server that does not say which one it is."""
 
-    lasting = Dialect.lasting
+    words = PostgreSQL.words._replace(lasting="1 = 1")
 
 
 IMITATION = LikePostgreSQL()
@@ -286,17 +264,15 @@ def note_warning(warnings: list[str], diagnostic: Any) -> None:
         warnings.append(diagnostic.message_primary or "")
 
 
-def waiting_at_most(seconds: float, connection: Any, wait: Callable[..., Any]) -> Callable[..., Any]:
+def wait_at_most(
+    seconds: float, connection: Any, wait: Callable[..., Any], generator: Any, *args: Any, **kwargs: Any
+) -> Any:
     """Psycopg's `Connection.wait` with a timeout.
 
     A frozen server or a network that drops packets never ends a statement, and `statement_timeout` is enforced by the
     server. psycopg's wait wakes up every tenth of a second, which is the precision of the timeout.
     """
-
-    def waiting(generator: Any, *args: Any, **kwargs: Any) -> Any:
-        return wait(ending(connection, seconds, generator), *args, **kwargs)
-
-    return waiting
+    return wait(ending(connection, seconds, generator), *args, **kwargs)
 
 
 def give_up(connection: Any) -> None:
@@ -320,14 +296,6 @@ def ending(connection: Any, seconds: float, generator: Generator[Any, Any, Any])
             wanted = generator.send(ready)
     except StopIteration as stop:
         return stop.value
-
-
-def rung_of(connection: Connection) -> Rung:
-    """The rung of this connection's engine; the last where somebody else opened it."""
-    if connection.info.get("is_merely_like_it"):
-        return NOTHING
-    found: Rung = getattr(connection.dialect, "allocator_rung", NOTHING)
-    return found
 
 
 def sqlstate(error: object) -> str | None:

@@ -71,11 +71,11 @@ def current(connection: Connection) -> str | None:
     return connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))
 
 
-def check(connection: Connection, dialect: Dialect, where: str) -> bool:
-    """Raise `SchemaOutOfDate` unless ids can be drawn from these tables; whether a revision says so."""
+def check(connection: Connection, dialect: Dialect, where: str) -> None:
+    """Raise `SchemaOutOfDate` unless ids can be drawn from these tables."""
     found = current(connection)
     if found in REVISIONS:
-        return True
+        return
     if found is not None:
         raise unlike(found, where)
     # Without our version table the tables may stand in the history of the host application.
@@ -89,7 +89,6 @@ def check(connection: Connection, dialect: Dialect, where: str) -> bool:
         raise SchemaOutOfDate(f"{where} has none of the tables for ids yet; {UPGRADE}")
     if lost:
         raise SchemaOutOfDate(f"{where} lacks {listed(lost)}; {UPGRADE}")
-    return False
 
 
 def unlike(found: str | None, where: str) -> SchemaOutOfDate:
@@ -129,7 +128,7 @@ def check_sound(connection: Connection, dialect: Dialect, where: str) -> None:
     check(connection, dialect, where)
     if lost := lacking(connection, where):
         raise lost
-    if mends := connection.scalar(select(literal_column(dialect.facts["mends"]))):
+    if mends := connection.scalar(select(literal_column(dialect.words.mends))):
         raise repeating(mends, where)
 
 

@@ -16,16 +16,19 @@ from functools import partial
 from struct import unpack_from
 from threading import Thread
 from time import monotonic, sleep
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, TextClause, text
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from allocator.database import fork_gate
-from allocator.database.dialect import NOWHERE, Dialect
+from allocator.database.dialect import NOWHERE, Dialect, Words
 from allocator.database.tables import CLAIMED
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, InvalidDatabase
 from allocator.runtime.mounts import MOUNTS, mounts_of
+
+if TYPE_CHECKING:
+    from allocator.database.address import Address
 
 try:
     import fcntl
@@ -61,21 +64,6 @@ LEGACY = -1
 GUARDS = ("allocator_guard_fall", "allocator_guard_rename", "allocator_guard_delete", "allocator_guard_replace")
 
 CLOCK = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-CLAIM = f"""
-UPDATE allocator_segment SET
-    max_value = max_value + :skip + :span,  -- the gap after a failover, or 0, and what is claimed
-    skipped = skipped + :skip,
-    claimed_at = {CLOCK},
-    move = :shard_move
-WHERE tag = :name
-    AND max_value <= id_limit - :skip - :span  -- the limit of the tag, and no overflow
-    AND max_value >= :seen - :skip  -- the new ids are above those that this process has seen
-    AND shard_offset = :residue_offset AND shard_step = :residue_step  -- the ids of this database
-    AND move = :row_move  -- nobody else has skipped the gap meanwhile
-    AND {{run}} = :run  -- the file is the one that this process knows
-    AND EXISTS (SELECT 1 FROM allocator_shard WHERE move = :shard_move AND server_run = :run)  -- and so are its rows
-RETURNING max_value
-"""
 KEPT = text("SELECT max_value FROM allocator_segment WHERE tag = :name")
 FAMILIES = ("SQLITE_CANTOPEN", "SQLITE_CORRUPT", "SQLITE_READONLY")
 """The codes that begin so, such as SQLITE_READONLY_DIRECTORY, have one meaning."""
@@ -84,24 +72,23 @@ MENDS = (
     f"WHERE type = 'trigger' AND tbl_name COLLATE NOCASE IN {CLAIMED} "
     f"AND NOT (tbl_name = 'allocator_segment' AND name IN {GUARDS}))"
 )
-"""See `Dialect.facts`."""
+"""See `Words.mends`."""
 
 
 class SQLite(Dialect):
     name = "sqlite"
     embedded = True
     begin = "BEGIN IMMEDIATE"
-    claiming = CLAIM
-    facts = {"at": CLOCK, "mends": MENDS}
+    words = Words(CLOCK, MENDS)
 
     def engine_args(self, driver: str, timeout: float) -> dict[str, Any]:
         return {"connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False}}
 
-    def on_connect(self, engine: Engine, connection: Any, info: dict[Any, Any], timeout: float) -> None:
-        path = info["path"]
-        if info["is_given"]:
+    def on_connect(self, engine: Engine, address: Address, timeout: float, connection: Any, record: Any) -> None:
+        path, is_given = os.path.realpath(address.file) if address.file else "", address.pool is not None
+        if is_given:
             free(connection)
-        if (info["is_given"] or not path) and (opened := path_of(connection)) != path:
+        if (is_given or not path) and (opened := path_of(connection)) != path:
             connection.close()
             raise InvalidDatabase(
                 f"the URL of this database names {path or 'no file'}, and {opened or 'memory'} is opened instead; "
@@ -111,7 +98,7 @@ class SQLite(Dialect):
         connection.execute("PRAGMA synchronous = EXTRA").close()
         if path:
             check_name(path)
-            info["run"] = f"'{run_of_file(path)}'"
+        record.info.update(path=path, allocator_run=f"'{run_of_file(path)}'" if path else NOWHERE)
 
     @contextmanager
     def alone(self, file: str | None, end: float) -> Iterator[None]:
@@ -146,11 +133,11 @@ class SQLite(Dialect):
         return next((family for family in FAMILIES if name.startswith(family)), name)
 
     def server_runs(self, connection: Connection) -> Iterator[tuple[str, Dialect]]:
-        files = {name: path for _, name, path in connection.exec_driver_sql("PRAGMA database_list")}
-        yield f"'{run_of_file(os.path.realpath(files['main']))}'" if files["main"] else NOWHERE, self
+        path = path_of(connection.connection.dbapi_connection)
+        yield f"'{run_of_file(path)}'" if path else NOWHERE, self
 
     def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
-        end = connection.execute(claim, parameters).scalar_one_or_none()
+        end = super().claim(connection, claim, parameters, name)
         return end if end is None else kept(connection, name, end)
 
 

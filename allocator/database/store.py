@@ -19,7 +19,7 @@ from pathlib import Path
 from random import uniform
 from secrets import randbelow, randbits
 from time import monotonic, perf_counter, sleep, time_ns
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, Pool
 from sqlalchemy.exc import SQLAlchemyError
@@ -38,9 +38,8 @@ from allocator.database.driver_errors import (
     translate,
     unforeseen,
 )
-from allocator.database.verbs import moves, node_rows, segments, shard_row, start, tickets, worker_number_rows
-from allocator.database.verbs.segments import Fence
-from allocator.database.verbs.start import Start
+from allocator.database.verbs import node_rows, segments, shard_row, tickets, worker_number_rows
+from allocator.database.verbs.segments import Fence, Start
 from allocator.errors import (
     AllocatorClosed,
     AllocatorError,
@@ -93,14 +92,6 @@ SKIPPED = "%s: skipped %s ids that may already be in use, since the database mov
 
 abandoned: list[Pool] = []
 """Pools inherited by a fork. Their connections are the parent's: kept, so that no garbage collection closes them."""
-
-
-class Current(NamedTuple):
-    """The rows of a `Start` that are of the server run which the shard's row names."""
-
-    tag: Tag | None
-    shard: Shard
-    at: int
 
 
 class Database:
@@ -224,11 +215,10 @@ class Database:
 
     def _may_be_made(self) -> bool:
         """Whether the file is missing. Raises if it may not be made."""
-        if not self.is_missing():
-            return False
-        if not self.may_create:
+        is_missing = self.is_missing()
+        if is_missing and not self.may_create:
             raise DatabaseUnavailable(f"there is no file {self._file}; check the path, or put it back")
-        return True
+        return is_missing
 
     def _tell_made(self) -> None:
         if not self.is_missing():
@@ -270,11 +260,11 @@ class Database:
 
         Looks at the schema if a table is missing, or at another revision. An embedded database makes its tables.
         """
-        asked = self.shown, name
         try:
-            found = self.run(start.fetch, *asked, not self._schema_seen)
+            found = self.run(segments.fetch_start, self.shown, name, not self._schema_seen)
         except SchemaOutOfDate:
-            found = self.run(start.fetch, *asked, self._has_revision())
+            self._check_schema()
+            found = self.run(segments.fetch_start, self.shown, name, False)
         self._schema_seen = True
         return found
 
@@ -283,21 +273,17 @@ class Database:
         try:
             return self.run(verb, *args, **kwargs)
         except SchemaOutOfDate:
-            self._has_revision()
+            self._check_schema()
             return self.run(verb, *args, **kwargs)
 
-    def _has_revision(self) -> bool:
-        """Whether a revision says that the tables are there, which a host application may have made without one.
-
-        Raises `SchemaOutOfDate` if they are missing. An embedded database makes them.
-        """
+    def _check_schema(self) -> None:
+        """Raise `SchemaOutOfDate` if tables for ids are missing. An embedded database makes them."""
         try:
-            return self.run(schema.check, self.shown)
+            self.run(schema.check, self.shown)
         except SchemaOutOfDate:
             if not self.dialect.embedded:
                 raise
-        self.upgrade_schema()
-        return True
+            self.upgrade_schema()
 
     def read_row(self) -> Shard:
         """The shard's row, whatever server wrote it; one that says nothing where it was not made yet."""
@@ -319,7 +305,7 @@ class Database:
         self.run(shard_row.begin_alone, self.shown)
         self.current()
 
-    def current(self, name: str = "") -> Current:
+    def current(self, name: str = "") -> Start:
         """The rows on the server run that they name. If the database has moved, the move is noted first.
 
         Raises `ShardMisconfigured` where the database is not the slot that its URL says.
@@ -327,13 +313,13 @@ class Database:
         end, pause = monotonic() + self.timeout, MOVING_PAUSE
         for _ in range(ATTEMPTS):
             start = self.start(name)
-            if start.shard is None:
+            if not start.is_made:
                 self.run(shard_row.begin_alone, self.shown)
             elif start.shard.move.run == start.run:
                 self.check_slot(start.shard)
                 self._tell(start.shard, start.numbering)
-                return Current(start.tag, start.shard, start.at)
-            elif not self.write_move(start, start.shard):
+                return start
+            elif not self.write_move(start):
                 if monotonic() + pause > end:
                     break
                 sleep(uniform(0.0, pause))  # noqa: S311  # no secret
@@ -344,21 +330,22 @@ class Database:
         """Move the database as after a failover: an operator knows of forgotten ids that nothing else shows."""
         for _ in range(ATTEMPTS):
             start = self.start()
-            if start.shard is None:
+            if not start.is_made:
                 raise shard_row.missing(self.shown)
-            if self.write_move(start, start.shard, waits=True):
+            if self.write_move(start, waits=True):
                 return
         raise DatabaseUnavailable(UNSTEADY)
 
-    def write_move(self, start: Start, before: Shard, *, waits: bool = False) -> bool:
+    def write_move(self, start: Start, *, waits: bool = False) -> bool:
         """Write a move; False if another process did, or does."""
         if self._lent:  # to write it takes connections of our own
             raise ServerReplaced(
                 f"the tag was not made: {self.shown} moved to another server, and ids of the tag may be forgotten "
                 "there; run: allocator db upgrade"
             )
+        before = start.shard
         after = moved(before.move, before.residue, start.run, randbits(63), start.at, time_ns() // 1_000_000)
-        if not self.run(moves.move, before, after, skipped(start.at, before.residue), waits):
+        if not self.run(shard_row.move, before, after, skipped(start.at, before.residue), waits):
             return False
         log.warning(
             "%s moved to another server (a promoted standby, or a MariaDB in a new container without a fixed "
@@ -404,7 +391,7 @@ class Database:
             self._fences[tag.name] = fence_of(tag, now)
         return tag
 
-    def _made(self, template: Tag, now: Current | None, known: Shard | None = None) -> tuple[bool, Current]:
+    def _made(self, template: Tag, now: Start | None, known: Shard | None = None) -> tuple[bool, Start]:
         """Make a tag, above ids that a failover may have forgotten. Returns whether it is new.
 
         known: the row when somebody chose where it starts. That start is written, unless a failover came between.
@@ -644,7 +631,7 @@ def log_claim(name: str, ids: range, began: float) -> None:
         claims_log.debug(text, name, ids[0], ids[-1], ids.step, extra=about)
 
 
-def fence_of(tag: Tag, now: Current) -> Fence:
+def fence_of(tag: Tag, now: Start) -> Fence:
     """How a tag's next claim goes on. Raises `ServerReplaced` if it may not."""
     move = now.shard.move
     skip = 0 if tag.move == move.key else crossing(tag, now.at)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from allocator.database import checks, schema
 from allocator.database.dialect import Dialect
 from allocator.database.store import Database
-from allocator.database.verbs import node_rows, number_columns, segments, start, worker_number_rows
+from allocator.database.verbs import node_rows, number_columns, segments, worker_number_rows
 from allocator.doctor.tag_rules import of_clocks, of_nodes, of_spaces, of_tags
 from allocator.errors import AllocatorError, DatabaseRefused, SchemaDamaged, SchemaOutOfDate
 from allocator.schemes.shared.findings import DANGER, NOTE, OUTAGE, Finding, few, unchecked
@@ -66,8 +66,8 @@ def of_schema(database: Database) -> list[Finding]:
 def of_rows(connection: Connection, dialect: Dialect, done: Examination, clock: Callable[[], float]) -> list[Finding]:
     at, leased = worker_number_rows.fetch_all(connection, dialect)
     newest = node_rows.fetch_newest(connection, dialect, 1)
-    now = start.fetch(connection, dialect, done.where, "", with_revision=False)
-    done.shard = now.shard or Shard()
+    now = segments.fetch_start(connection, dialect, done.where, "", with_revision=False)
+    done.shard = now.shard
     move = done.shard.move.key if done.shard.move.run == now.run else None
     return [
         *of_clocks(clock() - now.at / 1000),

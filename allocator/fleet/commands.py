@@ -11,8 +11,8 @@ from time import time_ns
 from typing import NamedTuple, TypeVar
 
 from allocator.database.store import ATTEMPTS, UNSTEADY, Database
-from allocator.database.verbs import node_rows, shard_row
-from allocator.database.verbs.shard_row import Given
+from allocator.database.verbs import fleet_rows, node_rows, shard_row
+from allocator.database.verbs.fleet_rows import Given
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
 from allocator.fleet.tag_administration import ask
 from allocator.schemes.failover import Skipped, is_of_cluster, moved, skipped
@@ -38,7 +38,7 @@ def make(database: Database, slots: int) -> Shard:
             raise ShardMisconfigured(
                 f"{database.shown} is slot {now.shard.word}; to add a database: allocator shards add URL --slot K"
             )
-        database.transact(shard_row.make, now.shard, fleet, slots, now.at)
+        database.transact(fleet_rows.make, now.shard, fleet, slots, now.at)
     raise DatabaseUnavailable(UNSTEADY)
 
 
@@ -58,9 +58,9 @@ def add(
         replace(row, taken=taken, taken_under=row.move.key if sure else row.taken_under, taken_for=key) for row in rows
     ]
     for member, row, mark in zip(members, rows, marks, strict=True):
-        done(member, member.run(shard_row.take_slot, row, mark))
+        done(member, member.run(fleet_rows.take_slot, row, mark))
     given = [
-        done(member, member.transact(shard_row.fetch_given, mark)) for member, mark in zip(members, marks, strict=True)
+        done(member, member.transact(fleet_rows.fetch_given, mark)) for member, mark in zip(members, marks, strict=True)
     ]
     planned = Shard(rows[0].fleet, Residue(slot, rows[0].residue.step), taken)
     return join(new, planned, reduce(greatest, given), any(is_of_cluster(row.move.run) for row in rows), sure)
@@ -103,7 +103,7 @@ def join(new: Database, planned: Shard, given: Given, lags: bool, sure: bool) ->
         move = moved(known.move, planned.residue, known.move.run, randbits(63), now.at, time_ns() // 1_000_000)
         move = move._replace(first_value=max(known.move.first_value, given.first_value, drawn))
         planned = replace(planned, taken_under=move.key if sure else 0, tickets=known.tickets, move=move)
-        new.transact(shard_row.join, known, planned, begin)
+        new.transact(fleet_rows.join, known, planned, begin)
     raise DatabaseUnavailable(UNSTEADY)
 
 
@@ -155,6 +155,8 @@ def holders_in(databases: Iterable[Database], most: int) -> Holders:
     found, away = ask(
         databases, lambda database: (database.run(node_rows.fetch_newest, most), database.worker_spaces())
     )
-    nodes = [node for _, (of_one, _) in found for node in of_one]
+    nodes = [node for of_one, _ in found.values() for node in of_one]
     newest = sorted(nodes, key=lambda node: node.started_at, reverse=True)
-    return Holders(newest[:most], together(chain.from_iterable(spaces for _, (_, spaces) in found)), [*away.values()])
+    return Holders(
+        newest[:most], together(chain.from_iterable(spaces for _, spaces in found.values())), [*away.values()]
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
 from typing import TypeVar
@@ -45,32 +45,36 @@ TICKET_FAULTS = (*FAULTS, MaxValueWentBack)
 """The same for tickets. `MaxValueWentBack` stops a tag instead: ids in memory may be from that database."""
 
 
-def files_of(databases: Iterable[Database]) -> list[str]:
-    """The files of embedded databases."""
-    return [file for database in databases if (file := database.address.file)]
+class OfDatabases:
+    """What a backend of one database does as that of several does."""
 
-
-class Alone(Database):
-    """The only database of an allocator, which may be a slot of a fleet. Fulfils `Backend`."""
-
-    def databases(self) -> list[Database]:
-        return [self]
+    def databases(self) -> Sequence[Database]:
+        raise NotImplementedError
 
     @property
     def files(self) -> list[str]:
-        return files_of([self])
-
-    def troubles(self) -> list[AllocatorError | None]:
-        return []
+        """Those of embedded databases."""
+        return [file for database in self.databases() if (file := database.address.file)]
 
     def tags(self, template: Tag) -> Tags:
         return Tags(self.databases, template)
 
     def create_tables(self) -> None:
-        self.upgrade_schema()
+        for database in self.databases():
+            database.upgrade_schema()
 
 
-class Fleet:
+class Alone(OfDatabases, Database):
+    """The only database of an allocator, which may be a slot of a fleet. Fulfils `Backend`."""
+
+    def databases(self) -> list[Database]:
+        return [self]
+
+    def troubles(self) -> list[AllocatorError | None]:
+        return []
+
+
+class Fleet(OfDatabases):
     """Fulfils `Backend`. Safe to use from several threads. Nothing is opened before the first call.
 
     A database is asked for its slot before it is used, and one that is another than its URL says is left out.
@@ -80,8 +84,6 @@ class Fleet:
         self._databases, self._background, self._timeout = databases, background, timeout
         self._rotation = Rotation(len(databases))
         self._lock = threading.Lock()
-        self._failing: set[int] = set()
-        """Databases whose failure was logged: later ones are not, until they are used again."""
         self._templates: dict[str, tuple[Tag, bool]] = {}
         self._slots = 0
         """How many slots the fleet has; 0 until that is read."""
@@ -92,13 +94,6 @@ class Fleet:
 
     def databases(self) -> Sequence[Database]:
         return self._databases
-
-    @property
-    def files(self) -> list[str]:
-        return files_of(self._databases)
-
-    def tags(self, template: Tag) -> Tags:
-        return Tags(self.databases, template)
 
     def ticket(self, kind: str, end: float) -> int:
         """Draw the next ticket of a type from the next database, before `end`."""
@@ -142,10 +137,6 @@ class Fleet:
 
     def ping(self) -> None:
         self._act(Database.ping)
-
-    def create_tables(self) -> None:
-        for database in self._databases:
-            database.upgrade_schema()
 
     def _act(
         self,
@@ -203,9 +194,8 @@ class Fleet:
     def _fail(self, number: int, error: AllocatorError) -> None:
         with self._lock:
             was_used = self._rotation.failed(number, error, monotonic())
-        if was_used or number not in self._failing:
+        if was_used:
             log.warning("stopped using %s: %s", self._databases[number].shown, error)
-        self._failing.add(number)
 
     def _probe(self, number: int) -> None:
         """Use a database again if it is sound."""
@@ -221,7 +211,6 @@ class Fleet:
         with self._lock:
             self._rotation.worked(number, monotonic())
         log.warning("using %s again", database.shown)
-        self._failing.discard(number)
 
     def _errors(self) -> list[AllocatorError]:
         return [error for error in self.troubles() if error]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from allocator.database.store import Database
 
 T = TypeVar("T")
-Answers = tuple[list[tuple["Database", T]], dict["Database", AllocatorError]]
+Answers = tuple[dict["Database", T], dict["Database", AllocatorError]]
 
 FIELDS = {"start_after": "max_value"}
 COLUMNS = {"limit": "id_limit", "start_after": "max_value"}
@@ -85,8 +85,8 @@ class Tags:
     def _make(self, fresh: Tag, *, has_start: bool) -> Tag:
         """Overridden, as `_set` and `_column` are, where a service holds the tags."""
         slots = self._every_slot("a tag with a start") if has_start else {}
-        found, away = ask(self.databases(), lambda database: database.fetch_tag(fresh.name))
-        known = [row for _, row in found if row]
+        found, _ = self._rows(fresh.name)
+        known = [row for row in found.values() if row]
         if known:
             mend = f"tags set {fresh.name}" + " --start-after N" * (len(known) < len(found))
             raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator {mend}")
@@ -94,7 +94,7 @@ class Tags:
             at_each("a tag with a start", slots, lambda database, row: database.create_tag(fresh, row))
             return fresh
         made, away = ask(self.databases(), lambda database: database.create_tag(fresh))
-        if not any(row for _, row in made):
+        if not any(made.values()):
             raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")
         raise_if_away(f"tag {fresh.name!r} was created", made, away)
         return self.get(fresh.name)
@@ -111,7 +111,7 @@ class Tags:
     def _page(self, after: str, most: int) -> list[Tag]:
         """The first `most` tags after this name: each database can contribute no more."""
         found, _ = ask(self.databases(), lambda database: database.fetch_page(after, most))
-        return together(rows for _, rows in found)[:most]
+        return together(found.values())[:most]
 
     def list(self) -> list[Tag]:
         """All tags, by name."""
@@ -119,12 +119,18 @@ class Tags:
 
     def get(self, tag: str) -> Tag:
         """One tag as the database has it. Raises `UnknownTag`."""
+        found, _ = self._rows(tag)
+        return self._merged(tag, found.values())
+
+    def _rows(self, tag: str) -> Answers[Tag | None]:
         name = check_tag(tag)
-        found, _ = ask(self.databases(), lambda database: database.fetch_tag(name))
-        rows = [row for _, row in found if row]
-        if not rows:
-            raise self._unknown(name)
-        return merged(rows)
+        return ask(self.databases(), lambda database: database.fetch_tag(name))
+
+    def _merged(self, name: str, found: Iterable[Tag | None]) -> Tag:
+        """The rows of a tag as one. Raises `UnknownTag` if no database has it."""
+        if rows := [row for row in found if row]:
+            return merged(rows)
+        raise self._unknown(name)
 
     def _unknown(self, name: str) -> UnknownTag:
         known: list[Tag] = []
@@ -165,9 +171,8 @@ class Tags:
         """
         name = check_tag(tag)
         found, away = ask(self.databases(), lambda database: (database.read_shard(), database.fetch_tag(name)))
-        if not any(row for _, (_, row) in found):
-            raise self._unknown(name)
-        for database, (shard, row) in found:
+        self._merged(name, [row for _, row in found.values()])
+        for database, (shard, row) in found.items():
             if row is not None:
                 database.repair_segment(row, above, shard)
         raise_if_away(f"tag {name!r} was repaired", found, away)
@@ -185,7 +190,7 @@ class Tags:
             at_each("a start", slots, lambda database, row: database.start_tag(fresh, changes, row))
         elif changes:
             found, away = ask(self.databases(), lambda database: write(database, fresh, changes))
-            if not all(is_changed for _, is_changed in found):
+            if not all(found.values()):
                 raise InvalidSetting(f"tag {tag!r} was changed meanwhile; look at it and try again")
             raise_if_away(f"tag {tag!r} was changed", found, away)
         return self.get(tag)
@@ -195,11 +200,9 @@ class Tags:
 
         Raises `UnknownTag`, and `ServerReplaced`.
         """
-        rows = [(database, database.fetch_tag(check_tag(tag))) for database in self.databases()]
-        if not any(row for _, row in rows):
-            raise self._unknown(tag)
-        found = merged([row for _, row in rows if row])
-        return max(database.last_given(row or found) for database, row in rows)
+        rows = {database: database.fetch_tag(check_tag(tag)) for database in self.databases()}
+        found = self._merged(tag, rows.values())
+        return max(database.last_given(row or found) for database, row in rows.items())
 
     def delete(self, tag: str, last: int) -> None:
         """Delete a tag that gave no id above `last`, the result of `last_claimed`. Made again, it may repeat its ids.
@@ -238,11 +241,11 @@ class Tags:
 
 def ask(databases: Iterable[Database], act: Callable[[Database], T]) -> Answers[T]:
     """Ask each: the answers, and the errors of those that are away. Raises the first if none answers."""
-    found: list[tuple[Database, T]] = []
+    found: dict[Database, T] = {}
     away: dict[Database, AllocatorError] = {}
     for database in databases:
         try:
-            found.append((database, act(database)))
+            found[database] = act(database)
         except InvalidArgument:
             raise
         except AllocatorError as error:
@@ -268,10 +271,10 @@ def changed(tag: Tag, **given: Any) -> Tag:
     return replace(tag, **{FIELDS.get(name, name): value for name, value in given.items() if value is not None})
 
 
-def raise_if_away(what: str, done: Iterable[tuple[Database, object]], away: Mapping[Database, AllocatorError]) -> None:
+def raise_if_away(what: str, done: Iterable[Database], away: Mapping[Database, AllocatorError]) -> None:
     """Raise where a change did not reach a slot that is away."""
     if away:
-        there = ", ".join(database.shown for database, _ in done)
+        there = ", ".join(database.shown for database in done)
         raise DatabaseUnavailable(
             f"{what} at {there}, and not at {'; '.join(map(str, away.values()))}; run it again when that answers"
         )

@@ -20,8 +20,7 @@ from allocator import Allocator
 from allocator.database.dialect import Dialect
 from allocator.database.store import Database
 from allocator.database.tables import shard
-from allocator.database.verbs import segments
-from allocator.database.verbs.moves import as_read
+from allocator.database.verbs import shard_row
 from allocator.fleet import commands
 from allocator.schemes.slots import Shard
 
@@ -53,10 +52,10 @@ def test_a_fleet_is_made_beside_new_tags_on_another_member(galera, tmp_path, rep
 
 def test_control_a_lock_keeps_no_tag_of_another_member_out(galera, report, monkeypatch):
     def locked(connection: Connection, dialect: Dialect, known: Shard) -> bool:
-        row = select(shard.c.id).where(as_read(connection, dialect, known)).with_for_update(read=True)
+        row = select(shard.c.id).where(shard_row.as_read(connection, dialect, known)).with_for_update(read=True)
         return connection.scalar(row) is not None
 
-    monkeypatch.setattr(segments, "write_shard", locked)
+    monkeypatch.setattr(shard_row, "write", locked)
     for number in range(RACES):
         if found := kept(galera, race(galera, f"locked-{number}", random.Random(number), pause=0.0)):
             break

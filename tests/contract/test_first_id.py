@@ -15,7 +15,7 @@ from support.servers.administrator import execute
 from allocator import Allocator
 from allocator.database.store import Database
 from allocator.database.tables import VERSION_TABLE
-from allocator.database.verbs import start
+from allocator.database.verbs import segments
 from allocator.errors import SchemaDamaged, SchemaOutOfDate
 
 ACTS: tuple[tuple[int, Callable[[Allocator], object]], ...] = (
@@ -87,7 +87,7 @@ def test_tables_that_another_thread_made_meanwhile_are_looked_at_again(fresh, mo
         run, late = database.run, [SchemaOutOfDate("none of the tables for ids yet")]
 
         def run_late(verb, *said) -> object:
-            if verb is start.fetch and late:
+            if verb is segments.fetch_start and late:
                 raise late.pop()
             return run(verb, *said)
 

@@ -31,7 +31,7 @@ from support.servers.fleets import (
 
 from allocator import Allocator
 from allocator.database.store import Database
-from allocator.database.verbs import shard_row
+from allocator.database.verbs import fleet_rows
 from allocator.errors import (
     DatabaseUnavailable,
     Exhausted,
@@ -593,14 +593,14 @@ def test_two_additions_at_once_are_not_both_done(shards, monkeypatch):
 def test_an_addition_whose_member_moves_before_it_is_read_is_not_done(shards, monkeypatch):
     """The server that is read may have forgotten what was marked, and ids that were given."""
     one, two = shards(2)
-    urls, take = [make(one, 4)], shard_row.take_slot
+    urls, take = [make(one, 4)], fleet_rows.take_slot
 
     def forgetting(*words: object) -> bool:
         taken = take(*words)
         moved(one)
         return taken
 
-    monkeypatch.setattr(shard_row, "take_slot", forgetting)
+    monkeypatch.setattr(fleet_rows, "take_slot", forgetting)
     with pytest.raises(ShardMisconfigured, match="moved to another server, and nothing was added"):
         add(urls, two, 2)
 
@@ -668,7 +668,7 @@ def test_a_move_that_was_planned_before_make_is_not_written_after_it(shards):
         database.upgrade_schema()
         start = database.start()
         make(one, 8)
-        assert not database.write_move(start, start.shard, waits=True)
+        assert not database.write_move(start, waits=True)
 
 
 @once

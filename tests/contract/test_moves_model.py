@@ -21,8 +21,8 @@ from support.kit import on
 from allocator.database.dialect import Dialect
 from allocator.database.store import Database
 from allocator.database.tables import segment, shard
-from allocator.database.verbs import moves, node_rows, segments, shard_row, tickets
-from allocator.database.verbs.shard_row import Given
+from allocator.database.verbs import fleet_rows, node_rows, segments, shard_row, tickets
+from allocator.database.verbs.fleet_rows import Given
 from allocator.errors import ShardMisconfigured
 from allocator.schemes.failover import Move, Skipped, crossing
 from allocator.schemes.shared.residues import ALL, NONE, Residue
@@ -54,7 +54,7 @@ def write(database: Database, move: Move, tag: model.Tag | None = None, slot: Sh
     """The shard's row, and that of the tag."""
 
     def both(connection: Connection, _: Dialect) -> None:
-        connection.execute(update(shard).values(moves.columns_of(move) | slot_of(slot or ALONE)))
+        connection.execute(update(shard).values(shard_row.columns_of(move) | slot_of(slot or ALONE)))
         connection.execute(delete(segment).where(segment.c.tag == NAME))
         if tag:
             row = segments.row_of(Tag(NAME, tag.value), Shard(residue=tag.residue)) | {"move": tag.move}
@@ -70,7 +70,7 @@ SLOT_1 = Shard(FLEET, Residue(1, SLOTS), (1,))
 def slot_of(row: Shard) -> dict[str, object]:
     numbering: dict[str, object] = {"slot": row.residue.offset, "slots": row.residue.step}
     numbering |= {"taken_under": row.taken_under, "taken_for": row.taken_for}
-    return {"fleet": row.fleet, "taken": moves.text_of(row.taken), **numbering}
+    return {"fleet": row.fleet, "taken": shard_row.text_of(row.taken), **numbering}
 
 
 def read(database: Database) -> model.Rows:
@@ -193,7 +193,7 @@ def test_a_move(database: Database, no: str, first: int, nodes: int):
     written = model.moved(rows, here, 9, reach.__getitem__, as_model(row))
     after = Move(here, 9, max(FIRST, first), 1)
 
-    assert database.run(moves.move, row, after, Skipped(nodes, 0)) == bool(written)
+    assert database.run(shard_row.move, row, after, Skipped(nodes, 0)) == bool(written)
     after_all = {**rows, **(written or {})}
     assert read(database)[SHARD] == after_all[SHARD]
     assert register(database, Scene(database, "").known) - after_all[NODES] in (1, 2)  # MySQL and SQLite burn one
@@ -213,7 +213,7 @@ def test_make(fresh: str):
         for no, is_behind, residue in (*REFUSED, ("", True, ALL), ("", False, NONE)):
             scene = Scene(database, no, model.Tag(3, 6 if is_behind else 7, residue))
             raised = 3 + crossing(database.run(segments.fetch, NAME), 0) if is_behind else 3
-            made = database.transact(shard_row.make, scene.known, FLEET, SLOTS, 0)
+            made = database.transact(fleet_rows.make, scene.known, FLEET, SLOTS, 0)
 
             assert made == (no == ""), no
             scene.check(model.made(scene.rows, SLOTS, FLEET, lambda _, raised=raised: raised) if made else None)
@@ -228,7 +228,7 @@ def test_a_slot_is_taken(database: Database, no: str, taken: tuple[int, ...]):
     fits = written if no != "run" else None
 
     mark = replace(scene.known, taken=taken, taken_under=scene.known.move.key, taken_for=4)
-    assert database.run(shard_row.take_slot, scene.known, mark) == bool(fits)
+    assert database.run(fleet_rows.take_slot, scene.known, mark) == bool(fits)
     assert database.run(shard_row.fetch).taken_for == 4 * bool(fits)
     scene.check(fits)
 
@@ -272,7 +272,7 @@ def test_a_new_database_joins(fresh: str):
             written = model.joined(scene.rows, scene.here, 9, like, frozenset({1, 2}), 2)
 
             joined = database.transact(
-                shard_row.join, scene.known, new, Given([Tag(NAME, 12, move=1)], {}, 7, 0, 0, 40)
+                fleet_rows.join, scene.known, new, Given([Tag(NAME, 12, move=1)], {}, 7, 0, 0, 40)
             )
 
             assert joined == (no == ""), no
@@ -280,4 +280,4 @@ def test_a_new_database_joins(fresh: str):
         assert register(database, database.read_row()) > model.node_number(7, new.residue)
         scene = Scene(database, "")
         with pytest.raises(ShardMisconfigured, match="must be new and empty"):
-            database.transact(shard_row.join, scene.known, new, Given([], {}, 0, 0, 0, 0))
+            database.transact(fleet_rows.join, scene.known, new, Given([], {}, 0, 0, 0, 0))

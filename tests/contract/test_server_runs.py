@@ -379,7 +379,7 @@ def test_who_is_late_to_note_a_failover_needs_no_lock(fresh, kind):
         first.current()
         hanging.exec_driver_sql("BEGIN")
         hanging.exec_driver_sql("UPDATE allocator_shard SET made = made + 1")
-        assert not late.write_move(start, start.shard)
+        assert not late.write_move(start)
         hanging.exec_driver_sql("ROLLBACK")
 
 
@@ -746,7 +746,7 @@ def noting_commits(url: str, *tables: str) -> None:
 @ON_POSTGRES
 def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag, monkeypatch):
     """A crash of a process of the server's forgets commits that were not, and begins no other run."""
-    monkeypatch.setattr(PostgreSQL, "facts", PostgreSQL.facts | {"mends": "NULL"})  # as without the trigger that notes
+    monkeypatch.setattr(PostgreSQL, "words", PostgreSQL.words._replace(mends="NULL"))  # no trigger that notes
     with other(fresh) as ids:
         ids.reserve(tag, 1)
     noting_commits(fresh, "segment")
@@ -766,7 +766,7 @@ def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag, monk
 
 @ON_POSTGRES
 def test_tickets_nodes_and_leases_are_written_to_disk_whatever_the_role_is_set_to(sync, fresh, monkeypatch):
-    monkeypatch.setattr(PostgreSQL, "facts", PostgreSQL.facts | {"mends": "NULL"})  # as without the trigger that notes
+    monkeypatch.setattr(PostgreSQL, "words", PostgreSQL.words._replace(mends="NULL"))  # no trigger that notes
     sync(fresh).ticket("job")
     noting_commits(fresh, "segment", "node", "lease")
     ids = sync(fresh)

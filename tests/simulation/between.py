@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 from unittest.mock import patch
 
 from greenlet import getcurrent, greenlet
@@ -71,7 +71,7 @@ class Killed(BaseException):
 class InMemory(SQLite):
     """Asks the world for the server run and its clock. Draws tickets by REPLACE, as MySQL does, until a claim does."""
 
-    facts: ClassVar = {**SQLite.facts, "at": "allocator_now()"}
+    words = SQLite.words._replace(clock="allocator_now()")
     tickets = REPLACE
 
     def server_runs(self, connection: Connection) -> Iterator[tuple[str, Dialect]]:
@@ -121,7 +121,7 @@ class Server:
     @contextmanager
     def connected(self) -> Iterator[Connection]:
         with self.engine.connect() as connection:
-            connection.info.update(run="allocator_run()", path="memory")
+            connection.info.update(allocator_run="allocator_run()", path="memory")
             yield connection
 
 

@@ -8,32 +8,37 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import TextClause, select, text
 
 from allocator.database import store
 from allocator.database.dialect import filled
-from allocator.database.verbs import moves, node_rows, segments, shard_row, tickets, worker_number_rows
+from allocator.database.tables import shard
+from allocator.database.verbs import node_rows, segments, shard_row, tickets, worker_number_rows
 from allocator.schemes.ticket import REPLACE
-from simulation.between import InMemory
 from simulation.controls import Control
 
 
-def unfenced(statement: str) -> str:
-    return statement.replace(moves.FENCE, "allocator_shard.id = 1")
-
-
 def nothing(*_: Any) -> TextClause:
-    return text(unfenced(moves.FENCE))
+    return text("allocator_shard.id = 1")
 
 
 def the_row_alone(connection: Any, dialect: Any, known: Any) -> TextClause:
-    words = moves.FENCE.replace("{run} = :known_run", "1 = 1")
-    return filled(words, lasting=dialect.lasting).bindparams(**moves.known_as(known))
+    words = shard_row.FENCE.replace("{run} = :here", "1 = 1")
+    return filled(words, "", dialect.words).bindparams(**shard_row.known_as(known))
 
 
-def fencing(**verbs: Callable[..., Any]) -> SimpleNamespace:
-    """Stands for `moves` in one module."""
-    return SimpleNamespace(**{**vars(moves), **verbs})
+def fenced_by(as_read: Callable[..., TextClause]) -> SimpleNamespace:
+    """Stands for `shard_row` in one module."""
+
+    def inserted(*known: Any, **end: str) -> Any:
+        with patch.object(shard_row, "as_read", as_read):
+            return insert_under(*known, **end)
+
+    def is_as_read(*known: Any) -> Any:
+        return select(shard.c.id).where(as_read(*known)).exists()
+
+    insert_under = shard_row.insert_under
+    return SimpleNamespace(**{**vars(shard_row), "insert_under": inserted, "is_as_read": is_as_read})
 
 
 MAKE = segments.make
@@ -43,8 +48,7 @@ def made_there(connection: Any, dialect: Any, tag: Any, known: Any) -> bool:
     """Begins where the row said that was read, with the key of the row that is there."""
     there = shard_row.fetch(connection, dialect)
     assert there is not None
-    words = {name: unfenced(getattr(segments, name)) for name in ("WRITE", "MAKE")}
-    with patch.multiple(segments, **words):
+    with patch.object(shard_row, "as_read", nothing):
         return MAKE(connection, dialect, tag, replace(known, move=there.move))
 
 
@@ -56,12 +60,10 @@ CONTROLS: dict[str, Control] = {
         "came twice", patches={(segments, "make"): made_there}, seed=589
     ),
     "a claim on another server": Control(
-        "came twice", patches={(InMemory, "claiming"): InMemory.claiming.replace("{run} = :run", "1 = 1")}, seed=5
+        "came twice", patches={(segments, "CLAIM"): segments.CLAIM.replace("{run} = :run", "1 = 1")}, seed=5
     ),
     "a claim whatever the shard's row says": Control(
-        "came twice",
-        patches={(InMemory, "claiming"): InMemory.claiming.replace("move = :shard_move AND", "")},
-        seed=119,
+        "came twice", patches={(segments, "CLAIM"): segments.CLAIM.replace("move = :shard_move AND", "")}, seed=119
     ),
     "a ticket on another server": Control(
         "ticket . came twice", patches={(tickets, "DRAW"): tickets.DRAW.replace("{run} = :run", "1 = 1")}, seed=9
@@ -71,13 +73,12 @@ CONTROLS: dict[str, Control] = {
         patches={(tickets, "DRAW"): tickets.DRAW.replace(f"tickets = '{REPLACE}'", "tickets <> ''")},
         seed=1442,
     ),
-    "a node without a fence": Control("of node came twice", patches={(node_rows, "as_read"): the_row_alone}, seed=13),
+    "a node without a fence": Control(
+        "of node came twice", patches={(node_rows, "shard_row"): fenced_by(the_row_alone)}, seed=13
+    ),
     "a worker number without a fence": Control(
         "(number|worker) . is of two",
-        patches={
-            (worker_number_rows, "moves"): fencing(as_read=nothing),
-            (worker_number_rows, "NEW"): unfenced(worker_number_rows.NEW),
-        },
+        patches={(worker_number_rows, "shard_row"): fenced_by(nothing)},
         seed=42,
     ),
 }

@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from allocator.database.verbs.segments import Fence
-from allocator.database.verbs.start import Start
+from allocator.database.verbs.segments import Fence, Start
 from allocator.schemes.failover import Move, Skipped
 from allocator.schemes.shared.residues import ALL
 from allocator.schemes.slots import Shard
@@ -81,14 +80,14 @@ class Verbs:
         view.put(SEGMENT, name, raised._replace(move=row.move if key is None else key))
         return True
 
-    def start_fetch(self, view: View, where: str, name: str, *more: bool) -> Start:
+    def segments_fetch_start(self, view: View, where: str, name: str, *more: bool) -> Start:
         row, shard = view.get(SEGMENT, name), view.get(SHARD, 1)
         run = view.here if self.rules.run_guard else shard.move.run
         return Start(row and row.tag(name), shard, run, view.at, ALL)
 
     # -- what may be forgotten beside claims
 
-    def moves_move(self, view: View, before: Shard, after: Move, skip: Skipped, waits: bool) -> bool:
+    def shard_row_move(self, view: View, before: Shard, after: Move, skip: Skipped, waits: bool) -> bool:
         is_ours = view.lock(SHARD, 1) and view.lock(NODE, "last")
         shard: Shard = view.get(SHARD, 1)
         if not is_ours or shard.move != before.move or after.run != view.here:

@@ -4,9 +4,9 @@
 to it is one of these, which a test holds complete:
 
 Changes no row:
-    checks.ask columns.read columns.read_beside examination.of_rows node_rows.fetch_newest
+    checks.ask columns.read columns.read_beside examination.of_rows fleet_rows.fetch_given node_rows.fetch_newest
     number_columns.fetch_counters schema.check schema.check_sound schema.current schema.problems segments.fetch_page
-    shard_row.check_owner shard_row.fetch shard_row.fetch_given shard_row.fetch_if_made shard_row.has_ids start.fetch
+    segments.fetch_start shard_row.check_owner shard_row.fetch shard_row.fetch_if_made shard_row.has_ids
     token_rows.any_made token_rows.fetch_all worker_number_rows.fetch worker_number_rows.fetch_all
 Does another of these, in a transaction:
     store.within
@@ -17,7 +17,7 @@ Finds what the first run wrote, and answers the same:
     number_commands.raise_counter segments.change segments.close segments.remove segments.reopen segments.start
     shard_row.begin_alone shard_row.claim_tickets token_rows.add schema.upgrade worker_number_rows.renew
 Decides again from the row, which the caller reads or gets:
-    moves.move segments.repair shard_row.join shard_row.make shard_row.take_slot
+    fleet_rows.join fleet_rows.make fleet_rows.take_slot segments.repair shard_row.move
 Tells of its own change as of another's, which the caller may see: the tag exists, the token is revoked, the number is
 given back:
     segments.make token_rows.revoke worker_number_rows.release

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, insert, literal, select, text
+from sqlalchemy import Connection, select
 
 from allocator.database.dialect import Dialect
-from allocator.database.tables import node, shard
-from allocator.database.verbs.moves import as_read
+from allocator.database.tables import node
+from allocator.database.verbs import shard_row
 from allocator.schemes.meteor import Node
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.slots import Shard
@@ -22,9 +22,7 @@ def register(
     dialect.number_as(connection, ALL)  # the session may number the tickets of a slot
     values = {"host": host[:255], "process": process, "version": version[:32], "started_at": at}
     values |= {"slot": known.residue.offset, "slots": known.residue.step}
-    row = select(*(literal(value, node.c[name].type) for name, value in values.items()))
-    row = row.select_from(shard).where(as_read(connection, dialect, known)).suffix_with(text(dialect.locks.share))
-    made = insert(node).from_select([*values], row)
+    made = shard_row.insert_under(connection, dialect, known, node, values, end=dialect.words.share)
     driver: Any = connection.dialect
     if driver.postfetch_lastrowid:
         result = connection.execute(made)

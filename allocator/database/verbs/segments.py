@@ -18,15 +18,16 @@ from sqlalchemy import (
     update,
 )
 
-from allocator.database.dialect import Dialect, filled, inserting, run_of
-from allocator.database.tables import segment, shard
-from allocator.database.verbs.moves import FENCE, as_read, known_as
+from allocator.database import schema
+from allocator.database.dialect import Dialect, filled
+from allocator.database.tables import REVISIONS, segment, shard
+from allocator.database.verbs import shard_row
 from allocator.database.verbs.tickets import IS_CLAIMED
 from allocator.schemes.failover import Move, beginning, crossing
 from allocator.schemes.shared.residues import NONE, Residue
 from allocator.schemes.slots import Shard
 from allocator.schemes.tag import AUTO, REFUSE, FailoverGap, Tag, is_of_tickets
-from allocator.schemes.ticket import CLAIM
+from allocator.schemes.ticket import CLAIM as BY_CLAIM
 
 READ = select(segment)
 READ_ONE = READ.where(segment.c.tag == bindparam("name"))
@@ -36,19 +37,33 @@ READ_SOME = READ_ALL.where(segment.c.tag > bindparam("after"), ~IS_CLAIMED)
 GAPS: dict[int, FailoverGap] = {-2: AUTO, -1: REFUSE}
 """What the column `failover_gap` holds for them; any other number is one of ids."""
 
-WRITE = f"UPDATE allocator_shard SET made = made + 1 WHERE {FENCE}"
-MAKE = f"""
-{{insert}} allocator_segment
-    (tag, max_value, step, max_step, id_limit, failover_gap, skipped, move, shard_offset, shard_step)
-SELECT :tag, :max_value, :step, :max_step, :id_limit, :failover_gap, :skipped, :move, :shard_offset, :shard_step
-FROM allocator_shard
-WHERE NOT EXISTS (SELECT 1 FROM allocator_segment WHERE tag = :name)  -- SQLite's guard would refuse it first
-    AND tickets LIKE :tickets  -- a type of tickets is made where they are claimed
-    AND {FENCE}
-{{or_nothing}}
+CLAIM = """
+UPDATE allocator_segment SET  -- MySQL assigns from left to right
+    skipped = skipped + :skip,
+    claimed_at = {clock},
+    move = :shard_move,
+    max_value = {keep}(max_value + :skip + :span)  -- the gap after a failover, or 0, and what is claimed
+WHERE tag = :name
+    AND max_value <= id_limit - :skip - :span  -- the limit of the tag, and no overflow
+    AND max_value >= :seen - :skip  -- the new ids are above those that this process has seen
+    AND shard_offset = :residue_offset AND shard_step = :residue_step  -- the ids of this database
+    AND move = :row_move  -- nobody else has skipped the gap meanwhile
+    AND {run} = :run  -- the server is the one that this process knows
+    AND EXISTS (SELECT 1 FROM allocator_shard WHERE move = :shard_move AND server_run = :run)  -- and so are its rows
+    AND {lasting}  -- the commit waits for the disk
+{returning}
 """
-ANY = "%"
-"""However tickets are drawn."""
+START = """
+SELECT {run} AS run, {clock} AS at, {mends} AS mends, {revision} AS revision{facts},
+    tag, max_value, step, max_step, id_limit, shard_offset, shard_step, allocator_segment.move,
+    failover_gap, skipped, claimed_at,
+    id, fleet, slot, slots, taken, taken_under, taken_for, tickets,
+    server_run, allocator_shard.move AS last_move, new_tags_above, moved_at
+FROM (SELECT 1 AS one) AS always  -- what the server tells of itself is wanted also from empty tables
+LEFT JOIN allocator_segment ON tag = :name
+LEFT JOIN allocator_shard ON id = one
+"""
+REVISION = "(SELECT max(version_num) FROM allocator_schema_version)"
 
 
 class Fence(NamedTuple):
@@ -65,6 +80,23 @@ class Fence(NamedTuple):
     shard_move: int
     run: str
     skip: int = 0
+
+
+class Start(NamedTuple):
+    """The rows at one moment.
+
+    run: the server run, as the shard's row names it if it is the same.
+    at: the clock of the server, in milliseconds since 1970.
+    numbering: the server's configured auto-increment offset and step, as one of several without a cluster.
+    is_made: whether the shard's row is there; else `shard` says nothing.
+    """
+
+    tag: Tag | None
+    shard: Shard
+    run: str
+    at: int
+    numbering: Residue
+    is_made: bool = True
 
 
 def claim(connection: Connection, dialect: Dialect, name: str, size: int, fence: Fence, seen: int) -> int | None:
@@ -85,7 +117,7 @@ def claim(connection: Connection, dialect: Dialect, name: str, size: int, fence:
         "shard_move": fence.shard_move,
         "run": fence.run,
     }
-    statement = filled(dialect.claiming, run=connection.info["run"], lasting=dialect.lasting)
+    statement = filled(CLAIM, connection.info["allocator_run"], dialect.words)
     return dialect.claim(connection, statement, parameters, name)
 
 
@@ -103,19 +135,28 @@ def fetch_page(connection: Connection, dialect: Dialect, after: str, most: int) 
     return [as_tag(row) for row in connection.execute(READ_SOME.limit(most), {"after": after})]
 
 
+def fetch_start(connection: Connection, dialect: Dialect, where: str, name: str, with_revision: bool) -> Start:
+    """Fetch all that a process needs before its first id, by one statement: one round trip instead of ten.
+
+    `name` names a tag. Raises `SchemaOutOfDate` at another revision where it is asked for, and `SchemaDamaged`.
+    """
+    run = connection.info.get("allocator_asked") or connection.info["allocator_run"]
+    statement = filled(START, run, dialect.words, revision=REVISION if with_revision else "NULL")
+    row = connection.execute(statement, {"name": name}).one()
+    if with_revision and row.revision not in REVISIONS:
+        raise schema.unlike(row.revision, where)
+    if row.mends:
+        raise schema.repeating(row.mends, where)
+    tag, is_made = None if row.tag is None else as_tag(row), row.id is not None
+    known = shard_row.as_shard(row) if is_made else Shard()
+    run, numbering = dialect.server_run(connection, row, known.move)
+    return Start(tag, known, run, int(row.at), numbering, is_made)
+
+
 def make(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
     """Make the row; False if there is one, or if the shard's row is not as `known`, which says where a tag begins. In a
     transaction, as all that writes the shard's row."""
-    return write_shard(connection, dialect, known) and insert(connection, dialect, tag, known)
-
-
-def write_shard(connection: Connection, dialect: Dialect, known: Shard) -> bool:
-    """Write the shard's row, the first statement of a transaction; False if the row is not as `known`.
-
-    Where several servers write, a lock alone would keep no change of it out.
-    """
-    statement = filled(WRITE, run=run_of(connection), lasting=dialect.lasting)
-    return connection.execute(statement, known_as(known)).rowcount == 1
+    return shard_row.write(connection, dialect, known) and insert(connection, dialect, tag, known)
 
 
 def insert(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
@@ -123,13 +164,18 @@ def insert(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> 
 
     It has the fence too, since a migration may commit each statement.
     """
-    asked = {"name": tag.name, "tickets": CLAIM if is_of_tickets(tag.name) else ANY, **known_as(known)}
-    return connection.execute(inserting(MAKE, connection, dialect), row_of(tag, known) | asked).rowcount == 1
+    conditions = [~exists().where(segment.c.tag == tag.name)]  # SQLite's guard would refuse it first
+    if is_of_tickets(tag.name):
+        conditions.append(shard.c.tickets == BY_CLAIM)  # a type is made where its tickets are claimed
+    made = shard_row.insert_under(
+        connection, dialect, known, segment, row_of(tag, known), *conditions, end=dialect.words.or_nothing
+    )
+    return connection.execute(made.prefix_with(dialect.words.ignore)).rowcount == 1
 
 
 def start(connection: Connection, dialect: Dialect, tag: Tag, changes: Mapping[str, FailoverGap], known: Shard) -> bool:
     """Make a tag, or change the one there; False if the shard's row is not as `known`, or the change invalid."""
-    if not write_shard(connection, dialect, known):
+    if not shard_row.write(connection, dialect, known):
         return False
     return insert(connection, dialect, tag, known) or change(connection, dialect, tag.name, changes)
 
@@ -137,14 +183,14 @@ def start(connection: Connection, dialect: Dialect, tag: Tag, changes: Mapping[s
 def close(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
     """Close a tag: nothing is claimed from it any more, and where it is missing nobody makes it. False if a claim has
     raised it, or a failover may have forgotten one, or if the shard's row is not as `known`."""
-    if not write_shard(connection, dialect, known):
+    if not shard_row.write(connection, dialect, known):
         return False
     insert(connection, dialect, beginning(tag, known.move.first_value, known.residue.step == 1), known)
     return set_residue(connection, dialect, tag, NONE)
 
 
 def reopen(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
-    return write_shard(connection, dialect, known) and set_residue(connection, dialect, tag, known.residue)
+    return shard_row.write(connection, dialect, known) and set_residue(connection, dialect, tag, known.residue)
 
 
 def set_residue(connection: Connection, dialect: Dialect, tag: Tag, residue: Residue) -> bool:
@@ -187,7 +233,7 @@ def raising(above: int) -> list[tuple[Column[Any], ColumnElement[Any]]]:
 def repair(connection: Connection, dialect: Dialect, tag: Tag, above: int, known: Shard) -> bool:
     """Raise a row, and write the key of the last move; False if it has another key than `tag`, or a lower limit, or if
     the database has moved."""
-    fence = exists(select(shard.c.id).where(as_read(connection, dialect, known)))
+    fence = shard_row.is_as_read(connection, dialect, known)
     return raise_moved(connection, dialect, tag, above, known.move, fence)
 
 

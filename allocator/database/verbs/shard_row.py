@@ -1,33 +1,52 @@
-"""The row of `allocator_shard`: read and made, and changed by the commands that make and extend a fleet."""
+"""The row of `allocator_shard`: read and made, moved to another server run, and the fence of all that depends on it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from secrets import randbits
-from typing import Any, NamedTuple
+from typing import Any
 
-from sqlalchemy import Connection, case, exists, func, insert, inspect, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Exists,
+    Insert,
+    Table,
+    TextClause,
+    exists,
+    func,
+    insert,
+    inspect,
+    literal,
+    select,
+    text,
+    update,
+)
 
-from allocator.database.dialect import NOWHERE, Dialect, inserting, run_of
+from allocator.database.dialect import NOWHERE, Dialect, filled, run_of, transaction
 from allocator.database.driver_errors import FORBIDDEN, meaning
 from allocator.database.tables import lease, node, segment, shard, ticket
-from allocator.database.verbs import segments, tickets, worker_number_rows
-from allocator.database.verbs.moves import as_move, as_read, columns_of, lock_row, text_of
-from allocator.errors import DatabaseRefused, SchemaDamaged, ShardMisconfigured
-from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.database.verbs import tickets
+from allocator.errors import DatabaseRefused, SchemaDamaged
+from allocator.schemes.failover import Move, Skipped
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.slots import Shard
-from allocator.schemes.tag import Tag, is_of_tickets
 from allocator.schemes.ticket import CLAIM, REPLACE
-from allocator.schemes.worker_number_lease import NumberRow
 
 BEGIN = """
-{insert} allocator_shard (
+INSERT {ignore} INTO allocator_shard (
     id, fleet, slot, slots, taken, taken_under, taken_for, tickets, server_run, move, new_tags_above, moved_at, made
 ) VALUES (1, '', 1, 1, '', :key, 0, :tickets, {run}, :key, 0, 0, 0)
 {or_nothing}
 """
 """The row of a single database."""
+FENCE = """
+        allocator_shard.id = 1 AND fleet = :known_fleet AND taken = :known_taken  -- the row is as it was read
+        AND slot = :known_slot AND slots = :known_slots
+        AND allocator_shard.move = :known_move AND new_tags_above = :known_above AND server_run = :known_run
+        AND {run} = :here  -- the server that answers is the expected one: that of the row, except for a move
+        AND {lasting}"""
+"""The condition of what changes by the shard's row; see `known_as`. Last of all, the commit waits for the disk."""
 
 
 def fetch(connection: Connection, dialect: Dialect) -> Shard | None:
@@ -55,7 +74,7 @@ def begin_alone(connection: Connection, dialect: Dialect, where: str) -> None:
         raise missing(where)
     check_writer(connection, dialect)
     row = {"tickets": dialect.tickets, "key": randbits(63)}
-    connection.execute(inserting(BEGIN, connection, dialect), row)
+    connection.execute(filled(BEGIN, run_of(connection), dialect.words), row)
 
 
 def has_ids(connection: Connection, dialect: Dialect) -> bool:
@@ -99,87 +118,101 @@ def claim_tickets(connection: Connection, dialect: Dialect, where: str) -> None:
     connection.execute(update(shard).values(tickets=CLAIM))
 
 
-def make(connection: Connection, dialect: Dialect, known: Shard, fleet: str, slots: int, at: int) -> bool:
-    """Make the database slot 1 of a new fleet; False if its row is not as `known`.
+def change(
+    connection: Connection, dialect: Dialect, known: Shard, values: Mapping[str, object], here: str | None = None
+) -> bool:
+    """Write the row; False if it is not as `known`, or the server is not `here`: see `as_read`."""
+    fence = as_read(connection, dialect, known, here)
+    return connection.execute(update(shard).where(fence).values(values)).rowcount == 1
 
-    Every tag skips the gap of the last move first, since a new slot begins above what the rows say. Raises
-    `ServerReplaced` where one may not skip it.
+
+def write(connection: Connection, dialect: Dialect, known: Shard) -> bool:
+    """Write the row as it is, the first statement of a transaction; False if it is not as `known`.
+
+    Where several servers write, a lock alone would keep no change of it out.
     """
-    lock_row(connection, dialect, waits=True)
-    row = {"fleet": fleet, "slots": slots, "taken": "1", "taken_under": known.move.key}
-    if connection.execute(update(shard).where(as_read(connection, dialect, known)).values(row)).rowcount != 1:
-        return False
-    segments.cross_all(connection, dialect, known.move, at)
-    # What was given alone counts S times from now on, as what a slot gives: gaps are in proportion to it.
-    given = segment.c.max_value - segment.c.skipped
-    skipped = case((given < MAX_ID // slots, segment.c.max_value - slots * given), else_=segment.c.max_value - MAX_ID)
-    connection.execute(update(segment).values(skipped=skipped))
-    connection.execute(update(segment).where(segment.c.shard_step != 0).values(shard_step=slots))
-    return True
+    return change(connection, dialect, known, {"made": shard.c.made + 1})
 
 
-def take_slot(connection: Connection, dialect: Dialect, known: Shard, mark: Shard) -> bool:
-    """Write which slots are taken into a member; False if its row is not as `known`."""
-    row = {"taken": text_of(mark.taken), "taken_under": mark.taken_under, "taken_for": mark.taken_for}
-    return connection.execute(update(shard).where(as_read(connection, dialect, known)).values(row)).rowcount == 1
+def insert_under(
+    connection: Connection,
+    dialect: Dialect,
+    known: Shard,
+    table: Table,
+    values: Mapping[str, object],
+    *conditions: ColumnElement[bool],
+    end: str,
+) -> Insert:
+    """An INSERT of one row, where the shard's row is as `known` and these hold. It tells how many rows it made."""
+    row = select(
+        *(
+            value if isinstance(value, ColumnElement) else literal(value, table.c[name].type)
+            for name, value in values.items()
+        )
+    )
+    row = row.select_from(shard).where(*conditions, as_read(connection, dialect, known)).suffix_with(text(end))
+    return insert(table).from_select([*values], row).execution_options(preserve_rowcount=True)
 
 
-class Given(NamedTuple):
-    """How far a database has numbered: its tags, nodes and tickets, and the first value of new tags.
+def columns_of(move: Move) -> dict[str, object]:
+    return {"server_run": move.run, "move": move.key, "new_tags_above": move.first_value, "moved_at": move.at}
 
-    spaces: a row of each space of worker numbers.
-    replaced: the last ticket that REPLACE has drawn or skipped; tickets: the last of all types.
+
+def known_as(known: Shard) -> dict[str, object]:
+    """The parameters of `FENCE`: the row as it was read."""
+    return {
+        "known_fleet": known.fleet,
+        "known_taken": text_of(known.taken),
+        "known_slot": known.residue.offset,
+        "known_slots": known.residue.step,
+        "known_move": known.move.key,
+        "known_above": known.move.first_value,
+        "known_run": known.move.run,
+    }
+
+
+def as_read(connection: Connection, dialect: Dialect, known: Shard, here: str | None = None) -> TextClause:
+    """`FENCE` as a condition of another statement. here: the server run that answers; by default, that of the row."""
+    asked = known_as(known) | {"here": known.move.run if here is None else here}
+    return filled(FENCE, run_of(connection), dialect.words).bindparams(**asked)
+
+
+def is_as_read(connection: Connection, dialect: Dialect, known: Shard) -> Exists:
+    return select(shard.c.id).where(as_read(connection, dialect, known)).exists()
+
+
+def text_of(taken: Iterable[int]) -> str:
+    return ",".join(map(str, taken))
+
+
+def lock_row(connection: Connection, dialect: Dialect, waits: bool) -> bool:
+    """Lock the shard's row, by a statement of its own. False where it is locked, unless this `waits`."""
+    lock = dialect.words.update if waits else dialect.words.at_once
+    return connection.exec_driver_sql(f"SELECT id FROM allocator_shard WHERE id = 1 {lock}").first() is not None
+
+
+def move(
+    connection: Connection, dialect: Dialect, before: Shard, after: Move, skip: Skipped, waits: bool = False
+) -> bool:
+    """Write the move, and skip numbers; False, and no change, if the row is locked or not as `before` any more.
+
+    Of several processes that notice a failover, one moves: the others find the row locked, and read it again. One that
+    `waits` gets the lock. The size of the skip depends on the time, so that two servers that continue from one row skip
+    differently.
     """
-
-    tags: list[Tag]
-    spaces: dict[str, NumberRow]
-    nodes: int
-    replaced: int
-    tickets: int
-    first_value: int
-
-
-def fetch_given(connection: Connection, dialect: Dialect, known: Shard) -> Given | None:
-    """In a transaction; None if the row is not as `known`. A tag that lacks the gap of the last move has the move 0."""
-    tags = [
-        tag if tag.move == known.move.key else replace(tag, move=0) for tag in segments.fetch_all(connection, dialect)
-    ]
-    nodes, replaced = (connection.scalar(select(func.max(one.c.id))) or 0 for one in (node, ticket))
-    claimed = (tag.max_value for tag in tags if is_of_tickets(tag.name))
-    # It may know tickets of a lost one, or forgotten ones, by its first value alone.
-    last = max(replaced, *claimed, known.move.first_value)
-    _, leased = worker_number_rows.fetch_all(connection, dialect)
-    spaces = {space: rows[0] for space, rows in leased.items()}
-    if connection.scalar(select(shard.c.id).where(as_read(connection, dialect, known))) is None:
-        return None
-    return Given(tags, spaces, nodes, replaced, last, known.move.first_value)
-
-
-def join(connection: Connection, dialect: Dialect, known: Shard, new: Shard, given: Given) -> bool:
-    """Make a new database the slot that `new` says; False if its row is not as `known`. Raises if it is not empty.
-
-    What it numbers begins above what was given. A row with an explicit number raises a counter: ALTER would commit.
-    """
-    lock_row(connection, dialect, waits=True)
-    if known.fleet or has_ids(connection, dialect):
-        raise ShardMisconfigured("a database that is added must be new and empty, and this one has given ids")
-    residue = {"slot": new.residue.offset, "slots": new.residue.step}
-    row = {"fleet": new.fleet, "taken": text_of(new.taken), "taken_under": new.taken_under, **residue}
-    row |= columns_of(new.move)
-    if connection.execute(update(shard).where(as_read(connection, dialect, known)).values(row)).rowcount != 1:
-        return False
-    rows = [segments.row_of(tag, new) | {"move": new.move.key if tag.move else 0} for tag in given.tags]
-    if rows:
-        connection.execute(insert(segment), rows)
-    worker_number_rows.begin(connection, dialect, given.spaces, new.residue)
-    if given.nodes:
-        dialect.skip_nodes(connection, new.residue, given.nodes)
-    if given.tickets and known.tickets == REPLACE:
-        tickets.skip(connection, dialect, given.tickets)
-    return True
+    with transaction(connection, dialect):
+        if not lock_row(connection, dialect, waits):
+            return False
+        moved = change(connection, dialect, before, columns_of(after), after.run)
+        if moved:
+            dialect.skip_nodes(connection, before.residue, skip.nodes)
+        if moved and before.tickets == REPLACE:
+            tickets.skip(connection, dialect, skip.tickets)
+    return moved
 
 
 def as_shard(row: Any) -> Shard:
     taken = tuple(map(int, row.taken.split(","))) if row.taken else ()
     residue = Residue(row.slot, row.slots)
-    return Shard(row.fleet, residue, taken, row.taken_under, row.taken_for, row.tickets, as_move(row))
+    move = Move(row.server_run, row.last_move, row.new_tags_above, row.moved_at)
+    return Shard(row.fleet, residue, taken, row.taken_under, row.taken_for, row.tickets, move)

@@ -34,7 +34,7 @@ BURN = text("REPLACE INTO allocator_ticket (type) VALUES (:type)")
 DRAW = (
     "REPLACE INTO allocator_ticket (type) SELECT :type FROM allocator_shard "
     f"WHERE id = 1 AND tickets = '{REPLACE}' AND slot = :slot AND slots = :slots AND move = :shard_move "
-    "AND server_run = :run AND {run} = :run {lock}"
+    "AND server_run = :run AND {run} = :run {share}"
 )
 
 IS_CLAIMED = segment.c.tag.startswith(RESERVED)
@@ -44,7 +44,7 @@ IS_CLAIMED = segment.c.tag.startswith(RESERVED)
 def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> int | None:
     """Draw the next ticket of a type; None if the shard's row has changed. An unused ticket is burnt."""
     dialect.number_as(connection, shard.residue)
-    statement = filled(DRAW, run=run_of(connection), lock=dialect.locks.share)
+    statement = filled(DRAW, run_of(connection), dialect.words)
     known = {"shard_move": shard.move.key, "run": shard.move.run}
     known |= {"slot": shard.residue.offset, "slots": shard.residue.step}
     try:

@@ -19,9 +19,9 @@ from sqlalchemy import (
     update,
 )
 
-from allocator.database.dialect import Dialect, inserting
+from allocator.database.dialect import Dialect
 from allocator.database.tables import lease, shard
-from allocator.database.verbs import moves
+from allocator.database.verbs import shard_row
 from allocator.database.verbs.segments import greater
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.slots import Shard
@@ -29,15 +29,6 @@ from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, Numb
 
 READ = ("holder", "renewals", "until_ms", "used_until_ms")
 """A row is leased only if these are as they were read: else another process was faster."""
-
-NEW = f"""
-{{insert}} allocator_lease
-    (space, number, bits, length_ms, holder, renewals, until_ms, used_until_ms, host, process, format)
-SELECT :space, :number, :bits, :length_ms, :holder, :renewals, {{clock}} + :length_ms, :used_until_ms, :host, :process,
-    :format
-FROM allocator_shard WHERE {moves.FENCE}
-{{or_nothing}}
-"""
 
 
 def fetch(connection: Connection, dialect: Dialect, space: str) -> tuple[int, list[NumberRow]]:
@@ -67,17 +58,15 @@ def begin(connection: Connection, dialect: Dialect, spaces: Mapping[str, NumberR
 
 def take(connection: Connection, dialect: Dialect, chosen: NumberRow | int, claim: NumberClaim, known: Shard) -> bool:
     """Lease a number; False if its row has changed since `chosen`, or the database has moved since `known`."""
-    given = columns_of(claim)
+    given = {**columns_of(claim), "until_ms": clock(dialect) + claim.length_ms}
     if isinstance(chosen, int):
-        row = {**given, "space": claim.space, "number": chosen, **moves.known_as(known)}
-        return connection.execute(inserting(NEW, connection, dialect, clock=dialect.facts["at"]), row).rowcount == 1
+        row = {**given, "space": claim.space, "number": chosen}
+        made = shard_row.insert_under(connection, dialect, known, lease, row, end=dialect.words.or_nothing)
+        return connection.execute(made.prefix_with(dialect.words.ignore)).rowcount == 1
     as_it_was = (lease.c[name] == getattr(chosen, name) for name in READ)
-    fence = select(shard.c.id).where(moves.as_read(connection, dialect, known)).exists()
-    times = {
-        "until_ms": clock(dialect) + claim.length_ms,
-        "used_until_ms": greater(lease.c.used_until_ms, claim.wall_ms + claim.length_ms),
-    }
-    statement = of(claim.space, chosen.number).where(*as_it_was, fence).values({**given, **times})
+    fence = shard_row.is_as_read(connection, dialect, known)
+    used = greater(lease.c.used_until_ms, claim.wall_ms + claim.length_ms)
+    statement = of(claim.space, chosen.number).where(*as_it_was, fence).values({**given, "used_until_ms": used})
     return connection.execute(statement).rowcount == 1
 
 
@@ -90,7 +79,7 @@ def renew(connection: Connection, dialect: Dialect, held: NumberLease, wall_ms: 
         clock(dialect) >= wall_ms - held.length_ms // 2,
         # Since `shards make` a number may be one of another slot.
         select(shard.c.id).where(literal(held.number) % shard.c.slots == shard.c.slot - 1).exists(),
-        text(dialect.lasting),
+        text(dialect.words.lasting),
     )
     statement = of(held.space, held.number).where(*ours)
     later = {
@@ -106,7 +95,7 @@ def release(connection: Connection, dialect: Dialect, held: NumberLease, used_ms
 
     The holder is believed, since a server after a failover may lack its renewals; but for three lengths at most.
     """
-    ours = (lease.c.holder == held.holder, text(dialect.lasting))
+    ours = (lease.c.holder == held.holder, text(dialect.words.lasting))
     latest = clock(dialect) + 3 * held.length_ms
     used = case((latest > used_ms, used_ms), else_=latest)
     statement = of(held.space, held.number).where(*ours).values(holder="", used_until_ms=used)
@@ -118,7 +107,7 @@ def of(space: str, number: int) -> Update:
 
 
 def clock(dialect: Dialect) -> ColumnElement[int]:
-    return literal_column(dialect.facts["at"], lease.c.until_ms.type)
+    return literal_column(dialect.words.clock, lease.c.until_ms.type)
 
 
 def columns_of(claim: NumberClaim) -> dict[str, Any]:

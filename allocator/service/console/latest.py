@@ -88,7 +88,7 @@ class TagsRead(NamedTuple):
 def read_tags(databases: Sequence[Database]) -> TagsRead:
     """Read the tags. Raises the error of the first database if none answers."""
     found, errors = ask(databases, lambda database: database.fetch_page("", MAX_TAGS))
-    tags = together(page for _, page in found)[:MAX_TAGS]
+    tags = together(found.values())[:MAX_TAGS]
     away = [number for number, database in enumerate(databases, 1) if database in errors]
     return TagsRead({tag.name: tag for tag in tags}, away, len(databases))
 
