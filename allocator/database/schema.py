@@ -20,6 +20,7 @@ from sqlalchemy import (
     String,
     Table,
     column,
+    func,
     inspect,
     literal_column,
     select,
@@ -68,7 +69,7 @@ def current(connection: Connection) -> str | None:
     """The revision that the database says it is at; None where this project's version table is missing or empty."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    return connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))
+    return connection.scalar(select(func.max(column("version_num"))).select_from(table(VERSION_TABLE)))
 
 
 def check(connection: Connection, dialect: Dialect, where: str) -> None:
