@@ -63,8 +63,9 @@ def engine_of(address: Address, timeout: float) -> Engine:
         )
     except (ArgumentError, ValueError) as error:
         raise InvalidDatabase(f"{address.shown} cannot be used: {str(error).splitlines()[0]}") from error
+    prepare = partial(dialect.on_connect, engine, address.file, address.pool is not None, timeout)
     # Runs before SQLAlchemy inspects the session, so that it sees the settings that stay, ANSI_QUOTES for one.
-    event.listen(engine, "connect", partial(dialect.on_connect, engine, address, timeout), insert=True)
+    event.listen(engine, "connect", prepare, insert=True)
     event.listen(engine, "handle_error", partial(leave, address))
     return engine
 

@@ -20,7 +20,6 @@ from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.ticket import CLAIM
 
 if TYPE_CHECKING:
-    from allocator.database.address import Address
     from allocator.schemes.tag_column import Counter
 
 MAX_CONNECT_SECONDS = 10.0
@@ -99,15 +98,17 @@ class Dialect:
         """Arguments of `create_engine`; the URL's query overrides those for the driver, its `connect_args`."""
         raise NotImplementedError
 
-    def on_connect(self, engine: Engine, address: Address, timeout: float, connection: Any, record: Any) -> None:
+    def on_connect(
+        self, engine: Engine, file: str | None, is_given: bool, timeout: float, connection: Any, record: Any
+    ) -> None:
         """Prepare a new connection of the driver; `record.info` stays with it. A round trip here is one per connection.
 
         info: `allocator_run` is an SQL expression for the server run; `allocator_asked` one that asks for all of it, if
         that is longer.
         `dialect` is that of this connection, if it is another one; `warnings` collects those of the verb that runs.
 
-        Where the user's engine has opened it, what its listener has set is committed: autocommit cannot be set inside
-        its transaction.
+        file: of an embedded database. is_given: the user's engine has opened the connection; what its listener has set
+        is committed, since autocommit cannot be set inside its transaction.
         """
 
     def alone(self, file: str | None, end: float) -> AbstractContextManager[None]:
@@ -148,8 +149,7 @@ class Dialect:
 
     def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
         """Run it, for a name: the end of what is claimed, None if no row matched."""
-        end: int | None = connection.execute(claim, parameters).scalar_one_or_none()
-        return end
+        raise NotImplementedError
 
     def number_as(self, connection: Connection, residue: Residue) -> None:
         """Set the auto-increment of this session, where the server's own may be that of a replication."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Connection, Engine, TextClause, text
 from sqlalchemy.exc import DBAPIError
@@ -30,9 +30,6 @@ from allocator.schemes.tag import damaged
 from allocator.schemes.tag_column import Counter
 from allocator.schemes.ticket import CLAIM as BY_CLAIM
 from allocator.schemes.ticket import REPLACE
-
-if TYPE_CHECKING:
-    from allocator.database.address import Address
 
 CLOCK = "CAST(1000 * UNIX_TIMESTAMP() + MICROSECOND(NOW(3)) DIV 1000 AS SIGNED)"
 """UNIX_TIMESTAMP(NOW(3)) would follow local time, which steps back an hour in autumn."""
@@ -146,7 +143,9 @@ class MySQL(Dialect):
         # The run of a session says whether the server was durable when it began.
         return {"connect_args": greeting, "pool_recycle": RECYCLE}
 
-    def on_connect(self, engine: Engine, address: Address, timeout: float, connection: Any, record: Any) -> None:
+    def on_connect(
+        self, engine: Engine, file: str | None, is_given: bool, timeout: float, connection: Any, record: Any
+    ) -> None:
         # Not by arguments: a connection may come from the user's own engine. No COMMIT: a server's completion_type may
         # end the connection at it; see `SESSION`.
         if hasattr(connection, "_read_timeout"):

@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from math import ceil
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine, column, func, select, table, text
+from sqlalchemy import Connection, Engine, TextClause, column, func, select, table, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from allocator.database.dialect import (
@@ -34,9 +34,6 @@ from allocator.database.tables import CLAIMED, node
 from allocator.errors import DatabaseUnavailable, InvalidDatabase
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag_column import Counter
-
-if TYPE_CHECKING:
-    from allocator.database.address import Address
 
 NOT_READY = "55000"
 """The code of a standby that cannot read its WAL position. Aurora's writer raises it too, and names `wal_level`."""
@@ -160,12 +157,14 @@ class PostgreSQL(Dialect):
         autocommit = {"autocommit": True} if driver == "psycopg" else {}
         return {"connect_args": {"connect_timeout": seconds, "client_encoding": "utf8", **autocommit}}
 
-    def on_connect(self, engine: Engine, address: Address, timeout: float, connection: Any, record: Any) -> None:
+    def on_connect(
+        self, engine: Engine, file: str | None, is_given: bool, timeout: float, connection: Any, record: Any
+    ) -> None:
         dialect: Any = engine.dialect
         if not hasattr(dialect, "allocator_rung"):  # the first one
             dialect._get_server_version_info = partial(version_of, dialect._get_server_version_info)
             dialect.allocator_rung = FIRST
-        if address.pool is not None:
+        if is_given:
             connection.commit()
         rung = NOTHING if is_merely_like_it(connection) else dialect.allocator_rung
         warnings: list[str] = []
@@ -229,6 +228,10 @@ class PostgreSQL(Dialect):
         connection.exec_driver_sql(f"SELECT {run_of(connection)}")  # if this fails, `run` finds the rung
         rung: Rung = connection.info["rung"]
         return rung.blind
+
+    def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
+        end: int | None = connection.execute(claim, parameters).scalar_one_or_none()
+        return end
 
     def skip_nodes(self, connection: Connection, residue: Residue, count: int) -> None:
         # A logical replica has the rows, but not the position of their sequence.

@@ -16,7 +16,7 @@ from functools import partial
 from struct import unpack_from
 from threading import Thread
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Connection, Engine, TextClause, text
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -26,9 +26,6 @@ from allocator.database.dialect import NOWHERE, Dialect, Words
 from allocator.database.tables import CLAIMED
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, InvalidDatabase
 from allocator.runtime.mounts import MOUNTS, mounts_of
-
-if TYPE_CHECKING:
-    from allocator.database.address import Address
 
 try:
     import fcntl
@@ -84,8 +81,10 @@ class SQLite(Dialect):
     def engine_args(self, driver: str, timeout: float) -> dict[str, Any]:
         return {"connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False}}
 
-    def on_connect(self, engine: Engine, address: Address, timeout: float, connection: Any, record: Any) -> None:
-        path, is_given = os.path.realpath(address.file) if address.file else "", address.pool is not None
+    def on_connect(
+        self, engine: Engine, file: str | None, is_given: bool, timeout: float, connection: Any, record: Any
+    ) -> None:
+        path = os.path.realpath(file) if file else ""
         if is_given:
             free(connection)
         if (is_given or not path) and (opened := path_of(connection)) != path:
@@ -137,7 +136,7 @@ class SQLite(Dialect):
         yield f"'{run_of_file(path)}'" if path else NOWHERE, self
 
     def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
-        end = super().claim(connection, claim, parameters, name)
+        end = connection.execute(claim, parameters).scalar_one_or_none()
         return end if end is None else kept(connection, name, end)
 
 
