@@ -8,8 +8,7 @@ from secrets import token_hex
 from typing import Any, Literal, NoReturn
 
 from allocator.errors import InvalidId, InvalidSetting, NotCopyable
-from allocator.public_ids.permutation import LEAST_LIMIT
-from allocator.public_ids.seal import Seal
+from allocator.public_ids.seal import LEAST_LIMIT, Seal
 from allocator.schemes.formats.text_encodings import Base62, Crockford, Digits
 from allocator.schemes.shared.argument_checks import MAX_ID, check_whole, integer, quoted
 

@@ -18,7 +18,7 @@ from support.service.asgi import ask
 
 from allocator import JAVASCRIPT_MAX_ID, PublicIds
 from allocator.errors import InvalidId, InvalidSetting, NotCopyable
-from allocator.public_ids.permutation import Permutation
+from allocator.public_ids.seal import Permutation
 from allocator.schemes.formats.text_encodings import BASE62, SYMBOLS, Base62, Crockford, Digits
 from allocator.schemes.shared.argument_checks import MAX_ID
 
