@@ -9,11 +9,10 @@ import click
 from allocator.cli.output import json_option, show
 from allocator.errors import InvalidId
 from allocator.generators.inspect_id import inspect_id
-from allocator.schemes.formats.id_inspection import Inspection, Reading, inspection_to_json
-from allocator.schemes.formats.known_formats import FORMATS
+from allocator.schemes.formats.id_inspection import FORMATS, Inspection, Reading, inspection_to_json
 
-OTHERS = [name for name in FORMATS if name not in {"meteor", "snowflake", "twitter", "baidu"}]
-"""Formats to list beside meteor and snowflake, without second names: twitter is snowflake, baidu is uid-generator."""
+OTHERS = [name for name in FORMATS if name not in {"meteor", "snowflake"}]
+"""Formats to list beside meteor and snowflake."""
 TOO_YOUNG = 86_400.0
 """Seconds: a small number has a time just after the epoch in every format, which says nothing."""
 

@@ -17,7 +17,6 @@ from allocator.schemes.meteor import (
     MeteorSettings,
     NodeClaim,
     RegisteredMeteor,
-    begin,
     check_node,
 )
 
@@ -50,13 +49,9 @@ class Meteor(forks.Unforkable):
         epoch: int = EPOCH,
         layout: Layout = METEOR,
     ) -> None:
-        self._blocks = MeteorBlocks(
-            node,
-            begin(time(), epoch, layout) if second is None else second,
-            fresh_seed() if seed is None else seed,
-            epoch,
-            layout,
-        )
+        settings = MeteorSettings(epoch, layout).checked()
+        second = settings.form.ticks(int(time())) if second is None else second
+        self._blocks = MeteorBlocks(node, second, fresh_seed() if seed is None else seed, settings)
         super().__init__()
 
     def next_id(self) -> int:
@@ -91,8 +86,8 @@ class MeteorSupply(Supply):
 
     def _claim(self, claim: NodeClaim) -> MeteorBlocks:
         settings = self._settings
-        second = begin(time(), settings.epoch, settings.layout)  # first: an error here must not waste a node number
+        second = settings.form.ticks(int(time()))  # first: an error here must not waste a node number
         node = self._terms.backend.register_node()
         if warning := check_node(node, settings.layout):
             log.warning("meteor: %s", warning)
-        return MeteorBlocks(node, second, fresh_seed(), settings.epoch, settings.layout)
+        return MeteorBlocks(node, second, fresh_seed(), settings)

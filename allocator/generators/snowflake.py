@@ -14,10 +14,16 @@ from allocator.generators.worker_numbers import give_back, random_holder, read_c
 from allocator.runtime import forks
 from allocator.runtime.forks import this_process
 from allocator.schemes.formats.bit_layout import Layout
-from allocator.schemes.formats.known_formats import own_format
 from allocator.schemes.shared.argument_checks import check_whole, quoted
 from allocator.schemes.shared.retry_pace import Wait, found_by
-from allocator.schemes.snowflake import LeaseClaim, LeasedSnowflake, SnowflakeBlocks, SnowflakeSettings
+from allocator.schemes.snowflake import (
+    EPOCH,
+    SNOWFLAKE,
+    LeaseClaim,
+    LeasedSnowflake,
+    SnowflakeBlocks,
+    SnowflakeSettings,
+)
 from allocator.schemes.worker_number_lease import NumberLease
 
 
@@ -27,15 +33,13 @@ class Snowflake(forks.Unforkable):
     `Allocator.snowflake` leases a worker from the database instead.
 
     datacenter, worker: 0 to 31 each in the default layout.
-    layout: your own widths, of sign, a time field (timestamp, centisecond or second), datacenter if you want one,
-        worker and sequence: `Layout(sign=1, timestamp=41, worker=10, sequence=12)`.
-    epoch: milliseconds since 1970, or seconds where the time field is `second`; by default 2010-11-04T01:42:54.657Z
-        for milliseconds.
+    layout: your own widths: `Layout(sign=1, timestamp=41, datacenter=3, worker=7, sequence=12)`.
+    epoch: milliseconds since 1970, by default 2010-11-04T01:42:54.657Z.
     on_clock_back: "refuse" raises `ClockWentBack` until the clock has caught up; "wait" waits instead.
     clock, sleep: functions for the time, in seconds since 1970, and to wait.
 
-    Safe to use from several threads. After 4096 ids in a millisecond it waits for the next one, and in another layout
-    after the ids of a tick. No id has the tick of its start, which another generator of this worker may have used.
+    Safe to use from several threads. After the ids of a millisecond, 4096 by default, it waits for the next one. No id
+    has the millisecond of its start, which another generator of this worker may have used.
     """
 
     _name, _given = "this snowflake", "worker"
@@ -45,27 +49,25 @@ class Snowflake(forks.Unforkable):
         datacenter: int = 0,
         worker: int = 0,
         *,
-        epoch: int | None = None,
-        layout: Layout | None = None,
+        epoch: int = EPOCH,
+        layout: Layout = SNOWFLAKE,
         on_clock_back: Literal["refuse", "wait"] = "refuse",
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if on_clock_back not in ("refuse", "wait"):
             raise InvalidSetting(f"on_clock_back must be 'refuse' or 'wait', got {quoted(on_clock_back, 40)}")
-        form = own_format(layout, epoch)
-        widths = form.layout.widths
-        check_whole("datacenter", datacenter, 0, form.layout.limit("datacenter") if "datacenter" in widths else 0)
-        check_whole("worker", worker, 0, form.layout.limit("worker"))
-        self._blocks = SnowflakeBlocks(datacenter << widths["worker"] | worker, form)
-        self._per_second = self._blocks.form.per_second
+        form = SnowflakeSettings(epoch, layout).checked().form
+        check_whole("datacenter", datacenter, 0, layout.limit("datacenter"))
+        check_whole("worker", worker, 0, layout.limit("worker"))
+        self._blocks = SnowflakeBlocks(datacenter << layout.widths["worker"] | worker, form)
         self._waits = on_clock_back == "wait"
         self._clock, self._sleep = clock, sleep
         self._begin, self._end = inf, -inf
-        now = int(clock() * self._per_second)
-        if now < self._blocks.form.first_tick:
-            raise InvalidSetting(f"epoch must not be in the future, got {self._blocks.form.epoch}")
-        self._blocks.last = now  # another generator of this worker may have used this tick
+        now_ms = int(clock() * 1000)
+        if now_ms < epoch:
+            raise InvalidSetting(f"epoch must not be in the future, got {epoch}")
+        self._blocks.last = now_ms  # another generator of this worker may have used this millisecond
         super().__init__()
 
     def next_id(self) -> int:
@@ -88,14 +90,14 @@ class Snowflake(forks.Unforkable):
 
     def _decide(self, now: float) -> int | Wait:
         self._check_process()
-        tick, per_second = int(now * self._per_second), self._per_second
-        if tick == self._blocks.last and (value := next(self._values, None)) is not None:
+        now_ms = int(now * 1000)
+        if now_ms == self._blocks.last and (value := next(self._values, None)) is not None:
             return value  # another thread refilled first
         values = self._blocks.draw(now, waits=self._waits)
         if isinstance(values, Wait):
             return values
         first = self._serve(values)
-        self._begin, self._end = tick / per_second, (tick + 1) / per_second
+        self._begin, self._end = now_ms / 1000, (now_ms + 1) / 1000
         return first
 
     def after_fork(self) -> None:

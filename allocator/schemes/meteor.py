@@ -67,20 +67,38 @@ def differences(step: int, limit: int) -> tuple[Sequence[int], Sequence[int]]:
     return values, bytes(between) if max(between) < 256 else array("q", between)
 
 
-def begin(now: float, epoch: int, layout: Layout) -> int:
-    """The second field of a generator that starts `now`, in seconds since 1970."""
-    check_whole("epoch", epoch, 0, MAX_EPOCH)
-    return check_layout(layout, METEOR).ticks("second", int(now), epoch, 1)
+@dataclass(frozen=True, slots=True)
+class MeteorSettings:
+    """The format of an allocator's meteor ids. `epoch` is in seconds since 1970."""
+
+    epoch: int = EPOCH
+    layout: Layout = METEOR
+
+    @property
+    def form(self) -> Format:
+        return Format(self.layout, self.epoch)
+
+    def first_id_at(self, at: datetime) -> int:
+        """The least id of a second, for `WHERE id >= …`; 0 before the epoch. A time without a zone is UTC.
+
+        A process counts on from the second of its start: its later ids may be of an earlier second.
+        """
+        return self.form.first_id_at(at)
+
+    def checked(self) -> MeteorSettings:
+        check_layout(self.layout, METEOR)
+        check_whole("epoch", self.epoch, 0, MAX_EPOCH)
+        return self
 
 
 class MeteorBlocks:
-    """The ids of one node, one second at a time. Not thread-safe: callers hold a lock."""
+    """The ids of one node, one second at a time, by checked settings. Not thread-safe: callers hold a lock."""
 
-    __slots__ = ("_between", "_place", "_randoms", "_sequence", "_step", "epoch", "layout", "node", "second")
+    __slots__ = ("_between", "_place", "_randoms", "_sequence", "_step", "form", "layout", "node", "second")
 
-    def __init__(self, node: int, second: int, seed: int, epoch: int = EPOCH, layout: Layout = METEOR) -> None:
-        self.layout = check_layout(layout, METEOR)
-        self.epoch = check_whole("epoch", epoch, 0, MAX_EPOCH)
+    def __init__(self, node: int, second: int, seed: int, settings: MeteorSettings) -> None:
+        self.form = settings.form
+        self.layout = layout = settings.layout
         self.node = check_whole("node", node, 0, layout.limit("node"))
         self.second = check_whole("second", second, 0, layout.limit("second"))
         self._place = period()[1][check_whole("seed", seed, 1, MAX_SEED)]
@@ -96,7 +114,7 @@ class MeteorBlocks:
         """The remaining ids of the present second, in order; each step of the iterator is one C call."""
         if self.at_end:
             raise Exhausted(
-                f"meteor node {self.node} has used its last second, {moment(self.epoch + self.second - 1)}; "
+                f"meteor node {self.node} has used its last second, {moment(self.form.time(self.second - 1))}; "
                 "register a new node"
             )
         first = self.layout.pack(second=self.second, node=self.node, sequence=self._sequence)
@@ -110,26 +128,6 @@ class MeteorBlocks:
         if place + count <= MAX_SEED:
             return self._between[place : place + count]
         return islice(chain(self._between[place:], cycle(self._between)), count)
-
-
-@dataclass(frozen=True, slots=True)
-class MeteorSettings:
-    """The format of an allocator's meteor ids. `epoch` is in seconds since 1970."""
-
-    epoch: int = EPOCH
-    layout: Layout = METEOR
-
-    def first_id_at(self, at: datetime) -> int:
-        """The least id of a second, for `WHERE id >= …`; 0 before the epoch. A time without a zone is UTC.
-
-        A process counts on from the second of its start: its later ids may be of an earlier second.
-        """
-        return Format(self.layout, self.epoch).first_id_at(at)
-
-    def checked(self) -> MeteorSettings:
-        check_layout(self.layout, METEOR)
-        check_whole("epoch", self.epoch, 0, MAX_EPOCH)
-        return self
 
 
 @dataclass(frozen=True, slots=True, eq=False)

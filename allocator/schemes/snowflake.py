@@ -34,47 +34,44 @@ SNOWFLAKE = Layout(sign=1, timestamp=41, datacenter=5, worker=5, sequence=12)
 
 
 class SnowflakeBlocks:
-    """The ids of one worker, one tick at a time: a millisecond, or what the format counts. Callers hold a lock.
+    """The ids of one worker, one millisecond at a time. Callers hold a lock.
 
-    worker: one number for datacenter and worker.
+    worker: one number for datacenter and worker. form: that of checked settings.
     """
 
     __slots__ = ("_base", "_shift", "_size", "form", "last")
 
     def __init__(self, worker: int, form: Format) -> None:
         layout = form.layout
-        check_whole("epoch", form.epoch, 0, 1000 * MAX_EPOCH)
         self.form = form
         self._base = worker << layout.shift("worker")
-        self._shift = layout.shift(form.clock)
+        self._shift = layout.shift("timestamp")
         self._size = 1 << layout.widths["sequence"]
         self.last = -1
 
     def draw(self, now: float, *, waits: bool) -> range | Wait:
-        """The ids of a new tick, or the wait for it: the ids of the last one are used up.
+        """The ids of a new millisecond, or the wait for it: the ids of the last one are used up.
 
         waits: for a clock that went back; otherwise raises `ClockWentBack`. now: seconds since 1970.
         """
-        per_second = self.form.per_second
-        tick = int(now * per_second)
-        if tick == self.last:
-            return Wait(max(0.0, (tick + 1) / per_second - now))
-        if tick < self.last and waits:
-            return Wait((self.last - tick) / per_second)
-        return self.take(tick)
+        now_ms = int(now * 1000)
+        if now_ms == self.last:
+            return Wait(max(0.0, (now_ms + 1) / 1000 - now))
+        if now_ms < self.last and waits:
+            return Wait((self.last - now_ms) / 1000)
+        return self.take(now_ms)
 
-    def take(self, tick: int) -> range:
-        """The ids of a tick, counted from 1970; empty if the last call took this tick. Raises `ClockWentBack`."""
-        form = self.form
-        if tick <= self.last:
-            if tick < self.last:
+    def take(self, at_ms: int) -> range:
+        """The ids of a millisecond since 1970; empty if the last call took it. Raises `ClockWentBack`."""
+        if at_ms <= self.last:
+            if at_ms < self.last:
                 raise ClockWentBack(
-                    f"the clock went back by {(self.last - tick) * form.tick} ms, to {moment(tick / form.per_second)}; "
-                    "retry when it has caught up"
+                    f"the clock went back by {self.last - at_ms} ms, to {moment(at_ms / 1000)}; retry when it has "
+                    "caught up"
                 )
             return NOTHING
-        ticks = form.layout.ticks(form.clock, tick, form.first_tick, form.per_second)
-        self.last = tick
+        ticks = self.form.ticks(at_ms)
+        self.last = at_ms
         first = self._base | ticks << self._shift
         return range(first, first + self._size)
 
@@ -115,7 +112,7 @@ class SnowflakeSettings:
     def checked(self) -> SnowflakeSettings:
         check_seconds("lease", self.lease, rule.MIN_SECONDS, rule.MAX_SECONDS)
         check_layout(self.layout, SNOWFLAKE)
-        SnowflakeBlocks(0, self.form)
+        check_whole("epoch", self.epoch, 0, 1000 * MAX_EPOCH)
         if self.bits > rule.MAX_BITS:
             raise InvalidSetting(
                 f"datacenter and worker may have at most {rule.MAX_BITS} bits together, got {self.layout!r}"
@@ -124,7 +121,7 @@ class SnowflakeSettings:
 
     def claim(self, wall_ms: int, holder: str, host: str, process: int) -> NumberClaim:
         """A request for a worker. Raises if the format has no id for this millisecond, before one is leased for it."""
-        SnowflakeBlocks(0, self.form).take(wall_ms)
+        self.form.ticks(wall_ms)
         return NumberClaim(rule.SNOWFLAKE, self.bits, self.length_ms, wall_ms, holder, host, process, self.kept)
 
 

@@ -18,8 +18,7 @@ from pydantic import (
 
 from allocator.errors import InvalidCount
 from allocator.remote.wire import gap_from_json, seen_from_text, whole
-from allocator.schemes.formats.id_inspection import SCHEMES
-from allocator.schemes.formats.known_formats import FORMATS
+from allocator.schemes.formats.id_inspection import FORMATS, SCHEMES
 from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, MAX_STEP, check_tag, check_whole
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.worker_number_lease import BITS, MAX_BITS, MAX_SECONDS, MIN_SECONDS, SNOWFLAKE

@@ -203,8 +203,7 @@ def checked(values: Iterator[int], check: Callable[[], None]) -> Iterator[int]:
 
 
 def meteors(settings: MeteorSettings) -> Iterator[int]:
-    layout, epoch = settings.layout, settings.epoch
-    blocks = MeteorBlocks(1, since(epoch, START, layout.limit("second")), 1, epoch, layout)
+    blocks = MeteorBlocks(1, since(settings.epoch, START, settings.layout.limit("second")), 1, settings)
     while not blocks.at_end:
         yield from blocks.take()
 

@@ -25,9 +25,8 @@ from allocator.errors import Exhausted, InvalidId, InvalidSetting
 from allocator.schemes.shared.argument_checks import check_whole, quoted
 
 BITS = 64
-TICKS = {"second": (1000, "second"), "centisecond": (10, "hundredth of a second"), "timestamp": (1, "millisecond")}
-"""Milliseconds in one tick of each time field, and the name of the tick."""
-NOTHING_FIXED: Mapping[str, int] = MappingProxyType({})
+TICKS = {"second": 1000, "centisecond": 10, "timestamp": 1}
+"""Milliseconds in one tick of each time field."""
 WIDTH = r"[0-9]{1,2}"
 MAX_EPOCH = 253_402_300_799
 """9999-12-31T23:59:59Z, the last second of `datetime`."""
@@ -75,26 +74,6 @@ class Layout:
         check_whole("an id", number, 0, (1 << (BITS - self.widths["sign"])) - 1, InvalidId)
         return {name: (number >> shift) & self._limits[name] for name, shift in self._shifts.items() if name != "sign"}
 
-    def runs_out(self, field: str, epoch: float, per_second: int = 1) -> datetime:
-        """The last moment (UTC) that a time field can hold; `epoch` is in seconds since 1970."""
-        return moment(epoch + self.limit(field) / per_second)
-
-    def ticks(self, field: str, now: int, epoch: int, per_second: int) -> int:
-        """The value of a time field now; `now` and `epoch` are in its ticks since 1970."""
-        ticks = now - epoch
-        if ticks < 0:
-            raise InvalidSetting(
-                f"the epoch, {moment(epoch / per_second)}, must not be in the future; the clock says "
-                f"{moment(now / per_second)}"
-            )
-        if ticks > self.limit(field):
-            raise Exhausted(
-                f"the field {field} of layout {self} ended at {self.runs_out(field, epoch / per_second, per_second)}; "
-                "choose a later epoch or more bits, for a new column: beside ids of the old format, some would come "
-                "again"
-            )
-        return ticks
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Layout) and list(self.widths.items()) == list(other.widths.items())
 
@@ -110,14 +89,10 @@ class Layout:
 
 
 class Format(NamedTuple):
-    """A layout with a time field, and its epoch: in seconds where the field is `second`, otherwise in milliseconds.
-
-    fixed: fields that have one value in every id.
-    """
+    """A layout with a time field, and its epoch: in seconds where the field is `second`, otherwise in milliseconds."""
 
     layout: Layout
     epoch: int
-    fixed: Mapping[str, int] = NOTHING_FIXED
 
     @property
     def clock(self) -> str:
@@ -127,15 +102,7 @@ class Format(NamedTuple):
     @property
     def tick(self) -> int:
         """Milliseconds."""
-        return TICKS[self.clock][0]
-
-    @property
-    def tick_name(self) -> str:
-        return TICKS[self.clock][1]
-
-    @property
-    def per_second(self) -> int:
-        return 1000 // self.tick
+        return TICKS[self.clock]
 
     @property
     def first_tick(self) -> int:
@@ -145,6 +112,22 @@ class Format(NamedTuple):
     def time(self, ticks: int) -> float:
         """Seconds since 1970."""
         return (self.epoch * (1000 if self.clock == "second" else 1) + ticks * self.tick) / 1000
+
+    def ticks(self, now: int) -> int:
+        """The value of the time field `now`, in ticks since 1970. Raises `InvalidSetting` before the epoch, and
+        `Exhausted` after the last value."""
+        ticks, last = now - self.first_tick, self.layout.limit(self.clock)
+        if ticks < 0:
+            raise InvalidSetting(
+                f"the epoch, {moment(self.time(0))}, must not be in the future; the clock says "
+                f"{moment(self.time(ticks))}"
+            )
+        if ticks > last:
+            raise Exhausted(
+                f"the field {self.clock} of layout {self.layout} ended at {moment(self.time(last))}; choose a later "
+                "epoch or more bits, for a new column: beside ids of the old format, some would come again"
+            )
+        return ticks
 
     def first_id_at(self, at: datetime) -> int:
         """The least id with the tick of a time, 0 before the epoch; a time without a zone is UTC."""

@@ -3,22 +3,29 @@
 A number alone does not show which scheme made it. Each scheme that fits is a `Reading`, likely ones first. A reading
 is unlikely when its time is in the future, or when a field has a value that the scheme never makes. A caller who knows
 more passes `scheme`, `epoch` or `layout`; with a layout, only its reading is returned.
+
+Ids are positive signed 64-bit numbers. Formats of others whose time uses the topmost bit have one bit less of it here:
+Instagram's ends in 2046, Discord's in 2084, TSID's in 2089.
+Sources: the README of baidu/uid-generator and its `DefaultUidGenerator`, sony/sonyflake and its v2, Discord's API
+reference, "Sharding & IDs at Instagram", Ahoo-Wang/CosId, twitter-archive/snowflake, f4b6a3/tsid-creator,
+getsentry/sentry (`utils/snowflake.py` and `conf/server.py`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
 from allocator.errors import InvalidId, InvalidSetting
-from allocator.schemes.formats.bit_layout import Format, moment
-from allocator.schemes.formats.known_formats import FORMATS, format_of
+from allocator.schemes.formats.bit_layout import Format, Layout, layout_from_text, moment
 from allocator.schemes.formats.text_encodings import BASE32
-from allocator.schemes.meteor import RANDOMS
+from allocator.schemes.meteor import RANDOMS, MeteorSettings
 from allocator.schemes.objectid import COUNTER, HEX, PROCESS, parse, seconds_of, time_of
 from allocator.schemes.shared.argument_checks import MAX_ID, check_whole, quoted
+from allocator.schemes.snowflake import SnowflakeSettings
 
 UUID_TEXT = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-fA-F]{32}", re.ASCII)
 NUMBER = re.compile(r"-?[0-9]{1,30}", re.ASCII)
@@ -32,6 +39,23 @@ RANDOM_SINCE = 1_514_764_800
 """2018-01-01: about when MongoDB drivers replaced machine and process id by random bytes."""
 GREGORIAN = 12_219_292_800
 """Seconds from 1582-10-15, the epoch of UUIDs, to 1970."""
+SONYFLAKE = Layout(sign=1, centisecond=39, sequence=8, machine=16)
+FORMATS: Mapping[str, Format] = {
+    "meteor": MeteorSettings().form,
+    "snowflake": SnowflakeSettings().form,
+    "discord": Format(Layout(sign=1, timestamp=41, worker=5, process=5, increment=12), 1_420_070_400_000),
+    "instagram": Format(Layout(sign=1, timestamp=40, shard=13, sequence=10), 1_314_220_021_721),
+    "tsid": Format(Layout(sign=1, timestamp=41, node=10, counter=12), 1_577_836_800_000),
+    # Baidu's uid-generator reads the epoch "2016-05-20" in the zone of the machine; this is midnight in China.
+    "baidu": Format(Layout(sign=1, second=28, worker=22, sequence=13), 1_463_673_600),
+    "sonyflake": Format(SONYFLAKE, 1_409_529_600_000),
+    "sonyflake-v2": Format(SONYFLAKE, 1_735_689_600_000),
+    "cosid": Format(Layout(sign=1, timestamp=41, machine=10, sequence=12), 1_577_203_200_000),
+    "cosid-second": Format(Layout(sign=1, second=31, machine=10, sequence=22), 1_577_203_200),
+    # Version 1 with its bits in reverse. The epoch is midnight in UTC, the zone of Sentry's servers.
+    "sentry": Format(Layout(sign=11, version=5, second=32, region=12, sequence=4), 1_659_916_800),
+}
+"""Formats with a time: their bits, tick and epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +117,25 @@ def inspect(
         raise InvalidId(f"{ascii(text)[:60]} is not an id of the scheme {scheme}")
     readings.sort(key=lambda reading: not reading.likely)
     return Inspection(text, tuple(readings))
+
+
+def format_of(layout: object) -> tuple[str, Format]:
+    """The name and format for a name, a name with widths (baidu:1/29/21/13), or a `Layout`.
+
+    A `Layout` must have the fields of a known format, in their order, and gets the epoch of that format.
+    """
+    if isinstance(layout, Layout):
+        for name, known in FORMATS.items():
+            if list(known.layout.widths) == list(layout.widths):
+                return name, known._replace(layout=layout)
+    if isinstance(layout, str):
+        name, colon, widths = layout.partition(":")
+        if known_one := FORMATS.get(name):
+            return name, known_one._replace(layout=layout_from_text(widths, known_one.layout)) if colon else known_one
+    raise InvalidSetting(
+        f"layout must be one of {', '.join(FORMATS)}, or one of them with widths of its fields in bits, as in "
+        f"baidu:1/29/21/13, or a Layout with the fields of one of them; got {quoted(layout, 100)}"
+    )
 
 
 def read_all(value: object, text: str, now: float, epoch: int | None) -> list[Reading]:
@@ -167,10 +210,8 @@ def timed(name: str, form: Format, number: int, epoch: int | None, now: float) -
         against = f"its time would be {time}, in the future"
     elif name == "meteor" and fields["random"] >= RANDOMS:
         against = f"the random field of a meteor is never {fields['random']}"
-    elif odd := next((name for name, value in form.fixed.items() if fields[name] != value), ""):
-        against = f"the {odd} of such an id is always {form.fixed[odd]}, not {fields[odd]}"
     elif ticks == 0:
-        against = f"its time would be the first {form.tick_name} of the epoch"
+        against = f"its time would be {time}, the first of the epoch"
     why = against or f"its time would be {time}"
     return Reading(name, dict(fields), time, not against, why, CANNOT_TELL.get(name, USUAL))
 

@@ -11,7 +11,7 @@ from support.rules import rule
 
 from allocator import Layout, Meteor
 from allocator.errors import Exhausted, InvalidSetting, NodeIdsExhausted, NotCopyable
-from allocator.schemes.meteor import METEOR, MeteorBlocks, check_node, xorshift
+from allocator.schemes.meteor import METEOR, MeteorBlocks, MeteorSettings, check_node, xorshift
 from allocator.schemes.snowflake import SNOWFLAKE
 
 PUBLISHED = [585, 596, 600, 614, 616, 626, 635, 640, 651, 656]
@@ -103,7 +103,7 @@ def test_node_numbers_warn_before_they_end():
 
 
 def test_a_block_is_served_lazily():
-    blocks = MeteorBlocks(0, 1, 1)
+    blocks = MeteorBlocks(0, 1, 1, MeteorSettings())
 
     assert len(list(islice(blocks.take(), 3))) == 3
     assert blocks.second == 2
