@@ -56,7 +56,7 @@ class Generator:
             return generator.refill()
         if is_held_here(self._lock):
             return Generator(*fresh()).refill()  # a signal handler or destructor interrupted this method
-        return found_by(self._attempt, self._clock, self._sleep, least=0.001)
+        return found_by(self._attempt, self._clock, self._sleep)
 
     def _attempt(self) -> bytes | Wait:
         with self._lock:

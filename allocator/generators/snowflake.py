@@ -81,8 +81,7 @@ class Snowflake(forks.Unforkable):
 
     def _refill(self) -> int:
         forks.enter(self)
-        # In steps: the clock may be corrected meanwhile.
-        return found_by(self._attempt, self._clock, self._sleep, most=1.0)
+        return found_by(self._attempt, self._clock, self._sleep)
 
     def _attempt(self) -> int | Wait:
         with self._lock:

@@ -7,14 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final, Literal
 
-from allocator.errors import (
-    Exhausted,
-    InvalidCount,
-    InvalidSetting,
-    MaxValueWentBack,
-    SchemaDamaged,
-    UnknownTag,
-)
+from allocator.errors import Exhausted, InvalidCount, InvalidSetting, MaxValueWentBack, SchemaDamaged, UnknownTag
 from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag, check_whole, quoted
 from allocator.schemes.shared.residues import ALL, Residue, Seen, mark
 from allocator.schemes.ticket import RESERVED

@@ -232,8 +232,7 @@ def check_moved(moved_at_ms: int, claim: NumberClaim, at_ms: int) -> None:
         )
 
 
-def exhausted(rows: Iterable[NumberRow], claim: NumberClaim, at_ms: int) -> AllocatorError:
-    rows = [row for row in rows if row.number < 1 << claim.bits]
+def exhausted(rows: Collection[NumberRow], claim: NumberClaim, at_ms: int) -> AllocatorError:
     held = [row for row in rows if row.holder]
     holders = sorted({row.who for row in held})
     named = ", ".join(holders[:5]) + (" and others" if len(holders) > 5 else "")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -79,20 +79,12 @@ class Inspection:
 
 
 def inspection_to_json(found: Inspection) -> dict[str, object]:
-    return {
-        "id": found.id,
-        "readings": [
-            {
-                "scheme": reading.scheme,
-                "likely": reading.likely,
-                "why": reading.why,
-                "fields": {name: str(value) for name, value in reading.fields.items()},
-                "time": reading.time and reading.time.isoformat(),
-                "cannot_tell": reading.cannot_tell,
-            }
-            for reading in found.readings
-        ],
-    }
+    return {"id": found.id, "readings": [reading_to_json(one) for one in found.readings]}
+
+
+def reading_to_json(reading: Reading) -> dict[str, object]:
+    fields = {name: str(value) for name, value in reading.fields.items()}
+    return asdict(reading) | {"fields": fields, "time": reading.time and reading.time.isoformat()}
 
 
 def inspect(

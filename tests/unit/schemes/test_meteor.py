@@ -123,3 +123,5 @@ def test_any_widths_give_unique_increasing_ids():
 def test_seconds_that_ended_before_the_start_are_an_error():
     with pytest.raises(Exhausted, match="the field second of layout 1/29/20/11/3 ended at 1987"):
         Meteor(node=1, epoch=0)
+    with pytest.raises(InvalidSetting, match=r"the epoch, 2096-10-02 .*, must not be in the future; the clock says 2"):
+        Meteor(node=1, epoch=4_000_000_000)
