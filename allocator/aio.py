@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from allocator.errors import InvalidSetting, Uncopyable
 from allocator.fleet.tag_administration import Tags
 from allocator.generators.sequence import Sequence
 from allocator.generators.worker_numbers import AsyncWorkerLease
-from allocator.runtime.iterators import take
 from allocator.runtime.threads import to_thread, wait_for_async
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.argument_checks import check_count
@@ -52,9 +50,7 @@ class AsyncSequence(Uncopyable):
 
     async def next_ids(self, count: int) -> list[int]:
         """As `Sequence.next_ids`. A cancelled call burns the ids it had drawn."""
-        supply = self._supply
-        ids = list(take(supply._values, check_count(count)))
-        return ids if len(ids) == count else await wait_for_async(supply._completed(ids, count))
+        return await self._supply.several(check_count(count))
 
     async def reserve(self, count: int) -> range:
         """As `Sequence.reserve`. A cancelled call burns the block."""
@@ -162,9 +158,8 @@ class AsyncAllocator(Uncopyable):
     async def snowflake(self) -> int:
         """As `Allocator.snowflake`. A cancelled call burns no id."""
         supply = self._allocator._snowflake
-        for value in supply._values if monotonic() < supply.end else ():
-            return value
-        return await wait_for_async(supply._attempts())
+        value = supply.at_hand()
+        return await wait_for_async(supply._attempts()) if value is None else value
 
     async def ticket(self, kind: str) -> int:
         """As `Allocator.ticket`. A cancelled call burns the ticket."""

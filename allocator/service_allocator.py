@@ -68,8 +68,3 @@ class ServiceAllocator(AsyncAllocator):
         segment.
         """
         return await wait_for_async(self._hosted.sequence(tag)._claimed(size, seen, exact))
-
-    @property
-    def lease(self) -> tuple[int, float] | None:
-        """As `SnowflakeSupply.lease`."""
-        return self.snowflakes.lease()

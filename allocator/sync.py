@@ -159,13 +159,8 @@ class Allocator(Uncopyable):
         background while ids are drawn. After a failover a new process has none for three leases. Raises the errors of
         `next_id`, and `NodeIdsExhausted` when all workers are leased.
         """
-        supply = self._snowflake
-        if monotonic() < supply.end:
-            try:
-                return next(supply._values)
-            except StopIteration:
-                pass
-        return wait_for(supply._attempts())
+        value = self._snowflake.at_hand()
+        return wait_for(self._snowflake._attempts()) if value is None else value
 
     def worker(
         self, space: str, bits: int = 10, seconds: float = SECONDS, on_lost: Callable[[], object] | None = None
