@@ -78,12 +78,9 @@ class Work(Generic[T]):
             if not isinstance(error, Exception):
                 raise
 
-    def cancel(self) -> None:
-        """Do not begin it: nobody waits for it. If it has begun, it runs on."""
-        self._calls.clear()
-
-    def drop(self, error: BaseException) -> None:
-        if self.take():
+    def cancel(self, error: BaseException | None = None) -> None:
+        """Do not begin it, and tell who waits for it why not. If it has begun, it runs on."""
+        if self.take() and error is not None:
             self.end(error=error)
 
     def end(self, result: T | None = None, error: BaseException | None = None) -> None:
@@ -161,7 +158,7 @@ class Background:
         if not living:
             work.run()
         if self.closed.ended:
-            work.drop(AllocatorClosed())  # the pool was closed just now, and its threads may all have ended
+            work.cancel(AllocatorClosed())  # the pool was closed just now, and its threads may all have ended
 
     def close(self, seconds: float) -> None:
         """Drop queued work, and wait at most `seconds` for running work."""
@@ -169,7 +166,7 @@ class Background:
         with suppress(Empty):
             while True:
                 if work := self._works.get_nowait():
-                    work.drop(AllocatorClosed())
+                    work.cancel(AllocatorClosed())
         self._works.put(None)
         end = monotonic() + seconds
         for thread in self._threads:

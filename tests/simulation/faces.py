@@ -75,7 +75,7 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
     (allocator.generators.sequence, {"monotonic": clocks.monotonic}),
     (
         allocator.sync,
-        {"monotonic": clocks.monotonic, "threading": threads.Threading, "backend_of": backend_of},
+        {"monotonic": clocks.monotonic, "backend_of": backend_of},
     ),
     (allocator.fleet.fleet_backend, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
     (
