@@ -71,10 +71,7 @@ class Workers:
 
 
 def said(error: BaseException) -> str:
-    try:
-        return str(error) if isinstance(error, AllocatorError) else f"{type(error).__name__}: {error}"
-    except Exception:
-        return type(error).__name__
+    return str(error) if isinstance(error, AllocatorError) else f"{type(error).__name__}: {error}"
 
 
 def warn(text: str, *parts: object) -> None:
