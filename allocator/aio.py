@@ -11,6 +11,7 @@ from allocator.errors import InvalidSetting, Uncopyable
 from allocator.fleet.tag_administration import Tags
 from allocator.generators.sequence import Sequence
 from allocator.generators.worker_numbers import AsyncWorkerLease
+from allocator.runtime.iterators import take
 from allocator.runtime.threads import to_thread, wait_for_async
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.argument_checks import check_count
@@ -50,7 +51,9 @@ class AsyncSequence(Uncopyable):
 
     async def next_ids(self, count: int) -> list[int]:
         """As `Sequence.next_ids`. A cancelled call burns the ids it had drawn."""
-        return await self._supply.several(check_count(count))
+        supply = self._supply
+        ids = list(take(supply._values, check_count(count)))
+        return ids if len(ids) == count else await wait_for_async(supply._completed(ids, count))
 
     async def reserve(self, count: int) -> range:
         """As `Sequence.reserve`. A cancelled call burns the block."""

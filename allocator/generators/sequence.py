@@ -11,6 +11,7 @@ from typing import NoReturn
 from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
 from allocator.generators.supply import Supply, Terms
 from allocator.runtime import forks
+from allocator.runtime.iterators import take
 from allocator.runtime.threads import Waits, result_of, wait_for
 from allocator.schemes.segment_refill import Claim, Segments
 from allocator.schemes.shared.argument_checks import check_count, check_reserve
@@ -52,7 +53,8 @@ class Sequence(Supply):
 
         If an error occurs midway, the ids drawn before it are burnt.
         """
-        return wait_for(self._several(check_count(count)))
+        ids = list(take(self._values, check_count(count)))
+        return ids if len(ids) == count else wait_for(self._completed(ids, count))
 
     def reserve(self, count: int) -> range:
         """One block of 1 to 10**13 ids, claimed by this call. In a fleet, its step is the number of slots."""

@@ -135,13 +135,11 @@ class Supply(Uncopyable):
 
     async def several(self, count: int, end: float | None = None) -> list[int]:
         """The next ids, for asyncio; all until `end`, or within one timeout."""
-        return await wait_for_async(self._several(count, end))
+        return await wait_for_async(self._completed([], count, end))
 
-    def _several(self, count: int, end: float | None = None) -> Waits[list[int]]:
-        """The next ids; all until `end`, or within one timeout."""
-        now = monotonic()
-        end = now + self._terms.timeout if end is None else end
-        ids = list(take(self._values, count)) if now < self.end else []
+    def _completed(self, ids: list[int], count: int, end: float | None = None) -> Waits[list[int]]:
+        """Fill `ids` up to `count`; all until `end`, or within one timeout."""
+        end = monotonic() + self._terms.timeout if end is None else end
         while len(ids) < count:
             ids.append((yield from self._attempts(count - len(ids), end)))
             ids += take(self._values, count - len(ids)) if monotonic() < self.end else ()
