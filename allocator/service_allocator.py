@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
 from allocator.aio import AsyncAllocator
 from allocator.generators.backend_protocol import Backend
@@ -17,9 +17,6 @@ from allocator.sync import Allocator
 
 if TYPE_CHECKING:
     from allocator.fleet.fleet_backend import Alone, Fleet
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class ServiceAllocator(AsyncAllocator):
@@ -48,9 +45,8 @@ class ServiceAllocator(AsyncAllocator):
         """The ids of a tag, as `meteors` and `snowflakes` are those of a scheme."""
         return self._hosted.sequence(tag)
 
-    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run blocking `work` on a thread of the allocator. Raises `DatabaseUnavailable` after the timeout."""
-        return await self._on_thread(work, *args, **kwargs)
+    run = AsyncAllocator._on_thread
+    """Run blocking work on a thread of the allocator. Raises `DatabaseUnavailable` after the timeout."""
 
     async def open_tag(self, tag: str, create: bool = False) -> Tag:
         """Fetch the row of a tag, and create it if `create`; else raise `UnknownTag` where it is missing."""
@@ -68,8 +64,3 @@ class ServiceAllocator(AsyncAllocator):
         segment.
         """
         return await wait_for_async(self._hosted.sequence(tag)._claimed(size, seen, exact))
-
-    @property
-    def lease(self) -> tuple[int, float] | None:
-        """As `SnowflakeSupply.lease`."""
-        return self.snowflakes.lease()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -93,7 +92,6 @@ class Allocator(Uncopyable):
         backend = backend_of(database, shards, token, headers, background, timeout)
         self._terms = terms = Terms(backend, background, bool(create_missing), runway, timeout, self)
         self._workers = Workers(terms, self._overdue)
-        self._lock = threading.RLock()
         self._sequences: dict[str, Sequence] = {}
         self._serving: dict[str, Iterator[int]] = {}
         """The iterator of each tag, the fast path to an id."""
@@ -128,18 +126,12 @@ class Allocator(Uncopyable):
             )
         if tag not in self._sequences:
             name = check_tag(tag)
-            forks.enter(self)  # a handler's second object would be missed by `close` and by forks
-            with self._lock:
-                if name not in self._sequences:
-                    self._sequences[name] = self._new_sequence(replace(self._template, name=name))
+            # In one step: a second object, of a thread or a signal handler, would be missed by `close` and by forks.
+            self._sequences.setdefault(name, self._new_sequence(replace(self._template, name=name)))
         return self._sequences[tag]
 
     def _new_sequence(self, template: Tag) -> Sequence:
         return Sequence(template, self._terms, self._serving)
-
-    @property
-    def _name(self) -> str:
-        return repr(self)
 
     def meteor(self) -> int:
         """The next meteor id. The first call registers a node in the database.
@@ -159,13 +151,8 @@ class Allocator(Uncopyable):
         background while ids are drawn. After a failover a new process has none for three leases. Raises the errors of
         `next_id`, and `NodeIdsExhausted` when all workers are leased.
         """
-        supply = self._snowflake
-        if monotonic() < supply.end:
-            try:
-                return next(supply._values)
-            except StopIteration:
-                pass
-        return wait_for(supply._attempts())
+        value = self._snowflake.at_hand()
+        return wait_for(self._snowflake._attempts()) if value is None else value
 
     def worker(
         self, space: str, bits: int = 10, seconds: float = SECONDS, on_lost: Callable[[], object] | None = None
@@ -270,7 +257,6 @@ class Allocator(Uncopyable):
         """Start with nothing in memory in a forked child; `forks` calls this before other code runs there."""
         self._terms.background.renew()
         self._workers.renew()
-        self._lock = threading.RLock()
         for supply in self._supplies():
             supply._renew()
         self.backend.abandon()

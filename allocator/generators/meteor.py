@@ -65,11 +65,8 @@ class Meteor(forks.Unforkable):
         forks.enter(self)
         with self._lock:
             self._check_process()
-            try:
-                return next(self._values)  # another thread refilled first
-            except StopIteration:
-                pass
-            return self._serve(self._blocks.take())
+            value = next(self._values, None)  # another thread may have refilled first
+            return self._serve(self._blocks.take()) if value is None else value
 
 
 class MeteorSupply(Supply):

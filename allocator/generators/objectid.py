@@ -63,11 +63,8 @@ class Generator:
             return self._decide(self._clock())
 
     def _decide(self, now: float) -> bytes | Wait:
-        if now < self.end:
-            try:
-                return next(self.values)  # another thread refilled first
-            except StopIteration:
-                pass
+        if now < self.end and (value := next(self.values, None)) is not None:
+            return value  # another thread refilled first
         # Drained, so that no other thread draws what is counted here as unused.
         blocks = self._blocks
         values = blocks.take(now, unused=len(list(self.values)))

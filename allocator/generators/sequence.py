@@ -12,7 +12,7 @@ from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBa
 from allocator.generators.supply import Supply, Terms
 from allocator.runtime import forks
 from allocator.runtime.iterators import take
-from allocator.runtime.threads import Waits, Work, result_of, wait_for
+from allocator.runtime.threads import Waits, result_of, wait_for
 from allocator.schemes.segment_refill import Claim, Segments
 from allocator.schemes.shared.argument_checks import check_count, check_reserve
 from allocator.schemes.shared.residues import Seen, merged, residue_of
@@ -115,14 +115,10 @@ class Sequence(Supply):
 
     def _claimed(self, size: int, seen: Seen, exact: bool) -> Waits[range]:
         """Claim one block, above the ids `seen` of a client process too; see `ServiceAllocator.claim`."""
-        start = partial(self._start_claim, size, seen, exact)
-        return result_of(start, self._terms.background, self._terms.timeout, self._overdue)
-
-    def _start_claim(self, size: int, seen: Seen, exact: bool) -> Work[range]:
-        if exact:
-            size = check_reserve(size)
+        size = check_reserve(size) if exact else size
         forks.enter(self)
-        return self._terms.background.submit(self._claim_beside, size, seen, exact)
+        start = partial(self._terms.background.submit, self._claim_beside, size, seen, exact)
+        return result_of(start, self._terms.background, self._terms.timeout, self._overdue)
 
     def _claim_beside(self, count: int, others: Seen, exact: bool) -> range:
         core = self._core

@@ -21,7 +21,6 @@ from typing import Self
 from allocator.errors import AllocatorError, InvalidSetting, LeaseLost, Uncopyable
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import Terms
-from allocator.runtime.clocks import own_clock
 from allocator.runtime.forks import this_process
 from allocator.runtime.threads import Waits, Work, result_of, to_thread, wait_for, wait_for_async
 from allocator.schemes.shared.argument_checks import quoted
@@ -30,13 +29,15 @@ from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLea
 
 log = logging.getLogger("allocator")
 
-
+BOOT = getattr(time, "CLOCK_BOOTTIME", None)
+"""Linux's clock that runs on while the machine sleeps; the monotonic clock stands still then."""
 LOOK_AGAIN = 1.0
 """Seconds until a clock that jumped is noticed, as after a sleep of the machine, of which a wait knows nothing."""
 
 
 def read_clocks() -> Clocks:
-    return Clocks(own_clock(), time.time_ns() // 1_000_000)
+    own = time.monotonic() if BOOT is None else time.clock_gettime(BOOT)  # neither can be set
+    return Clocks(own, time.time_ns() // 1_000_000)
 
 
 def random_holder() -> str:
@@ -70,10 +71,7 @@ class Workers:
 
 
 def said(error: BaseException) -> str:
-    try:
-        return str(error) if isinstance(error, AllocatorError) else f"{type(error).__name__}: {error}"
-    except Exception:
-        return type(error).__name__
+    return str(error) if isinstance(error, AllocatorError) else f"{type(error).__name__}: {error}"
 
 
 def warn(text: str, *parts: object) -> None:

@@ -4,12 +4,18 @@ Python runs our hook in the child of `os.fork()`, which is how multiprocessing, 
 code runs no hook; uWSGI has one of its own. So `catch_up` compares process ids before each decision and each query.
 Ids that were being served during a fork without hooks may have been issued twice: their owner raises `ForkedUnseen`.
 A child of which one part could not be renewed is not renewed: `catch_up` begins again, and raises until all are.
+
+Signals are held back in a child until it is renewed. A handler may run between any two steps of an at-fork hook. One
+that draws would get an id of the parent, and what it raises skips the rest of that hook alone, so that the child would
+go on with the ids of its parent.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import os
 import platform
+import signal
 import sys
 import threading
 from collections import deque
@@ -19,7 +25,6 @@ from typing import Any, ClassVar, Protocol
 from weakref import WeakSet
 
 from allocator.errors import AllocatorClosed, AllocatorError, ForkedUnseen, NotCopyable, ReentrantCall, Uncopyable
-from allocator.runtime.held_signals import hold_in_children
 from allocator.runtime.iterators import LockedIterator, first_and_rest
 
 
@@ -233,7 +238,32 @@ def hook_into_uwsgi(uwsgi: Any) -> None:
         uwsgi.post_fork_hook = hook
 
 
+class Masks(threading.local):
+    """The signal masks of this thread at its forks. Several, since a handler may fork in the middle of a fork."""
+
+    def __init__(self) -> None:
+        self.noted: list[set[int]] = []
+
+
+masks = Masks()
+
+
+def hold() -> None:
+    # By the function in C: the one of `signal` is Python, so a handler might run, and raise, before it is called.
+    masks.noted.append(_signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    _signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+
+def restore() -> None:
+    """Restore the mask of the fork; handlers of signals that were held back run in here."""
+    if masks.noted:  # else a handler raised in `hold`
+        _signal.pthread_sigmask(signal.SIG_SETMASK, masks.noted.pop())
+
+
 if hasattr(os, "register_at_fork"):
-    hold_in_children(renew_all)
+    # Held before the fork, since hooks of others run in the child before ours.
+    os.register_at_fork(before=hold, after_in_parent=restore)
+    os.register_at_fork(after_in_child=renew_all)
+    os.register_at_fork(after_in_child=restore)
 if "uwsgi" in sys.modules:  # true only inside uWSGI
     hook_into_uwsgi(sys.modules["uwsgi"])

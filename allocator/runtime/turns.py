@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
 from collections.abc import Callable
+from threading import Event
 from typing import TypeVar
 
 T = TypeVar("T")
 
 PATIENCE = 1.0
 """Seconds for which a call waits for its turn; a run may stand for long, or wait for this very call."""
+
+
+class Run:
+    def __init__(self) -> None:
+        self.ended, self.is_well = Event(), False
 
 
 class Turns:
@@ -21,31 +25,25 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._moments = itertools.count()
-        self._turn = threading.RLock()
-        self._began, self._ended_well = -1, True
-        """The last run."""
+        self._last = Run()
+        self._last.ended.set()
+        self._next: dict[str, Run] = {}
+        """The run that has not begun. Set by one step, so that nothing here needs a lock."""
 
-    def call(self) -> int:
-        """The moment of a call."""
-        return next(self._moments)
-
-    def run(self, call: int, work: Callable[[], T]) -> T | None:
+    def run(self, work: Callable[[], T]) -> T | None:
         """The result of `work`; None if a run that began after the call has done it."""
-        if not self._turn.acquire(timeout=PATIENCE):
-            return work()
+        mine = Run()
+        run = self._next.setdefault("", mine)
+        if run is not mine:
+            return None if run.ended.wait(PATIENCE) and run.is_well else work()
         try:
-            if call > self._began:
-                return self._run(work)
-            if self._ended_well:
-                return None
+            before, self._last = self._last, mine
+            try:
+                before.ended.wait(PATIENCE)
+            finally:
+                self._next.clear()  # who calls from here on waits for the run after this one
+            result = work()
+            mine.is_well = True
+            return result
         finally:
-            self._turn.release()
-        return work()
-
-    def _run(self, work: Callable[[], T]) -> T:
-        began = self.call()
-        self._began, self._ended_well = began, False
-        result = work()
-        self._began, self._ended_well = began, True
-        return result
+            mine.ended.set()

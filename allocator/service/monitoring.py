@@ -70,7 +70,7 @@ class MetricsUpdater:
         metrics.ready.set(int(self.unready_reason() is None))
 
     def _update_lease(self) -> None:
-        lease, gauge = self._ids.lease, self._metrics.lease
+        lease, gauge = self._ids.snowflakes.lease(), self._metrics.lease
         gauge.clear()
         if lease:
             number, left = lease

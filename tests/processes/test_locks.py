@@ -149,11 +149,7 @@ def missing(*_: object, **__: object) -> None:
     raise SchemaOutOfDate("no tables")
 
 
-WAITS = "turns.py: one call works for all that wait; fork_gate.py: a statement of SQLite keeps forks out"
-
-
 @rule(12)
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=WAITS)
 @SQLITE
 def test_no_statement_is_run_under_a_lock_at_all(fresh, monkeypatch):
     engine, bill = create_engine(fresh), Table("bill", MetaData(), Column("id", Integer, primary_key=True))

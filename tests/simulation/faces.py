@@ -75,7 +75,7 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
     (allocator.generators.sequence, {"monotonic": clocks.monotonic}),
     (
         allocator.sync,
-        {"monotonic": clocks.monotonic, "threading": threads.Threading, "backend_of": backend_of},
+        {"monotonic": clocks.monotonic, "backend_of": backend_of},
     ),
     (allocator.fleet.fleet_backend, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
     (
@@ -96,7 +96,6 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
     (
         allocator.runtime.threads,
         {
-            "_thread": SimpleNamespace(start_new_thread=threads.start_new_thread),
             "monotonic": clocks.monotonic,
             "queue": SimpleNamespace(SimpleQueue=threads.SimpleQueue),
             "threading": threads.Threading,

@@ -152,7 +152,7 @@ class WaitingNumbers:
         if not isinstance(source, Engine) or source.dialect.is_async:  # whose tasks share a thread, which must not wait
             return self._assign(source, scope)
         turns = in_use.setdefault((os.getpid(), id(self), source, type(scope), str(scope)), Turns())
-        return turns.run(turns.call(), lambda: self._assign(source, scope)) or 0
+        return turns.run(lambda: self._assign(source, scope)) or 0
 
     def _assign(self, source: Any, scope: object) -> int:
         done, most, before = 0, self.at_once, None

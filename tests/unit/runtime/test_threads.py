@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -20,14 +19,12 @@ import pytest
 from support.processes.patience import error_of, until
 
 from allocator.errors import AllocatorClosed, ForkedUnseen, ReentrantCall
-from allocator.runtime import forks, threads
+from allocator.runtime import forks
 from allocator.runtime.threads import (
     THREADS,
     Background,
     Work,
-    beside,
     bridge,
-    has_ended,
     result_of,
     wait_for,
     wait_for_async,
@@ -53,96 +50,15 @@ def test_a_call_that_ends_a_thread_costs_none():
     background.close(5)
 
 
-def all_threads_of(background: Background) -> list[threading.Thread]:
-    """So much work at one moment that all threads are started."""
-    together = threading.Barrier(THREADS)
-    for one in [background.submit(together.wait, 10) for _ in range(THREADS)]:
-        one.result(10)
-    return background._threads
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.parametrize(("error", "ends"), [(MemoryError, False), (GeneratorExit, True)])
-def test_an_exception_that_is_sent_to_a_waiting_thread_takes_no_work_along(error, ends):
-    """One that is no error ends the thread, as gevent and the interpreter want."""
-    background = Background()
-    first = all_threads_of(background).copy()
-    for thread in first:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(error))
-
-    for _ in range(2 * THREADS):
-        assert background.submit(lambda: "well").result(10) == "well"
-    all_threads_of(background)
-    assert until(lambda: all(map(has_ended, first)) is ends, 10)
-    background.close(5)
-
-
 def test_threads_that_died_are_replaced(monkeypatch):
     background = Background()
     with monkeypatch.context() as dying:
         dying.setattr("allocator.runtime.threads.run_all", lambda *_: None)
         left = [background.submit(lambda: "well") for _ in range(THREADS)]
-    assert until(lambda: all(map(has_ended, background._threads)), 10)
+    assert until(lambda: not any(thread.is_alive() for thread in background._threads), 10)
 
     assert [one.result(10) for one in [background.submit(lambda: "well"), *left]] == ["well"] * (THREADS + 1)
     background.close(5)
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_thread_that_dies_while_work_waits_is_replaced_at_once(monkeypatch):
-    background = Background()
-    monkeypatch.setattr(threads, "run_first", once(GeneratorExit, threads.run_first))
-
-    assert background.submit(lambda: "well").result(10) == "well"
-    background.close(5)
-
-
-def once(error: type[BaseException], then: Callable[..., object]) -> Callable[..., object]:
-    """A function that raises an error at its first call."""
-    errors = [error]
-
-    def call(*args: object) -> object:
-        if errors:
-            raise errors.pop()
-        return then(*args)
-
-    return call
-
-
-@pytest.fixture
-def killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next thread of an allocator gets an exception before it says that it has begun."""
-    errors, bootstrap = [SystemExit], threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
-
-    def kill(thread: threading.Thread) -> None:
-        if thread.name == "allocator" and errors:
-            thread._set_ident()  # type: ignore[attr-defined]
-            raise errors.pop()
-        bootstrap(thread)
-
-    monkeypatch.setattr(threading.Thread, "_bootstrap_inner", kill)
-    monkeypatch.setattr(threads, "WAIT_SLICE", 0.01)
-
-
-@pytest.mark.usefixtures("killed")
-def test_a_thread_that_is_killed_before_its_first_step_holds_nobody_up():
-    """`Thread.start` would wait for that step for ever."""
-    background = Background()
-    left: list[Work[str]] = []
-    threading.Thread(target=lambda: left.append(background.submit(lambda: "well")), daemon=True).start()
-
-    assert until(lambda: bool(left), 10)
-    assert until(lambda: all(map(has_ended, background._threads)), 10)
-    assert [one.result(10) for one in (background.submit(lambda: "well"), *left)] == ["well"] * 2
-    background.close(5)
-
-
-@pytest.mark.usefixtures("killed")
-def test_a_statement_whose_thread_is_killed_before_its_first_step_runs_here():
-    results: list[str] = []
-    threading.Thread(target=lambda: results.append(beside(lambda: "well")), daemon=True).start()
-
-    assert until(lambda: bool(results), 10)
 
 
 def test_without_a_second_thread_work_runs_on_the_first(monkeypatch):
@@ -157,14 +73,6 @@ def test_without_a_second_thread_work_runs_on_the_first(monkeypatch):
         assert background.submit(lambda: "well").result(10) == "well"
         background.close(0)
         assert until(lambda: not background._threads, 10)
-
-
-def test_an_exception_between_the_queue_and_the_work_loses_no_work(monkeypatch):
-    background = Background()
-    monkeypatch.setattr(Work, "run", once(MemoryError, Work.run))
-
-    assert background.submit(lambda: "well").result(10) == "well"
-    background.close(5)
 
 
 def test_who_keeps_an_error_keeps_nothing_that_its_frames_hold():
@@ -291,68 +199,77 @@ def test_outside_of_greenlets_sqlalchemy_is_not_asked(monkeypatch):
 # -- turns
 
 
-def nobody() -> str:
-    raise AssertionError("a run has done this already")
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """One for each call that has begun to wait for a run."""
+    waits: list[None] = []
+
+    class Counted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(None)
+            return super().wait(timeout)
+
+    monkeypatch.setattr("allocator.runtime.turns.Event", Counted)
+    monkeypatch.setattr("allocator.runtime.turns.PATIENCE", 60.0)
+    return waits
 
 
-def fails() -> str:
-    raise LookupError
+class Callers:
+    """Calls on threads of their own."""
+
+    def __init__(self, pool: ThreadPoolExecutor, waits: list[None]) -> None:
+        self.turns, self._pool, self._waits = Turns(), pool, waits
+
+    def begin(self, work: Callable[[], object], count: int = 2) -> list[Future[object]]:
+        """Those that wait when this returns."""
+        before = len(self._waits)
+        calls = [self._pool.submit(self.turns.run, work) for _ in range(count)]
+        assert until(lambda: len(self._waits) == before + count, 10)
+        return calls
 
 
-def test_calls_that_waited_share_the_next_run_and_no_earlier_one():
-    turns = Turns()
-    first, during, later = turns.call(), [], []
+@pytest.fixture
+def callers(waits: list[None]) -> Iterator[Callers]:
+    with ThreadPoolExecutor(4) as pool:
+        yield Callers(pool, waits)
 
-    def work() -> str:
-        during.extend([turns.call(), turns.call()])
-        return "first"
 
-    def again() -> str:
-        later.append(turns.call())
+def test_calls_that_waited_share_the_next_run_and_no_earlier_one(callers):
+    during: list[Future[object]] = []
+    later: list[Future[object]] = []
+
+    def second() -> str:
+        later.extend(callers.begin(lambda: "third", 1))
         return "second"
 
-    assert turns.run(first, work) == "first"
-    assert turns.run(during[0], again) == "second"
-    assert turns.run(during[1], nobody) is None
-    assert turns.run(later[0], lambda: "third") == "third"
+    def first() -> str:
+        during.extend(callers.begin(second))
+        return "first"
+
+    assert callers.turns.run(first) == "first"
+    assert {call.result(60) for call in during} == {"second", None}
+    assert later[0].result(60) == "third"
 
 
-def test_those_that_waited_for_a_run_that_failed_run_at_once():
-    turns = Turns()
-    first, second, third = turns.call(), turns.call(), turns.call()
+def test_those_that_waited_for_a_run_that_failed_run_at_once(callers):
+    runs: list[None] = []
 
-    with pytest.raises(LookupError):
-        turns.run(first, fails)
+    def fails() -> None:
+        runs.append(None)
+        raise LookupError
 
-    def work() -> str:
-        return turns.run(third, lambda: "beside") or ""  # while this one runs
-
-    assert turns.run(second, work) == "beside"
-    assert turns.run(turns.call(), lambda: "alone") == "alone"
-
-
-def test_a_run_within_a_run_does_the_work_of_no_other_call():
-    turns = Turns()
-    waits: list[int] = []
-
-    def inner() -> str:
-        waits.append(turns.call())
-        return "inner"
-
-    assert turns.run(turns.call(), lambda: turns.run(turns.call(), inner)) == "inner"
-    assert turns.run(waits[0], lambda: "its own") == "its own"
+    calls = callers.turns.run(lambda: callers.begin(fails)) or []
+    assert [type(call.exception(60)) for call in calls] == [LookupError] * 2
+    assert len(runs) == 2
+    assert callers.turns.run(lambda: "alone") == "alone"
 
 
 def test_a_run_that_stands_holds_up_nobody_for_ever(monkeypatch):
-    """As one that waits for the work of another call."""
+    """As one that waits for this very call, even on its own thread."""
     monkeypatch.setattr("allocator.runtime.turns.PATIENCE", 0.0)
     turns = Turns()
 
-    def work() -> str:
-        with ThreadPoolExecutor(1) as pool:
-            return pool.submit(turns.run, turns.call(), lambda: "beside").result(60) or ""
-
-    assert turns.run(turns.call(), work) == "beside"
+    assert turns.run(lambda: turns.run(lambda: "beside")) == "beside"
 
 
 # -- what a forked child does before it gives an id

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 from dataclasses import replace
+from functools import partial
 from logging.config import dictConfig
 from math import inf
 from pathlib import Path
@@ -62,7 +63,8 @@ def test_a_lease_ends_for_the_metrics_only_where_its_renewal_fails():
     looked = updater()
     ids: Any = looked._ids
     seen = []
-    for ids.lease in ((7, inf), (7, 12.0), (8, 12.0), (8, inf), None):
+    for lease in ((7, inf), (7, 12.0), (8, 12.0), (8, inf), None):
+        ids.snowflakes = SimpleNamespace(lease=partial(next, iter([lease])))
         looked._update_lease()
         (metric,) = looked._metrics.lease.collect()
         seen += [(one.labels["worker"], one.value) for one in metric.samples]
