@@ -10,13 +10,13 @@ from threading import Event
 from typing import Any, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from sqlalchemy import DateTime, Dialect, Engine, Integer, TypeDecorator, type_coerce
+from sqlalchemy import DateTime, Engine, Integer, type_coerce
 
 from allocator.database.caller import Borrowed, Caller, is_one_call_for_all_rows
 from allocator.database.django.transaction import DjangoCaller
 from allocator.database.verbs import gapless_number_rows as rows
 from allocator.database.verbs.gapless_number_rows import Row
-from allocator.database.verbs.waiting_columns import columns_of
+from allocator.database.verbs.waiting_columns import Moment, columns_of
 from allocator.database.verbs.waiting_number_rows import WaitingNumbers
 from allocator.errors import InvalidArgument, InvalidCount, InvalidId, InvalidSetting
 from allocator.schemes.gapless_numbers import (
@@ -102,8 +102,7 @@ class Numbers:
         `DatabaseRefused` on a replica.
         """
         many = 1 if count is None else check_whole("count", integer(count), 1, MAX_COUNT, InvalidCount)
-        caller, day = caller_of(session), self._day(at)
-        row = self._row(scope, day)
+        caller, row, day = self._place(session, scope, at)
         last = rows.draw(caller, self.rule, row, many)
         if count is None:
             return self.rule.number(last, row["scope"], row["period"], day)
@@ -111,8 +110,7 @@ class Numbers:
 
     def peek(self, session: Any, scope: Scope = "", at: At = None) -> Number | None:
         """The newest number that this transaction sees; None before the first. Others may draw at any time."""
-        caller, day = caller_of(session), self._day(at)
-        row = self._row(scope, day)
+        caller, row, day = self._place(session, scope, at)
         last = rows.fetch_last(caller, row)
         return None if last is None else self.rule.number(last, row["scope"], row["period"], day)
 
@@ -122,8 +120,7 @@ class Numbers:
         n: 1 to 2**63 - 1. Raises `InvalidArgument` if the counter is above it: it would repeat numbers.
         """
         check_whole("n", n, 1, MAX_NUMBER)
-        caller, day = caller_of(session), self._day(at)
-        row = self._row(scope, day)
+        caller, row, day = self._place(session, scope, at)
         last = rows.raise_to(caller, row, n)
         if last > n:
             raise InvalidArgument(
@@ -197,27 +194,11 @@ class Numbers:
         now = datetime.fromtimestamp(self._clock(), UTC) if at is None else at
         return self.rule.counted_day(day_of(now, self._zone))
 
-    def _row(self, scope: Scope, day: date) -> Row:
-        return {"name": self.rule.name, "scope": self.rule.check_scope(scope), "period": self.rule.period(day)}
-
-
-class Moment(TypeDecorator[datetime]):
-    """A column that is declared with a time zone, which SQLite, MySQL and MariaDB do not keep."""
-
-    impl = DateTime
-    cache_ok = True
-
-    def __init__(self, column: str) -> None:
-        super().__init__(timezone=True)
-        self.column = column
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is not None and value.tzinfo is None:
-            raise InvalidSetting(
-                f"{self.column} is declared with timezone=True, but {dialect.name} returned {value} without one, so "
-                "its day is unknown; declare it as DateTime(), and store local time of the numbers' time zone in it"
-            )
-        return value
+    def _place(self, session: Any, scope: Scope, at: At) -> tuple[Caller, Row, date]:
+        """The caller's transaction, the counter that is drawn from, and the date that a number shows."""
+        caller, day = caller_of(session), self._day(at)
+        row = Row(name=self.rule.name, scope=self.rule.check_scope(scope), period=self.rule.period(day))
+        return caller, row, day
 
 
 class Feed:

@@ -11,7 +11,7 @@ from allocator.cli.output import REFUSED, CommandGroup, show
 from allocator.database import schema
 from allocator.database.address import address_of
 from allocator.database.verbs import shard_row
-from allocator.database.verbs.number_columns import fetch_counters
+from allocator.database.verbs.gapless_number_rows import fetch_counters
 from allocator.schemes.ticket import CLAIM
 
 

@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
-from itertools import chain
 from shlex import quote
 from threading import Event
 from typing import Any
@@ -19,22 +18,21 @@ from allocator.cli.options import ROWS_ZONE, database_options, open_database, op
 from allocator.cli.output import REFUSED, CommandGroup, show, show_rows, table
 from allocator.database.address import address_of
 from allocator.database.dialect import Dialect, transaction
-from allocator.database.verbs.number_columns import Counter as Row
+from allocator.database.verbs.gapless_number_rows import Counter as Row
+from allocator.database.verbs.gapless_number_rows import fetch_counters, forget_rule
 from allocator.database.verbs.number_columns import (
-    Read,
     Source,
-    fetch_counters,
-    forget_rule,
-    read_column,
+    audit_rows,
     read_moments,
     read_uuids,
+    snapshot,
     uuid_of,
     writing,
 )
 from allocator.errors import InvalidSetting
 from allocator.numbers import Numbers, zone_of
-from allocator.schemes.gapless_audit import Found, audit, disorder, is_period, read_row, reset_of
-from allocator.schemes.gapless_numbers import RESETS, Group, NumberRule, first_day, place, settings_in
+from allocator.schemes.gapless_audit import Found
+from allocator.schemes.gapless_numbers import RESETS, first_day, place, reset_of, settings_in
 from allocator.schemes.shared.argument_checks import split_column
 
 SHOWN = 1000
@@ -61,8 +59,10 @@ def list_numbers(name: str, url: str) -> None:
 
 
 def check_period(context: click.Context, parameter: click.Parameter, given: str) -> str:
-    if not is_period(given):
-        raise click.BadParameter(f"a year, month or day as 2026, 2026-03 or 2026-03-14; got {given!r}")
+    try:
+        reset_of(given)
+    except ValueError:
+        raise click.BadParameter(f"a year, month or day as 2026, 2026-03 or 2026-03-14; got {given!r}") from None
     return given
 
 
@@ -94,7 +94,7 @@ def set_number(name: str, n: int | None, reformat: bool, scope: str, period: str
             count = database.run(forget_rule, name)
         show({"name": name, "counters": count}, f"{count} counters of {name!r} keep what draws next")
         return
-    made = Numbers(name, reset=reset_of([period]))
+    made = Numbers(name, reset=reset_of(period))
 
     def raise_counter(connection: Connection, dialect: Dialect) -> None:
         with transaction(connection, dialect):
@@ -114,8 +114,7 @@ def check_restart(name: str, period: str, counters: Sequence[Row]) -> None:
     newest = max(one.period for one in counters)
     if not newest:
         raise click.UsageError(f"the numbers of {name!r} never restart: leave out --period")
-    each = reset_of(one.period for one in counters)
-    raise click.UsageError(f"the numbers of {name!r} restart each {each}: give --period, as {newest}")
+    raise click.UsageError(f"the numbers of {name!r} restart each {reset_of(newest)}: give --period, as {newest}")
 
 
 column_options = options(
@@ -191,13 +190,13 @@ def settled(counters: Sequence[Row], name: str, given: Mapping[str, str | None])
     """What the counters keep, else what is given. Counted otherwise than by the application, the same number would be
     given twice. A column may still hold texts of an earlier format."""
     kept = next((settings_in(one.rule) for one in counters if one.rule), {})
-    kept = kept or ({"reset": reset_of(one.period for one in counters)} if counters else {})
+    kept = kept or ({"reset": reset_of(max((one.period for one in counters), key=len))} if counters else {})
     chosen = {setting: value for setting, value in given.items() if value is not None}
     for setting, value in chosen.items():
         if setting != "format" and kept.get(setting, value) != value:
             told = f"--{setting.replace('_', '-')} is {value!r}, but the counters of {name!r} say {kept[setting]!r}"
             raise click.UsageError(f"{told}: leave it out")
-    return {"reset": reset_of([]), "timezone": "UTC"} | kept | chosen
+    return {"reset": "never", "timezone": "UTC"} | kept | chosen
 
 
 @numbers.command("audit")
@@ -229,9 +228,16 @@ def audit_column(column: str, name: str, order: str | None, url: str, **given: A
     except InvalidSetting as error:  # exit code 1 would say that something was found
         raise click.UsageError(str(error)) from error
     source = Source(*table_and_column, given["scope"], given["period"], zone_of_rows())
-    found, kinds, rows = read_column(address_of(url), source, name, lambda read: judged(made.rule, read, order))
-    show({"rows": rows, "kinds": kinds, "findings": found}, text_of(found, kinds, rows))
-    if found:
+    first: list[dict[str, object]] = []
+    kinds: Counter[str] = Counter()
+    with snapshot(address_of(url)) as connection:
+        rows, found = audit_rows(connection, source, made.rule, zone_of(made.rule.timezone), order)
+        for one in found:
+            kinds[one.kind] += 1
+            if len(first) < SHOWN:
+                first.append(to_row(one, name))
+    show({"rows": rows, "kinds": kinds, "findings": first}, text_of(first, kinds, rows))
+    if first:
         sys.exit(REFUSED)
 
 
@@ -252,22 +258,6 @@ def numbers_in(
     if not scope and "scope" not in written.fields and any(one.scope for one in counters):
         raise InvalidSetting(f"the numbers of {name!r} have scopes: give --scope-column, or a --format with {{scope}}")
     return made
-
-
-def judged(rule: NumberRule, read: Read, order: str | None) -> tuple[list[dict[str, object]], Counter[str], int]:
-    """The first findings, the count of each kind, and of rows with a number."""
-    zone = zone_of(rule.timezone)
-    counters = {Group(one.scope, one.period): one.n for one in read.counters}
-    void = ((Group(one.scope, one.period), one.n) for one in read.void)
-    found = audit((read_row(rule, zone, *row) for row in read.rows(None)), counters, void, start=rule.start)
-    out_of_order = disorder(read_row(rule, zone, *row) for row in read.rows(order)) if order else ()
-    first: list[dict[str, object]] = []
-    kinds: Counter[str] = Counter()
-    for one in chain(found, out_of_order):
-        kinds[one.kind] += 1
-        if len(first) < SHOWN:
-            first.append(to_row(one, rule.name))
-    return first, kinds, read.total
 
 
 def text_of(found: list[dict[str, object]], kinds: Counter[str], rows: int) -> str:

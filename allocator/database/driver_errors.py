@@ -148,12 +148,8 @@ MEANINGS: Meanings = {
         Meaning(
             "{where} cannot be used: {words}; check the URL and its arguments",
             "",
-            r"invalid connection option|bad value for|invalid (\w+ value|port)|definition of service .* not found",
-        ),
-        Meaning(
-            "{where} is named by the fleet, and its server does not log in by SCRAM: {words}; give its URL too",
-            "",
-            r"authentication method requirement",
+            r"invalid connection option|bad value for|invalid (\w+ value|port)|definition of service .* not found"
+            r"|authentication method requirement",
         ),
         Meaning(
             "{where} refuses: {words}; check that the search_path of the user or the URL names a schema that exists",

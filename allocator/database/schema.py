@@ -86,10 +86,9 @@ def check(connection: Connection, dialect: Dialect, where: str) -> None:
             f"{where}: this user may use no schema of its search_path; GRANT USAGE ON SCHEMA public TO the user, "
             "or name another one in search_path"
         )
-    if lost == FOR_IDS:
-        raise SchemaOutOfDate(f"{where} has none of the tables for ids yet; {UPGRADE}")
     if lost:
-        raise SchemaOutOfDate(f"{where} lacks {listed(lost)}; {UPGRADE}")
+        lacks = "has none of the tables for ids yet" if lost == FOR_IDS else f"lacks {listed(lost)}"
+        raise SchemaOutOfDate(f"{where} {lacks}; {UPGRADE}")
 
 
 def unlike(found: str | None, where: str) -> SchemaOutOfDate:
@@ -110,14 +109,12 @@ def listed(tables: Iterable[Table]) -> str:
     return ", ".join(f"table {one.name}" for one in tables)
 
 
-def lacking(connection: Connection, where: str) -> AllocatorError | None:
-    """The error for tables that are missing."""
-    lost = missing(connection)
-    if not lost:
-        return None
-    if current(connection) == HEAD:
-        return SchemaDamaged(f"{where} lacks {listed(lost)}; {RESTORE}")
-    return SchemaOutOfDate(f"{where} lacks {listed(lost)}; {UPGRADE}")
+def check_all(connection: Connection, where: str) -> None:
+    """Raise `SchemaDamaged` or `SchemaOutOfDate` if a table is missing."""
+    if lost := missing(connection):
+        is_newest = current(connection) == HEAD
+        error = SchemaDamaged if is_newest else SchemaOutOfDate
+        raise error(f"{where} lacks {listed(lost)}; {RESTORE if is_newest else UPGRADE}")
 
 
 def repeating(mends: str, where: str) -> SchemaDamaged:
@@ -127,8 +124,7 @@ def repeating(mends: str, where: str) -> SchemaDamaged:
 def check_sound(connection: Connection, dialect: Dialect, where: str) -> None:
     """Raise `SchemaOutOfDate` or `SchemaDamaged` unless all tables are there, and nothing on them lets ids repeat."""
     check(connection, dialect, where)
-    if lost := lacking(connection, where):
-        raise lost
+    check_all(connection, where)
     if mends := connection.scalar(select(literal_column(dialect.words.mends))):
         raise repeating(mends, where)
 
@@ -177,8 +173,7 @@ def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float
     with dialect.schema_change(connection, timeout):
         found = current(connection)
         if found == HEAD:
-            if lost := lacking(connection, where):
-                raise lost
+            check_all(connection, where)
         elif found in REVISIONS:
             migrate(connection)
         elif found is not None:

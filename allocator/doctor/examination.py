@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from allocator.database import checks, schema
 from allocator.database.dialect import Dialect
 from allocator.database.store import Database
-from allocator.database.verbs import node_rows, number_columns, segments, worker_number_rows
+from allocator.database.verbs import gapless_number_rows, node_rows, segments, worker_number_rows
 from allocator.doctor.tag_rules import of_clocks, of_nodes, of_spaces, of_tags
 from allocator.errors import AllocatorError, DatabaseRefused, SchemaDamaged, SchemaOutOfDate
 from allocator.schemes.shared.findings import DANGER, NOTE, OUTAGE, Finding, few, unchecked
@@ -80,7 +80,7 @@ def of_rows(connection: Connection, dialect: Dialect, done: Examination, clock: 
 
 def of_numbers(connection: Connection) -> list[Finding]:
     """The note that counters may lack numbers. Nothing else tells: their rows are lost too."""
-    if not number_columns.may_lack_numbers(connection):
+    if not gapless_number_rows.may_lack_numbers(connection):
         return []
     found = "the database moved to another server, or was restored, and numbers without gaps may be given again"
     mend = "raise each of: allocator numbers list that is below what anybody has, by: allocator numbers set NAME N"

@@ -1,22 +1,15 @@
-"""Audit of numbers without gaps: what is wrong in the rows that hold them, by scope and period.
-
-gap         numbers from `start` to the newest one that no row has, and that are not void
-duplicate   a number that another row has too
-void        a number that is void, and that a row has
-disorder    a number below that of the row before, where the rows come in the order of a column
-ahead       numbers above the counter, which will issue them again
-unreadable  a value that is no number of the format, scope and period
-"""
+"""Audit of numbers without gaps: what is wrong in the rows that hold them. The command tells what each finding is."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import date, datetime, tzinfo
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from allocator.errors import InvalidArgument, InvalidId
-from allocator.schemes.gapless_numbers import LENGTHS, MAX_NUMBER, Group, NumberRule, Reset, first_day
+from allocator.schemes.gapless_numbers import MAX_NUMBER, Group, NumberRule, day_of
 from allocator.schemes.shared.argument_checks import quoted
 
 Kind = Literal["gap", "duplicate", "void", "disorder", "ahead", "unreadable"]
@@ -36,10 +29,14 @@ class Found(NamedTuple):
     """Why a value is unreadable; empty for other findings."""
 
 
+Row = tuple[Group, int] | Found
+"""A number and its group, or why it is unreadable."""
+
+
 def audit(
-    rows: Iterable[tuple[Group, int] | Found],
+    rows: Iterable[Row],
     counters: Mapping[Group, int],
-    void: Iterable[tuple[Group, int]] = (),
+    void: AbstractSet[tuple[Group, int]] = frozenset(),
     *,
     start: int = 1,
 ) -> Iterator[Found]:
@@ -48,7 +45,6 @@ def audit(
     A row that is a `Found` already is yielded as it is. start: the first number of each group.
     """
     unused = sorted(void)
-    never_used = frozenset(unused)
     newest: dict[Group, int] = {}
     for row in rows:
         if isinstance(row, Found):
@@ -60,7 +56,7 @@ def audit(
             continue
         yield from gaps(group, max(newest.get(group, 0) + 1, start), n - 1, unused)
         newest[group] = n
-        if row in never_used:
+        if row in void:
             yield Found("void", group, n, n)
     for group in sorted({*counters, *newest}):
         counter, last = counters.get(group, 0), newest.get(group, 0)
@@ -78,7 +74,7 @@ def gaps(group: Group, first: int, last: int, void: Sequence[tuple[Group, int]])
         first = n + 1
 
 
-def disorder(rows: Iterable[tuple[Group, int] | Found]) -> Iterator[Found]:
+def disorder(rows: Iterable[Row]) -> Iterator[Found]:
     """The findings where rows come in the order of events."""
     before: dict[Group, int] = {}
     for row in rows:
@@ -89,11 +85,16 @@ def disorder(rows: Iterable[tuple[Group, int] | Found]) -> Iterator[Found]:
             before[group] = n
 
 
-def read_row(rule: NumberRule, zone: tzinfo, value: object, scope: object, at: object) -> tuple[Group, int] | Found:
-    """The group and number of a row, or why it is unreadable. `scope` and `at`: None if no column holds them."""
+def read_row(
+    rule: NumberRule, zone: tzinfo, value: object, scope: object, at: object, zone_of_rows: tzinfo | None = None
+) -> Row:
+    """The group and number of a row, or why it is unreadable. `scope` and `at`: None if no column holds them.
+
+    zone_of_rows: of datetimes without a time zone, if it is not that of the numbers.
+    """
     group = Group("" if scope is None else str(scope))
     try:
-        period = period_of(rule, zone, at)
+        period = "" if at is None or rule.reset == "never" else period_of(rule, zone, at, zone_of_rows)
         if isinstance(value, str):
             number = rule.parse(value, group.scope, period)
             return Group(number.scope, number.period), number.n
@@ -107,28 +108,13 @@ def read_row(rule: NumberRule, zone: tzinfo, value: object, scope: object, at: o
         return Found("unreadable", group, text=str(error))
 
 
-def period_of(rule: NumberRule, zone: tzinfo, at: object) -> str:
-    """The period of a date, a datetime or an ISO text. A datetime without a time zone keeps its own date."""
-    if at is None or rule.reset == "never":
-        return ""
-    if isinstance(at, datetime) and at.tzinfo is not None:
-        at = at.astimezone(zone)
+def period_of(rule: NumberRule, zone: tzinfo, at: Any, zone_of_rows: tzinfo | None) -> str:
+    """The period of a date, a datetime or an ISO text."""
     try:
-        return rule.period(rule.counted_day(date.fromisoformat(str(at)[:10])))
+        if isinstance(at, str):
+            at = (datetime if len(at) > len("2026-03-14") else date).fromisoformat(at)
+        if isinstance(at, datetime) and at.tzinfo is None:
+            at = at.replace(tzinfo=zone_of_rows or zone)
+        return rule.period(rule.counted_day(day_of(at, zone)))
     except ValueError as error:
         raise InvalidId(f"{quoted(at)} is no date that names a {rule.reset}") from error
-
-
-def reset_of(periods: Iterable[str]) -> Reset:
-    """When numbers of these periods restart."""
-    longest = max(map(len, periods), default=0)
-    return next(reset for reset, length in LENGTHS.items() if length == longest)
-
-
-def is_period(text: str) -> bool:
-    """Whether a text is a year, month or day, or empty."""
-    try:
-        first_day(text)
-    except ValueError:
-        return False
-    return len(text) in LENGTHS.values()

@@ -327,6 +327,14 @@ def first_day(period: str) -> date:
     return date.fromisoformat(period + "2000-01-01"[len(period) :])
 
 
+def reset_of(period: str) -> Reset:
+    """When the numbers of a period restart. Raises ValueError for a text that is no year, month or day."""
+    for reset, length in LENGTHS.items():
+        if length == len(period) and first_day(period):
+            return reset
+    raise ValueError(f"{period!r} is no year, month or day")
+
+
 def is_day_of_each_year(text: object) -> bool:
     """Whether it is a text as `04-01`, and not 29 February."""
     try:

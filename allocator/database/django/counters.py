@@ -34,18 +34,8 @@ def read_counter(connection: Any, table: str, column: str) -> int | None:
         return READ[connection.vendor](connection, cursor, table, column)
 
 
-def has_counters(cursor: Any) -> bool:
-    """Whether a table has, or had, a counter: then SQLite has a table of counters."""
-    cursor.execute("SELECT count(*) FROM sqlite_master WHERE name = 'sqlite_sequence'")
-    return bool(cursor.fetchone()[0])
-
-
 def read_sqlite(connection: Any, cursor: Any, table: str, column: str) -> int | None:
-    if not has_counters(cursor):
-        return None
-    cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = %s", [table])
-    row = cursor.fetchone()
-    return int(row[0]) if row else 0  # the first row writes it
+    return counters_of(connection).get(table)
 
 
 def read_postgresql(connection: Any, cursor: Any, table: str, column: str) -> int | None:
@@ -103,7 +93,8 @@ def keeping_counters(connection: Any) -> Iterator[None]:
 def counters_of(connection: Any) -> dict[str, int]:
     """The counter of each table that has one; 0 before its first row."""
     with connection.cursor() as cursor:
-        if not has_counters(cursor):
+        cursor.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'")
+        if not cursor.fetchone():  # no table has had a counter
             return {}
         cursor.execute(
             "SELECT t.name, coalesce(s.seq, 0) FROM sqlite_master t LEFT JOIN sqlite_sequence s USING (name) "

@@ -6,7 +6,7 @@ This module does not import Django: a caller who has one of its connections has 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import lru_cache
@@ -24,7 +24,7 @@ from allocator.database.address import dialect_named
 from allocator.database.caller import STILL_OPEN, Answer
 from allocator.database.driver_errors import translate, upgrade_of
 from allocator.database.tables import BESIDE
-from allocator.database.verbs.gapless_number_rows import NumberDialect, number_dialect
+from allocator.database.verbs.gapless_number_rows import number_dialect
 from allocator.errors import InvalidDatabase
 
 PARAMETER = re.compile(r":(\w+)")
@@ -51,7 +51,8 @@ class DjangoCaller:
             raise InvalidDatabase("no number can be drawn here: this transaction has failed before; roll it back")
         self.connection = connection
         vendor = connection.vendor
-        self.numbers = numbers_of(vendor, vendor == "mysql" and connection.mysql_is_mariadb)
+        dialect = dialect_named(vendor, "Django's connection")
+        self.numbers = number_dialect(dialect, is_mariadb=vendor == "mysql" and connection.mysql_is_mariadb)
 
     @property
     def where(self) -> str:
@@ -130,11 +131,6 @@ def kind_of(field: Any) -> str:
 
 
 @lru_cache
-def numbers_of(vendor: str, is_mariadb: bool) -> NumberDialect:
-    return number_dialect(dialect_named(vendor, "Django's connection"), is_mariadb=is_mariadb)
-
-
-@lru_cache
 def as_django_has_it(statement: str) -> str:
     """The parameters as `%(name)s`."""
     return PARAMETER.sub(r"%(\1)s", statement)
@@ -149,10 +145,6 @@ def make_tables(connection: Any) -> None:
     if dialect := SQL_DIALECTS.get(connection.vendor):
         seen = connection.introspection.table_names()
         missing = (table for table in BESIDE if table.name not in seen)
-        run(connection, (CreateTable(table, if_not_exists=True).compile(dialect=dialect()) for table in missing))
-
-
-def run(connection: Any, statements: Iterable[object]) -> None:
-    with connection.cursor() as cursor:
-        for statement in statements:
-            cursor.execute(str(statement))
+        with connection.cursor() as cursor:
+            for table in missing:
+                cursor.execute(str(CreateTable(table, if_not_exists=True).compile(dialect=dialect())))

@@ -7,17 +7,19 @@ gaps, and a scope has one writer at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
+from sqlalchemy import Connection, exists, select, update
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import is_of_a_check, is_rolled_back, translate_drawn
-from allocator.schemes.gapless_numbers import MAX_NUMBER, Number, NumberRule, out_of_numbers, place
+from allocator.database.tables import number, shard
+from allocator.schemes.gapless_numbers import MAX_NUMBER, Group, Number, NumberRule, out_of_numbers, place
 
 if TYPE_CHECKING:
     from allocator.database.caller import Caller
@@ -53,7 +55,9 @@ class NumberDialect:
 
     draws = f"{INSERT} VALUES (:name, :scope, :period, :rule, {{first}}) {RAISE} RETURNING n"
     """It begins with INSERT: Python's sqlite3 opens a transaction for INSERT, and not for WITH."""
-    raises = f"{INSERT} VALUES (:name, :scope, :period, '', {{n}}) {RAISE_TO} RETURNING n"
+    raises = f"{INSERT} VALUES (:name, :scope, :period, '', {{n}}) {RAISE_TO}"
+    reads = PEEK
+    """The newest number of a row that this transaction has locked."""
     voids = f"INSERT {VOID} ON CONFLICT DO NOTHING"
     settles = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
     """First in a transaction of our own, so that what is read under the counter's lock is the newest."""
@@ -83,9 +87,8 @@ class NumberDialect:
 
     def raise_to(self, caller: Caller, row: Parameters, n: int) -> int:
         """Raise the row to at least `n`, and return its new number."""
-        found = first_of(caller.fetch(self.raises.format(n=n), row))
-        assert found is not None
-        return found
+        caller.run(self.raises.format(n=n), row)
+        return first_of(caller.fetch(self.reads, row)) or 0
 
     def rolls_back_at_timeout(self, caller: Caller) -> bool:
         """Whether the server rolls back the whole transaction where a statement waited too long; True if unknown."""
@@ -109,7 +112,7 @@ class MySQLNumbers(NumberDialect):
     draws = VALUES + SAME.format(raised="LAST_INSERT_ID(n + {count})")
     raises = f"{INSERT} VALUES (:name, :scope, :period, '', {{n}}) {DUPLICATE} GREATEST(n, {{n}})"
     voids = f"INSERT IGNORE {VOID}"
-    reads = f"SELECT n FROM allocator_number WHERE {KEY} FOR UPDATE"
+    reads = f"{PEEK} FOR UPDATE"  # a read without a lock may be of an earlier moment
     by_key = "FORCE INDEX (PRIMARY)"
     cuts_down = True
 
@@ -135,10 +138,6 @@ class MySQLNumbers(NumberDialect):
             return first  # a new row
         # Where the table has triggers no number comes back; the row is locked by this transaction.
         return answer.lastrowid or first_of(caller.fetch(self.reads, row))
-
-    def raise_to(self, caller: Caller, row: Parameters, n: int) -> int:
-        caller.run(self.raises.format(n=n), row)
-        return first_of(caller.fetch(self.reads, row)) or 0
 
     def rolls_back_at_timeout(self, caller: Caller) -> bool:
         with suppress(SQLAlchemyError):
@@ -196,10 +195,21 @@ def draw(caller: Caller, rule: NumberRule, row: Row, count: int) -> int:
     return last
 
 
+def lock_free(caller: Caller, name: str, groups: Iterable[Group]) -> set[Group]:
+    """Lock the counters of these groups that are there and that nobody holds."""
+    if caller.numbers.locks_all:
+        caller.run(caller.numbers.locks_all, {})
+        return set(groups)
+    keys = dict(enumerate(groups))
+    either = " OR ".join(f"name = :name AND scope = :scope{n} AND period = :period{n}" for n in keys)
+    values = {f"{column}{n}": value for n, key in keys.items() for column, value in key._asdict().items()}
+    statement = f"SELECT scope, period FROM allocator_number WHERE {either} FOR UPDATE SKIP LOCKED"
+    return {Group(*found) for found in caller.fetch(statement, {"name": name, **values})}
+
+
 def fetch_last(caller: Caller, row: Row) -> int | None:
     """The newest number that this transaction sees; None before the first one."""
-    rows = translated(caller, row, lambda: caller.fetch(PEEK, row))
-    return int(rows[0][0]) if rows else None
+    return first_of(translated(caller, row, lambda: caller.fetch(PEEK, row)))
 
 
 def raise_to(caller: Caller, row: Row, n: int) -> int:
@@ -207,10 +217,10 @@ def raise_to(caller: Caller, row: Row, n: int) -> int:
     return translated(caller, row, lambda: caller.numbers.raise_to(caller, row, n))
 
 
-def void(caller: Caller, row: Row, number: Number, reason: str) -> bool:
+def void(caller: Caller, row: Row, voided: Number, reason: str) -> bool:
     """Write down that a number is void; False if that was done before."""
-    statement = caller.numbers.voids.format(n=number.n)
-    parameters = {**row, "written": number.text, "reason": reason}
+    statement = caller.numbers.voids.format(n=voided.n)
+    parameters = {**row, "written": voided.text, "reason": reason}
     return translated(caller, row, lambda: caller.run(statement, parameters)).rowcount == 1
 
 
@@ -229,3 +239,38 @@ def translated(caller: Caller, row: Row, act: Callable[[], T]) -> T:
     finally:
         if not is_kept and dialect.rolls_back_by_itself:  # also after an exception of a signal handler: nobody looked
             caller.refuse_more()
+
+
+# -- of all names, on a connection of our own
+
+
+class Counter(NamedTuple):
+    """A row of `allocator_number`: n is the newest number."""
+
+    name: str
+    scope: str
+    period: str
+    n: int
+    rule: str = ""
+
+
+def fetch_counters(connection: Connection, dialect: Dialect, name: str = "") -> Sequence[Counter]:
+    """Fetch the counters of a name or of all, sorted."""
+    return counters_in(connection, number, name)
+
+
+def counters_in(connection: Connection, source: Any, name: str) -> Sequence[Counter]:
+    """Fetch the rows of a name or of all, sorted."""
+    key = (source.c.name, source.c.scope, source.c.period, source.c.n)
+    wanted = select(*key, *(source.c[one] for one in ("rule",) if one in source.c)).order_by(*key)
+    return [Counter(*row) for row in connection.execute(wanted.where(source.c.name == name) if name else wanted)]
+
+
+def may_lack_numbers(connection: Connection) -> bool:
+    """Whether there are counters in a database that has moved to another server, or was restored."""
+    return bool(connection.scalar(select(shard.c.id).where(shard.c.moved_at > 0, exists(select(number.c.n)))))
+
+
+def forget_rule(connection: Connection, dialect: Dialect, name: str) -> int:
+    """Let the next draw decide by which rule the numbers of a name are counted. Returns how many counters there are."""
+    return connection.execute(update(number).where(number.c.name == name).values(rule="")).rowcount

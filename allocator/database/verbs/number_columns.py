@@ -1,14 +1,14 @@
-"""Read the counters of numbers without gaps, and the rows of a host's own table that hold such numbers."""
+"""The column of an application's own table that holds numbers without gaps: read for an audit, and numbered."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime, tzinfo
-from typing import Any, NamedTuple, TypeVar
+from datetime import tzinfo
+from itertools import chain
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import (
@@ -18,55 +18,55 @@ from sqlalchemy import (
     DateTime,
     Engine,
     MetaData,
-    NullPool,
     Select,
     String,
     Table,
-    TypeDecorator,
     Uuid,
     cast,
     column,
     create_engine,
-    exists,
     func,
     null,
     select,
     table,
-    update,
 )
 from sqlalchemy.exc import NoSuchTableError, SQLAlchemyError
-from sqlalchemy.types import NullType
 
 from allocator.database.address import Address
-from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import translate
-from allocator.database.tables import number, number_void, shard
+from allocator.database.tables import number, number_void
+from allocator.database.verbs.gapless_number_rows import counters_in
+from allocator.database.verbs.waiting_columns import Moment
 from allocator.errors import InvalidSetting
+from allocator.schemes.gapless_audit import Found, Row, audit, disorder, read_row
+from allocator.schemes.gapless_numbers import Group, NumberRule
 from allocator.schemes.shared.argument_checks import split_table
-
-T = TypeVar("T")
 
 BATCH = 5_000
 """Rows in memory at a time: a whole table may not fit."""
+READ_SECONDS = 3600.0
+"""Seconds for an answer of an audit: the database may have to sort the whole table first."""
 WRITE_SECONDS = 60.0
 """Seconds for an answer where rows are numbered: without an index the database scans for those that wait."""
-PATIENCE = 3600.0
-"""Seconds for an answer: the database may have to sort the whole table first."""
 IS_UUID = re.compile("[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}(?:\\1[0-9a-fA-F]{4}){2}\\1[0-9a-fA-F]{12}")
 
 
-class Counter(NamedTuple):
-    """A row of `allocator_number`: n is the newest number."""
+@contextmanager
+def engine_for(address: Address, seconds: float) -> Iterator[Engine]:
+    """An engine for statements of so many seconds, in transactions. Raises what an error of the database means."""
+    driver = address.url.get_driver_name()
+    given = {} if address.dialect.embedded else address.dialect.engine_args(driver, seconds)["connect_args"]
+    arguments = {name: value for name, value in given.items() if name not in address.url.query and name != "autocommit"}
+    engine = create_engine(address.url, connect_args=arguments)
+    try:
+        yield engine
+    except SQLAlchemyError as error:
+        raise translate(error, address.dialect, address.shown, seconds) from error
+    finally:
+        engine.dispose()
 
-    name: str
-    scope: str
-    period: str
-    n: int
-    rule: str = ""
 
-
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """A column that holds numbers, and the columns with their scope and period; zone: of datetimes without one."""
 
     table: str
@@ -75,96 +75,46 @@ class Source:
     period: str | None = None
     zone: tzinfo | None = None
 
-    def count(self) -> Select[Any]:
-        return self._rows(func.count())
-
-    def select(self, order: str | None = None) -> Select[Any]:
-        """Select number, scope and period of each row with a number, sorted by scope and by `order`, or the number."""
-        n: ColumnElement[Any] = column(self.column)
-        kinds = ((self.scope, None), (self.period, InZone(self.zone) if self.zone else None))
-        beside = [column(name, kind) if name else null() for name, kind in kinds]
-        # A text with 10 is before one with 9, but longer.
-        by: list[ColumnElement[Any]] = [column(order)] if order else [func.length(cast(n, String))]
-        return self._rows(n, *beside).order_by(*([column(self.scope)] if self.scope else []), *by, n)
-
-    def _rows(self, *what: Any) -> Select[Any]:
+    @property
+    def rows(self) -> Select[Any]:
+        """Number, scope and period of each row with a number."""
         schema, bare = split_table(self.table)
-        return select(*what).select_from(table(bare, schema=schema or None)).where(column(self.column).is_not(None))
-
-
-class Read(NamedTuple):
-    """A snapshot of a column and its counters; `rows` reads it, and must be read to the end, while it is open."""
-
-    counters: Sequence[Counter]
-    void: Sequence[Counter]
-    total: int
-    rows: Callable[[str | None], Iterator[Sequence[Any]]]
-
-
-def fetch_counters(connection: Connection, dialect: Dialect, name: str = "") -> Sequence[Counter]:
-    """Fetch the counters of a name or of all, sorted."""
-    return counters_in(connection, number, name)
-
-
-def counters_in(connection: Connection, source: Any, name: str) -> Sequence[Counter]:
-    """Fetch the rows of a name or of all, sorted."""
-    key = (source.c.name, source.c.scope, source.c.period, source.c.n)
-    wanted = select(*key, *(source.c[one] for one in ("rule",) if one in source.c)).order_by(*key)
-    return [Counter(*row) for row in connection.execute(wanted.where(source.c.name == name) if name else wanted)]
-
-
-def may_lack_numbers(connection: Connection) -> bool:
-    """Whether there are counters in a database that has moved to another server, or was restored."""
-    return bool(connection.scalar(select(shard.c.id).where(shard.c.moved_at > 0, exists(select(number.c.n)))))
-
-
-def forget_rule(connection: Connection, dialect: Dialect, name: str) -> int:
-    """Let the next draw decide by which rule the numbers of a name are counted. Returns how many counters there are."""
-    return connection.execute(update(number).where(number.c.name == name).values(rule="")).rowcount
-
-
-def read_column(address: Address, source: Source, name: str, judge: Callable[[Read], T]) -> T:
-    """Read a column and its counters in one snapshot, and return what `judge` makes of them.
-
-    Uses an engine of its own with a long timeout. Raises the error that the database's error means.
-    """
-    with reading(address) as connection:
-        if address.dialect.embedded:
-            connection.exec_driver_sql("BEGIN")
-        counters, void = (counters_in(connection, one, name) for one in (number, number_void))
-
-        def rows(order: str | None = None) -> Iterator[Sequence[Any]]:
-            with connection.execution_options(yield_per=BATCH).execute(source.select(order)) as found:
-                yield from found
-
-        return judge(Read(counters, void, connection.scalar(source.count()) or 0, rows))
+        n: ColumnElement[Any] = column(self.column)
+        beside = (column(name) if name else null() for name in (self.scope, self.period))
+        return select(n, *beside).select_from(table(bare, schema=schema or None)).where(n.is_not(None))
 
 
 @contextmanager
-def reading(address: Address) -> Iterator[Connection]:
-    """A connection that may read for long. Raises the error that the database's error means."""
-    engine = engine_for(address)
-    try:
-        with engine.connect() as connection:
-            yield connection
-    except SQLAlchemyError as error:
-        raise translate(error, address.dialect, address.shown, PATIENCE) from error
-    finally:
-        engine.dispose()
+def snapshot(address: Address) -> Iterator[Connection]:
+    """A connection that sees one moment. Raises the error that the database's error means."""
+    with engine_for(address, READ_SECONDS) as engine, engine.connect() as connection:
+        if address.dialect.embedded:
+            connection.exec_driver_sql("BEGIN")
+        else:
+            connection.execution_options(isolation_level="REPEATABLE READ")
+        yield connection
 
 
-def engine_for(address: Address) -> Engine:
-    level = "SERIALIZABLE" if address.dialect.embedded else "REPEATABLE READ"
-    return create_engine(
-        address.url, poolclass=NullPool, isolation_level=level, connect_args=arguments(address, PATIENCE)
+def audit_rows(
+    connection: Connection, source: Source, rule: NumberRule, zone: tzinfo, order: str | None
+) -> tuple[int, Iterator[Found]]:
+    """Count the rows with a number, and find what is wrong with them, in order of a column too. Read all of it."""
+
+    def rows(by: Any) -> Iterator[Row]:
+        scope: list[Any] = [column(source.scope)] if source.scope else []
+        statement = source.rows.order_by(*scope, by, column(source.column))
+        with connection.execution_options(yield_per=BATCH).execute(statement) as found:
+            for n, scope_of, at in found:
+                yield read_row(rule, zone, n, scope_of, at, source.zone)
+
+    counters, void = (
+        {(Group(one.scope, one.period), one.n) for one in counters_in(connection, stored, rule.name)}
+        for stored in (number, number_void)
     )
-
-
-def arguments(address: Address, seconds: float) -> dict[str, Any]:
-    """The arguments of a driver whose statements may take so long, in transactions."""
-    driver = address.url.get_driver_name()
-    given = {} if address.dialect.embedded else address.dialect.engine_args(driver, seconds)["connect_args"]
-    return {name: value for name, value in given.items() if name not in address.url.query and name != "autocommit"}
+    total = connection.scalar(source.rows.with_only_columns(func.count(), maintain_column_froms=True)) or 0
+    by_number = func.length(cast(column(source.column), String))  # a text with 10 is before one with 9, but longer
+    found = audit(rows(by_number), dict(counters), void, start=rule.start)
+    return total, chain(found, disorder(rows(column(order))) if order else ())
 
 
 def uuid_of(scope: str) -> UUID | None:
@@ -172,27 +122,11 @@ def uuid_of(scope: str) -> UUID | None:
     return UUID(scope) if IS_UUID.fullmatch(scope) else None
 
 
-class InZone(TypeDecorator[Any]):
-    """A datetime that an application keeps without its time zone, which is always this one."""
-
-    impl = NullType
-    cache_ok = True
-
-    def __init__(self, zone: tzinfo) -> None:
-        super().__init__()
-        self.zone = zone
-
-    def process_result_value(self, value: Any, _: object) -> Any:
-        if isinstance(value, str) and len(value) > len("2026-03-14"):
-            value = datetime.fromisoformat(value)
-        return value.replace(tzinfo=self.zone) if isinstance(value, datetime) and value.tzinfo is None else value
-
-
 def read_moments(table: Table, name: str | None, zone: tzinfo | None) -> None:
     """Take datetimes without a time zone for those of `zone`, if there is one."""
     found = None if name is None else table.columns.get(name)
     if zone and found is not None and isinstance(found.type, DateTime):
-        found.type = InZone(zone)
+        found.type = Moment(str(found), zone)
 
 
 def read_uuids(engine: Engine, table: Table, name: str | None) -> None:
@@ -209,16 +143,13 @@ def read_uuids(engine: Engine, table: Table, name: str | None) -> None:
 @contextmanager
 def writing(address: Address, table_name: str) -> Iterator[tuple[Engine, Table]]:
     """An engine, and a table as its catalogue describes it."""
-    engine = create_engine(address.url, connect_args=arguments(address, WRITE_SECONDS))
     schema, bare = split_table(table_name)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # SQLAlchemy warns of unknown types of other columns
-            found = Table(bare, MetaData(), schema=schema or None, autoload_with=engine, resolve_fks=False)
+    with engine_for(address, WRITE_SECONDS) as engine:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # SQLAlchemy warns of unknown types of other columns
+                found = Table(bare, MetaData(), schema=schema or None, autoload_with=engine, resolve_fks=False)
+        except NoSuchTableError:
+            no_table = f"there is no table {table_name:.255}; that of a model of Django is app_model"
+            raise InvalidSetting(no_table) from None
         yield engine, found
-    except NoSuchTableError:
-        raise InvalidSetting(f"there is no table {table_name:.255}; that of a model of Django is app_model") from None
-    except SQLAlchemyError as error:
-        raise translate(error, address.dialect, address.shown, WRITE_SECONDS) from error
-    finally:
-        engine.dispose()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, tzinfo
 from typing import Any
 from uuid import UUID
 
@@ -14,12 +15,15 @@ from sqlalchemy import (
     BigInteger,
     Column,
     ColumnElement,
+    DateTime,
+    Dialect,
     Executable,
     Integer,
     MetaData,
     Select,
     String,
     Table,
+    TypeDecorator,
     Uuid,
     and_,
     case,
@@ -38,6 +42,27 @@ from allocator.errors import InvalidArgument, InvalidSetting
 from allocator.schemes.gapless_numbers import Number
 from allocator.schemes.shared.argument_checks import integer, quoted
 from allocator.schemes.waiting_numbers import Key
+
+
+class Moment(TypeDecorator[datetime]):
+    """Datetimes, which SQLite, MySQL and MariaDB return without a time zone: of `zone`, or refused without one."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def __init__(self, column: str, zone: tzinfo | None = None) -> None:
+        super().__init__(timezone=zone is None)
+        self.column, self.zone = column, zone
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None or value.tzinfo is not None:
+            return value
+        if self.zone is None:
+            raise InvalidSetting(
+                f"{self.column} is declared with timezone=True, but {dialect.name} returned {value} without one, so "
+                "its day is unknown; declare it as DateTime(), and store local time of the numbers' time zone in it"
+            )
+        return value.replace(tzinfo=self.zone)
 
 
 class HintedUpdate(Update):

@@ -29,7 +29,7 @@ from sqlalchemy import Engine, Executable, Integer, select
 from allocator.database.caller import Caller, own_transaction
 from allocator.database.django.transaction import own_atomic
 from allocator.database.postgresql import notified
-from allocator.database.verbs.gapless_number_rows import Row, draw, translated
+from allocator.database.verbs.gapless_number_rows import Row, draw, lock_free, translated
 from allocator.database.verbs.waiting_columns import WaitingColumns, scope_in
 from allocator.errors import (
     AllocatorError,
@@ -64,18 +64,6 @@ def own(given: Any) -> AbstractContextManager[Caller]:
     """A transaction of our own, of SQLAlchemy or Django."""
     operations = getattr(given, "ops", None)
     return own_transaction(given) if operations is None else own_atomic(operations.connection)
-
-
-def lock_free(caller: Caller, name: str, groups: Iterable[Group]) -> set[Group]:
-    """Lock the counters of these groups that are there and that nobody holds."""
-    if caller.numbers.locks_all:
-        caller.run(caller.numbers.locks_all, {})
-        return set(groups)
-    keys = dict(enumerate(groups))
-    either = " OR ".join(f"name = :name AND scope = :scope{n} AND period = :period{n}" for n in keys)
-    values = {f"{column}{n}": value for n, key in keys.items() for column, value in key._asdict().items()}
-    statement = f"SELECT scope, period FROM allocator_number WHERE {either} FOR UPDATE SKIP LOCKED"
-    return {Group(*found) for found in caller.fetch(statement, {"name": name, **values})}
 
 
 def fetch(caller: Caller, statement: Executable) -> list[WaitingRow]:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.errors import InvalidArgument, InvalidId, InvalidSetting, InvalidTag
-from allocator.schemes.gapless_audit import Found, audit, disorder, is_period, read_row
-from allocator.schemes.gapless_numbers import MAX_NUMBER, Group, Number, NumberFormat, NumberRule, day_of
+from allocator.schemes.gapless_audit import Found, audit, disorder, read_row
+from allocator.schemes.gapless_numbers import MAX_NUMBER, Group, Number, NumberFormat, NumberRule, day_of, reset_of
 from allocator.schemes.waiting_numbers import WaitingRow, in_groups, numbered
 
 DAY = date(2026, 3, 9)
@@ -376,11 +376,11 @@ def judged(
 ) -> list[Found]:
     """Of one group."""
     counters = {ALL: max(numbers) if counter is None else counter}
-    return list(audit(((ALL, n) for n in numbers), counters, ((ALL, n) for n in void), **options))  # type: ignore[arg-type]
+    return list(audit(((ALL, n) for n in numbers), counters, {(ALL, n) for n in void}, **options))  # type: ignore[arg-type]
 
 
 def test_a_void_number_of_a_group_that_is_not_there_is_left_out():
-    assert list(audit([], {A: 1}, [(A, 1), (B, 1)])) == []
+    assert list(audit([], {A: 1}, {(A, 1), (B, 1)})) == []
 
 
 def test_disorder_is_a_number_below_the_one_before():
@@ -402,7 +402,7 @@ def test_numbers_above_the_counter_will_be_given_again():
 
 def test_each_scope_and_period_is_judged_by_itself():
     rows = [(A, 1), (B, 1), (A, 2), (B, 3), (A._replace(period="2027"), 1)]
-    assert list(audit(rows, {A: 3, B: 3, A._replace(period="2027"): 1}, [(B, 2)])) == [Found("gap", A, 3, 3)]
+    assert list(audit(rows, {A: 3, B: 3, A._replace(period="2027"): 1}, {(B, 2)})) == [Found("gap", A, 3, 3)]
 
 
 @given(st.lists(st.integers(1, 40)), st.integers(0, 45), st.sets(st.integers(1, 40)), st.integers(1, 10))
@@ -444,6 +444,14 @@ def test_a_row_is_read():
         assert read_row(rule, BERLIN, *row) == read, (rule, row)
 
 
+def test_a_datetime_without_a_time_zone_is_of_that_of_the_rows():
+    for at in ("2025-12-31 23:30", datetime.fromisoformat("2025-12-31 23:30")):
+        assert read_row(BARE, BERLIN, 7, None, at, UTC) == (Group("", "2026"), 7)
+        assert read_row(BARE, BERLIN, 7, None, at) == (Group("", "2025"), 7)
+    for at in ("2025-12-31", date(2025, 12, 31)):
+        assert read_row(BARE, ZoneInfo("America/New_York"), 7, None, at, UTC) == (Group("", "2025"), 7)
+
+
 def test_what_is_no_number_is_told():
     for rule, row, why in [
         (READ_YEARLY, ("INV-2026-7", "a", None), "is no number of the format"),
@@ -467,10 +475,11 @@ def test_what_is_no_number_is_told():
 
 
 def test_a_period_is_the_beginning_of_a_date():
-    for text in ["", "2026", "2026-03", "2026-03-09"]:
-        assert is_period(text), text
+    for text, reset in [("", "never"), ("2026", "year"), ("2026-03", "month"), ("2026-03-09", "day")]:
+        assert reset_of(text) == reset
 
 
 def test_all_else_is_no_period():
     for text in ["26", "2026-3", "2026-13", "2026-02-30", "2026-", "2026-03-09T", "20260309"]:
-        assert not is_period(text), text
+        with pytest.raises(ValueError, match=r"is no year, month or day|Invalid|month must|day is out"):
+            reset_of(text)
