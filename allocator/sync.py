@@ -20,11 +20,11 @@ from allocator.generators.supply import Supply, Terms
 from allocator.generators.worker_numbers import WorkerLease, Workers
 from allocator.runtime import forks
 from allocator.runtime.threads import Background, Waits, result_of, wait_for
-from allocator.schemes.column_limit import max_step_for
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.argument_checks import MAX_ID, check_seconds, check_tag, quoted
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, FailoverGap, Tag, gap_of
+from allocator.schemes.tag_column import max_step_for
 from allocator.schemes.worker_number_lease import SECONDS
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
@@ -12,14 +11,14 @@ import click
 from allocator.cli.doctor import report
 from allocator.cli.options import fleet_options, only_one, open_allocator, open_database, options
 from allocator.cli.output import CommandGroup, show, show_rows, table, tell_errors
+from allocator.database import columns
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.remote.wire import gap_from_json, tag_to_json
-from allocator.schemes.column_limit import max_step_for
 from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, TAG, check_tag
 from allocator.schemes.shared.findings import at, in_order
 from allocator.schemes.slots import unasked
 from allocator.schemes.tag import DEFAULT_MAX_STEP, Tag
-from allocator.schemes.tag_column import findings, is_closed, opened, planned_start
+from allocator.schemes.tag_column import end_of, findings, is_late, max_step_for, planned_start
 
 GAP = "Ids to skip after a failover; auto: by the ids issued so far; refuse: stop the tag."
 COLUMN = "Start after the greatest value of this column; its type sets the limit."
@@ -112,20 +111,21 @@ def show_made(made: Tag) -> None:
 
 def share_column(name: str, column: str, url: str, settings: dict[str, Any]) -> None:
     """Make the tag closed, and open it once the counter cannot come to its ids; print what is found until then."""
-    with open_database(url, creates=True) as database:
-        facts, tag = database.read_beside(column, check_tag(name))
-        where = database.address.shown
-    with open_allocator((url,), creates=True) as ids:
-        if tag is None:
-            start = planned_start(facts)
-            most = settings.pop("max_step") or DEFAULT_MAX_STEP
-            made = ids.tags.create(name, start_after=start, limit=start, max_step=most, **settings)
-            tag = replace(made, skipped=made.max_value)
-        found = in_order(at(where, findings(facts, tag)))
-        if found or not is_closed(tag):
+    with open_database(url, creates=True) as database, open_allocator((url,), creates=True) as ids:
+        held, tag = database.on_tables(columns.read_shared, column, check_tag(name))
+        if tag is None or is_late(held, tag):
+            start = planned_start(held)
+            if tag is None:
+                settings["max_step"] = settings["max_step"] or DEFAULT_MAX_STEP
+                ids.tags.create(name, start_after=start, limit=start, **settings)
+            else:
+                ids.tags.set(name, start_after=start, limit=start)
+            tag = ids.tags.get(name)
+        found = in_order(at(database.address.shown, findings(held, tag)))
+        if found or not tag.is_closed:
             report(found)
             return
-        limit = opened(tag, facts).limit
+        limit = end_of(tag, held)
         most = max_step_for(limit - tag.skipped, tag.step, tag.max_step)
         show_made(ids.tags.set(name, limit=limit, max_step=most))
 

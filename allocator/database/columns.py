@@ -3,79 +3,78 @@
 from __future__ import annotations
 
 import warnings
+from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, column, func, inspect, select, table
-from sqlalchemy.types import NULLTYPE, TypeEngine
+from sqlalchemy import ColumnClause, Connection, column, func, inspect, select, table
+from sqlalchemy.types import NULLTYPE
 
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import MISSING, NO_FUNCTION, meaning
-from allocator.database.verbs import segments
+from allocator.database.verbs import segments, shard_row
 from allocator.errors import InvalidSetting
-from allocator.schemes.column_limit import NoColumn, limit_of
-from allocator.schemes.shared.argument_checks import MAX_ID, split_column, split_table
+from allocator.schemes.shared.argument_checks import MAX_ID, quoted, split_column, split_table
+from allocator.schemes.slots import Shard
 from allocator.schemes.tag import Tag
-from allocator.schemes.tag_column import ColumnFacts, Counter, opened
+from allocator.schemes.tag_column import Column, NoColumn, end_of, limit_of
 
 
-def read(
-    connection: Connection, dialect: Dialect, table_name: str, column_name: str, at_most: int | None = None
-) -> tuple[object, str, int]:
-    """Read the greatest value (None for an empty table), the type, and the greatest id that the type can hold.
+def read(connection: Connection, dialect: Dialect, name: str, at_most: int = MAX_ID) -> Column:
+    """Read a column that is named table.column or schema.table.column. Raises `InvalidSetting`.
 
     at_most: of greater values nothing is read.
     """
+    table_name, column_name = split_column(name)
     schema, bare = split_table(table_name)
-    source = table(bare, column(column_name), schema=schema or None)
-    refused = InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers")
-    missing = NoColumn(f"there is no column {f'{table_name}.{column_name}':.100}")
-    query = select(func.max(source.c[column_name]))
-    if at_most is not None:
-        query = query.where(source.c[column_name] <= at_most)
+    values: ColumnClause[Any] = column(column_name)
+    refused = InvalidSetting(f"the column {name:.255} holds no whole numbers")
+    missing = NoColumn(f"there is no column {name:.100}")
+    query = select(func.max(values)).select_from(table(bare, values, schema=schema or None))
+    if at_most < MAX_ID:
+        query = query.where(values <= at_most)
     # There is no max() of booleans and some other types.
     with meaning(refused, NO_FUNCTION, dialect), meaning(missing, MISSING, dialect):
-        greatest = connection.scalar(query)
-    kinds = kinds_of(connection, bare, schema)
+        greatest = whole(name, connection.scalar(query))
+    found = described(connection, table_name).get(column_name.lower(), {}).get("type", NULLTYPE)
     try:
-        kind = kinds.get(column_name.lower(), NULLTYPE).compile(dialect=connection.dialect)
+        kind = getattr(found, "data_type", found).compile(dialect=connection.dialect)  # of a domain its base type
     except Exception:  # no type, or a custom one that does not compile
-        return greatest, "", MAX_ID
-    return greatest, kind, limit_in(dialect, kind)
+        kind = ""
+    # Any column of SQLite holds 64 bits.
+    return Column(MAX_ID if dialect.embedded else limit_of(kind), f"{name} ({kind})", greatest)
 
 
-def kinds_of(connection: Connection, table_name: str, schema: str) -> dict[str, TypeEngine[Any]]:
-    """The type of each column by its name in small letters; of a domain its base type."""
+def whole(name: str, value: object) -> int:
+    """The greatest value of a column; 0 if it is empty or below. SQLite keeps any value in any column."""
+    if value is None:
+        return 0
+    if type(value) is not int and not (isinstance(value, Decimal) and value.is_finite() and value == int(value)):
+        raise InvalidSetting(f"the greatest value of {name:.255} is no whole number: {quoted(value)}")
+    return max(0, int(value))
+
+
+def described(connection: Connection, table_name: str) -> dict[str, Any]:
+    """The columns of a table, as SQLAlchemy finds them, by their names in small letters."""
+    schema, bare = split_table(table_name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SQLAlchemy warns of unknown types of other columns
-        found = inspect(connection).get_columns(table_name, schema or None)
-    return {part["name"].lower(): getattr(part["type"], "data_type", part["type"]) for part in found}
+        return {part["name"].lower(): part for part in inspect(connection).get_columns(bare, schema or None)}
 
 
-def limit_in(dialect: Dialect, kind: str) -> int:
-    """The greatest id that a type can hold, by its name."""
-    return MAX_ID if dialect.embedded else limit_of(kind)  # any column of SQLite holds 64 bits
+def read_shared(connection: Connection, dialect: Dialect, words: str, name: str) -> tuple[Column, Tag | None]:
+    """Read a column up to the limit of the tag that shares it, and then the tag. Raises `InvalidSetting`.
 
-
-def read_beside(connection: Connection, dialect: Dialect, words: str, name: str) -> tuple[ColumnFacts, Tag | None]:
-    """Read the column named by table.column or schema.table.column, up to the limit of the tag, and then the tag.
-
-    The tag only rises. Read in this order, a claim and an INSERT in between raise no alarm. Raises `InvalidSetting`.
+    The tag only rises. Read in this order, a claim and an INSERT in between raise no alarm.
     """
-    table, column = split_column(words)
-    greatest, _, limit = read(connection, dialect, table, column)
-    if type(greatest) is not int and greatest is not None:  # SQLite keeps any value in any column
-        raise InvalidSetting(f"{words} holds {greatest!r:.80}, which is no whole number")
-    facts = ColumnFacts(words, limit, greatest or 0, counter(connection, dialect, table, column))
+    if (shard_row.fetch(connection, dialect) or Shard()).fleet:
+        raise InvalidSetting(
+            f"a tag of a fleet cannot be compared with {words:.255}: the column holds ids of all its databases, and "
+            "each knows only its own"
+        )
+    table_name, column_name = split_column(words)
+    found = read(connection, dialect, words)
+    if described(connection, table_name).get(column_name.lower(), {}).get("autoincrement") is True:
+        found = found._replace(counter=dialect.counter(connection, *split_table(table_name), column_name))
     if tag := segments.fetch(connection, dialect, name):
-        within, _, _ = read(connection, dialect, table, column, opened(tag, facts).limit)
-        facts = facts._replace(greatest=within if isinstance(within, int) else 0)
-    return facts, segments.fetch(connection, dialect, name)
-
-
-def counter(connection: Connection, dialect: Dialect, table_name: str, column: str) -> Counter | None:
-    """What numbers the rows by itself, if anything does."""
-    schema, bare = split_table(table_name)
-    parts = inspect(connection).get_columns(bare, schema or None)
-    if any(part["name"].lower() == column.lower() and part.get("autoincrement") is True for part in parts):
-        return dialect.counter(connection, schema, bare, column)
-    return None
+        found = found._replace(greatest=read(connection, dialect, words, end_of(tag, found)).greatest)
+    return found, segments.fetch(connection, dialect, name)

@@ -161,9 +161,9 @@ class Dialect:
         last = connection.execute(node.insert().values(row)).inserted_primary_key
         connection.execute(node.insert().values(row | {"id": (last[0] if last else 0) + count}))
 
-    def counter(self, connection: Connection, schema: str, table_name: str, column_name: str) -> Counter | None:
-        """The counter of a column of the application that numbers rows by itself; None where nothing can hold it."""
-        return None
+    def counter(self, connection: Connection, schema: str, table_name: str, column_name: str) -> Counter:
+        """The counter of a column of the application that numbers rows by itself."""
+        raise NotImplementedError
 
 
 @contextmanager

@@ -58,7 +58,7 @@ from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Residue, Seen, mark
 from allocator.schemes.slots import ARGUMENT, Shard, check_word
 from allocator.schemes.tag import FailoverGap, Tag, damaged, named, settle, unknown
-from allocator.schemes.tag_column import ColumnFacts
+from allocator.schemes.tag_column import Column
 from allocator.schemes.ticket import REPLACE, RESERVED, check_ticket
 from allocator.schemes.worker_number_lease import (
     NumberClaim,
@@ -602,17 +602,8 @@ class Database:
         """Remove a tag that is closed; False if it is open again."""
         return self.run(segments.remove, name)
 
-    def read_column(self, table: str, column: str) -> tuple[object, str, int]:
-        return self.run(columns.read, table, column)
-
-    def read_beside(self, words: str, name: str) -> tuple[ColumnFacts, Tag | None]:
-        """A column and the tag beside it: see `columns.read_beside`. Raises `InvalidSetting` in a fleet too."""
-        if self.read_row().fleet:
-            raise InvalidSetting(
-                f"a tag of a fleet cannot be compared with {words:.255}: the column holds ids of all its databases, "
-                "and each knows only its own"
-            )
-        return self.run(columns.read_beside, words, name)
+    def read_column(self, name: str) -> Column:
+        return self.run(columns.read, name)
 
 
 def check_unmoved(known: Shard, now: Shard, name: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from decimal import Decimal
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,11 +16,11 @@ from allocator.errors import (
     TagExists,
     UnknownTag,
 )
-from allocator.schemes.column_limit import Column, NoColumn, max_step_for
-from allocator.schemes.shared.argument_checks import MAX_ID, check_tag, check_whole, quoted, split_column
+from allocator.schemes.shared.argument_checks import MAX_ID, check_tag, check_whole
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.slots import Shard, check_all
 from allocator.schemes.tag import FailoverGap, Tag, gap_of, unknown
+from allocator.schemes.tag_column import Column, NoColumn, max_step_for
 
 if TYPE_CHECKING:
     from allocator.database.store import Database
@@ -225,15 +224,12 @@ class Tags:
             raise InvalidSetting(f"tag {tag!r} was opened again meanwhile; look at it and try again")
 
     def _column(self, name: str) -> Column:
-        table, column = split_column(name)
         found, missing = [], NoColumn()
         for database in self.databases():
             try:
-                greatest, kind, limit = database.read_column(table, column)
+                found.append(database.read_column(name))
             except NoColumn as error:
                 missing = error
-            else:
-                found.append(Column(limit, f"{name} ({kind})", whole(name, greatest)))
         if not found:
             raise missing
         return min(found)._replace(greatest=max(one.greatest for one in found))
@@ -285,14 +281,6 @@ def write(database: Database, tag: Tag, changes: Mapping[str, FailoverGap]) -> b
     if database.fetch_tag(tag.name) is None:
         database.create_tag(tag)
     return database.change_tag(tag.name, changes)
-
-
-def whole(name: str, value: object) -> int:
-    if value is None:
-        return 0
-    if type(value) is not int and not (isinstance(value, Decimal) and value.is_finite() and value == int(value)):
-        raise InvalidSetting(f"the greatest value of {name} is no whole number: {quoted(value)}")
-    return max(0, int(value))
 
 
 def together(rows: Iterable[list[Tag]]) -> list[Tag]:

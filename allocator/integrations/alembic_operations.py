@@ -10,8 +10,7 @@ from alembic.operations import MigrateOperation, Operations
 
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting, TagExists
-from allocator.fleet.tag_administration import Tags, whole
-from allocator.schemes.shared.argument_checks import split_column
+from allocator.fleet.tag_administration import Tags
 from allocator.schemes.tag import Tag
 
 
@@ -42,8 +41,7 @@ class CreateTag(MigrateOperation):
             )
         database = alone(operations.get_bind(), tag)
         if start_after_column is not None:
-            greatest, *_ = database.read_column(*split_column(start_after_column))
-            start_after = max(start_after, whole(start_after_column, greatest))
+            start_after = max(start_after, database.read_column(start_after_column).greatest)
         make_tag(Tags(lambda: [database], Tag(tag)), tag, start_after, given)
 
 

@@ -20,10 +20,10 @@ from allocator.remote.wire import (
     ticket_from_json,
     whole,
 )
-from allocator.schemes.column_limit import Column
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen, mark, residue_of
 from allocator.schemes.tag import Tag, damaged
+from allocator.schemes.tag_column import Column
 from allocator.schemes.worker_number_lease import MAX_BITS, NumberClaim, NumberLease
 
 PAGE = 1000

@@ -61,6 +61,11 @@ class Tag:
         """The part of the ids up to the limit that is claimed, 0 to 1."""
         return self.max_value / max(1, self.limit)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it ends where it starts, so that nobody draws from it: it waits for the counter of its column."""
+        return self.limit == self.skipped
+
     def checked(self) -> Tag:
         """Check settings that a caller passed; rows from the database are not checked here."""
         check_tag(self.name)
@@ -98,7 +103,7 @@ def settle(tag: Tag | None, name: str, size: int, seen: Seen, exact: bool = Fals
         raise UnknownTag(f"{named(name)} is being deleted; to end that: allocator tags delete {name}")
     if type(tag.max_value) is not int or type(tag.limit) is not int:
         raise damaged(name, f"max_value is {tag.max_value!r} and limit {tag.limit!r}")
-    if tag.limit == tag.skipped:
+    if tag.is_closed:
         raise Exhausted(
             f"tag {name!r} waits beside a column and has issued no id; run again: "
             f"allocator tags create {name} --beside-column TABLE.COLUMN"

@@ -1,4 +1,4 @@
-"""A column that a tag shares with the column's own counter: the ranges of both, and what could make them meet.
+"""The column of a tag's ids: what its type can hold, and how the tag shares it with the column's own counter.
 
 On PostgreSQL the counter has the lower range, and MAXVALUE ends it. On MySQL and MariaDB AUTO_INCREMENT follows the
 greatest id that anybody inserts, so there the tag has the lower range, and the counter continues above it.
@@ -6,15 +6,20 @@ greatest id that anybody inserts, so there the tag has the lower range, and the 
 
 from __future__ import annotations
 
-import shlex
+import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from allocator.errors import InvalidSetting
-from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_whole
 from allocator.schemes.shared.findings import DANGER, OUTAGE, Finding
 from allocator.schemes.tag import Tag
+
+BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INT": 32, "INTEGER": 32}
+TYPE = r"(\w+)(?:\((\d+)(?:, ?(\d+))?\))?( UNSIGNED)?"
+
+LEAST_CLAIMS = 2048
+"""The default `max_step` leaves a tag with a low limit at least this many claims, unless its step is larger."""
 
 LEAVE = 1_000_000
 """Ids of the lower range. The counter may use up as many before it is held."""
@@ -34,87 +39,104 @@ class Counter(NamedTuple):
     is_below: bool = False
 
 
-class ColumnFacts(NamedTuple):
-    """A column as its database describes it.
+NO_COUNTER = Counter("", ends=0, is_below=True)
 
-    place: as it was named. limit: the greatest id that its type holds.
-    greatest: the greatest id in it up to the limit of the tag; 0 for none.
+
+class Column(NamedTuple):
+    """The column that receives the ids.
+
+    limit: the greatest id it can hold.
+    name: table, column and type, as `orders.id (INTEGER)`.
+    greatest: the greatest value in it, of a tag that shares it up to the end of the tag.
+    counter: what numbers its rows beside a tag.
     """
 
-    place: str
-    limit: int
+    limit: int = MAX_ID
+    name: str = ""
     greatest: int = 0
-    counter: Counter | None = None
+    counter: Counter = NO_COUNTER
 
 
-def planned_start(facts: ColumnFacts) -> int:
+class NoColumn(InvalidSetting):
+    """There is no such column in the database."""
+
+
+def limit_of(kind: str) -> int:
+    """The greatest id that a column of this SQL type can hold; `MAX_ID` for an unknown type."""
+    match = re.match(TYPE, kind.upper())
+    if match is None:
+        return MAX_ID
+    word, digits, scale, unsigned = match.groups()
+    if word in ("NUMERIC", "DECIMAL") and digits and scale in (None, "0"):
+        return min(MAX_ID, int("9" * int(digits)))
+    return (1 << BITS[word] - (not unsigned)) - 1 if word in BITS else MAX_ID
+
+
+def max_step_for(limit: int, step: int, usual: int) -> int:
+    """The default `max_step` of a tag: `usual`, or less where one claim would take too much of a small range."""
+    check_whole("step", step, 1, MAX_STEP)
+    return min(usual, max(step, check_whole("limit", limit, 1, MAX_ID) // LEAST_CLAIMS))
+
+
+# -- beside the column's own counter
+
+
+def planned_start(column: Column) -> int:
     """The number that the tag starts above. Raises `InvalidSetting` for lack of a counter that can be held, or of room.
 
     Where the lower range is the tag's, the counter has as many ids below it until it is held.
     """
-    counter = facts.counter
-    if counter is None or not counter.hold:
+    counter = column.counter
+    if not counter.hold:
         raise InvalidSetting(
-            f"{facts.place} has no counter that can be held apart from a tag; stop the writers for a moment, and use "
+            f"{column.name} has no counter that can be held apart from a tag; stop the writers for a moment, and use "
             "--start-after-column instead"
         )
-    reached = max(facts.greatest, counter.next - 1)  # rows with ids of the counter may have been deleted
+    reached = max(column.greatest, counter.next - 1)  # rows with ids of the counter may have been deleted
     start = reached + LEAVE
-    if start > facts.limit - (LEAVE if counter.is_below else 2 * LEAVE):
+    if start > column.limit - (LEAVE if counter.is_below else 2 * LEAVE):
         raise InvalidSetting(
-            f"{facts.place} ends at {facts.limit:,}, and {max(0, facts.limit - reached):,} values are left: too few "
+            f"{column.name} ends at {column.limit:,}, and {max(0, column.limit - reached):,} values are left: too few "
             f"for two ranges of {LEAVE:,}; widen the column first"
         )
     return start
 
 
-def is_closed(tag: Tag) -> bool:
-    """Whether the tag waits until the counter is held: it ends where it starts, so nobody draws from it."""
-    return tag.limit == tag.skipped
+def end_of(tag: Tag, column: Column) -> int:
+    """The greatest id of the tag; of a closed one, that which it gets."""
+    if not tag.is_closed:
+        return tag.limit
+    return column.limit if column.counter.is_below else tag.skipped + LEAVE
 
 
-def opened(tag: Tag, facts: ColumnFacts) -> Tag:
-    """The tag, with the range that a closed one gets."""
-    if not is_closed(tag):
-        return tag
-    is_above = facts.counter is None or facts.counter.is_below
-    return replace(tag, limit=facts.limit if is_above else tag.skipped + LEAVE)
+def is_late(column: Column, tag: Tag) -> bool:
+    """Whether a closed tag must start higher: a row or the counter has come to its range."""
+    is_reached = not is_apart(column, tag) and not holding(column, tag)
+    return tag.is_closed and (is_reached or column.greatest > tag.max_value)
 
 
-def findings(facts: ColumnFacts, tag: Tag) -> Iterator[Finding]:
-    """A finding for each way in which the column gets an id twice."""
-    place, name, counter = facts.place, tag.name, facts.counter
-    again = f"allocator tags delete {name}; then allocator tags create {name} --beside-column {shlex.quote(place)}"
-    tag, was_closed = opened(tag, facts), is_closed(tag)
-    if facts.greatest > tag.max_value:
-        yield Finding(
-            "tag-below-column",
-            DANGER,
-            f"{place} holds {facts.greatest:,}, and tag {name!r} is at {tag.max_value:,}: it will issue ids that rows "
-            "have already",
-            again if was_closed else f"allocator tags set {name} --start-after {facts.greatest}",
-        )
-    if counter is None or is_apart(counter, tag):
-        return
-    if was_closed:
-        sentence = f"{place} gets ids from {counter.name}, and tag {name!r} waits until these stay out of its range, "
-        mend = holding(counter, facts, tag) or again
-        yield Finding("tag-waits", OUTAGE, f"{sentence}{tag.skipped + 1:,} to {tag.limit:,}", mend)
-    else:
-        yield Finding(
-            "second-generator",
-            DANGER,
-            f"{place} also gets ids from {counter.name}: an INSERT without an id takes one that tag {name!r} may issue",
-            holding(counter, facts, tag) or "name an id in each INSERT, and take the counter from the column",
-        )
+def findings(column: Column, tag: Tag) -> Iterator[Finding]:
+    """What gives the column an id twice, and what a closed tag waits for that is not late."""
+    name, counter = column.name, column.counter
+    if column.greatest > tag.max_value:
+        state = f"{name} holds {column.greatest:,}, and tag {tag.name!r} is at {tag.max_value:,}"
+        mend = f"allocator tags set {tag.name} --start-after {column.greatest}"
+        yield Finding("tag-below-column", DANGER, f"{state}: it will issue ids that rows have already", mend)
+    if not is_apart(column, tag):
+        kind, severity = ("tag-waits", OUTAGE) if tag.is_closed else ("second-generator", DANGER)
+        ids = f"{tag.skipped + 1:,} to {end_of(tag, column):,}"
+        found = f"{name} also gets ids from {counter.name}, which can reach those of tag {tag.name!r}, {ids}"
+        mend = holding(column, tag) or "name an id in each INSERT, and take the counter from the column"
+        yield Finding(kind, severity, found, mend)
 
 
-def is_apart(counter: Counter, tag: Tag) -> bool:
+def is_apart(column: Column, tag: Tag) -> bool:
     """THE RULE: counter and tag never issue the same id. No id of the tag is below those skipped at its start."""
-    return counter.ends <= tag.skipped or counter.next > tag.limit
+    return column.counter.ends <= tag.skipped or column.counter.next > end_of(tag, column)
 
 
-def holding(counter: Counter, facts: ColumnFacts, tag: Tag) -> str:
+def holding(column: Column, tag: Tag) -> str:
     """The statement that holds a counter which has not come to the tag's range; else ""."""
-    n = tag.skipped if counter.is_below else tag.limit + 1
-    return counter.hold.replace("{n}", str(n)) if counter.next <= tag.skipped and n <= facts.limit else ""
+    counter = column.counter
+    n = tag.skipped if counter.is_below else end_of(tag, column) + 1
+    return counter.hold.replace("{n}", str(n)) if counter.next <= tag.skipped and n <= column.limit else ""

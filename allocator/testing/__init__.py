@@ -22,7 +22,6 @@ from allocator.generators.sequence import Sequence
 from allocator.generators.worker_numbers import Workers
 from allocator.runtime.iterators import LockedIterator
 from allocator.runtime.threads import Background, Work
-from allocator.schemes.column_limit import NoColumn
 from allocator.schemes.failover import repaired
 from allocator.schemes.formats.bit_layout import Format
 from allocator.schemes.meteor import MeteorBlocks, MeteorSettings
@@ -31,6 +30,7 @@ from allocator.schemes.shared.residues import Seen
 from allocator.schemes.slots import Shard
 from allocator.schemes.snowflake import SnowflakeBlocks
 from allocator.schemes.tag import Tag, settle, unknown
+from allocator.schemes.tag_column import Column, NoColumn
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease
 from allocator.sync import Allocator
 
@@ -162,8 +162,8 @@ class MemoryBackend:
         """Memory is in no fleet."""
         return Shard()
 
-    def read_column(self, table: str, column: str) -> tuple[object, str, int]:
-        raise NoColumn(f"a MemoryAllocator has no tables, so it cannot read the column {table}.{column}")
+    def read_column(self, name: str) -> Column:
+        raise NoColumn(f"a MemoryAllocator has no tables, so it cannot read the column {name}")
 
 
 def since(epoch: int, start: int, limit: int) -> int:

@@ -4,10 +4,10 @@
 to it is one of these, which a test holds complete:
 
 Changes no row:
-    checks.ask columns.read columns.read_beside examination.of_rows fleet_rows.fetch_given
-    gapless_number_rows.fetch_counters node_rows.fetch_newest schema.check schema.check_sound schema.current
-    schema.problems segments.fetch_page segments.fetch_start shard_row.check_owner shard_row.fetch
-    shard_row.fetch_if_made shard_row.has_ids
+    checks.ask columns.read columns.read_shared examination.of_rows fleet_rows.fetch_given
+    gapless_number_rows.fetch_counters
+    node_rows.fetch_newest schema.check schema.check_sound schema.current schema.problems segments.fetch_page
+    segments.fetch_start shard_row.check_owner shard_row.fetch shard_row.fetch_if_made shard_row.has_ids
     token_rows.any_made token_rows.fetch_all worker_number_rows.fetch worker_number_rows.fetch_all
 Does another of these, in a transaction:
     store.within

@@ -19,8 +19,8 @@ from allocator.database.schema import TIMEOUT
 from allocator.database.store import Database
 from allocator.errors import AccessDenied, InvalidSetting, TagExists, UnknownTag
 from allocator.remote.service_address import addresses
-from allocator.schemes.column_limit import Column
 from allocator.schemes.shared.argument_checks import MAX_ID, check_whole
+from allocator.schemes.tag_column import Column
 from allocator.sync import Allocator
 
 log = logging.getLogger("allocator")

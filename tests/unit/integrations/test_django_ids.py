@@ -8,7 +8,7 @@ from support.processes.threads import draw_on_threads
 
 from allocator import Allocator, PublicIds, Tag
 from allocator.errors import AccessDenied, InvalidSetting
-from allocator.schemes.column_limit import Column
+from allocator.schemes.tag_column import Column
 
 pytest.importorskip("django")
 

@@ -5,15 +5,16 @@ from dataclasses import replace
 import pytest
 
 from allocator.errors import InvalidSetting
-from allocator.schemes.column_limit import limit_of, max_step_for
 from allocator.schemes.tag import Tag
 from allocator.schemes.tag_column import (
-    ColumnFacts,
+    Column,
     Counter,
+    end_of,
     findings,
     is_apart,
-    is_closed,
-    opened,
+    is_late,
+    limit_of,
+    max_step_for,
     planned_start,
 )
 
@@ -23,7 +24,7 @@ COUNTER = Counter("AUTO_INCREMENT", 5_001, BIGINT, "hold at {n}")
 LOOSE = Counter("a sequence")
 HELD_BELOW = SEQUENCE._replace(ends=1_005_000)
 HELD_ABOVE = COUNTER._replace(next=2_005_001)
-PLAIN = ColumnFacts("shop.orders.id", BIGINT, 5_000)
+PLAIN = Column(BIGINT, "shop.orders.id", 5_000)
 TAG = Tag("order", 6_000, skipped=5_000)
 ABOVE = Tag("order", 1_010_000, skipped=1_005_000)
 BELOW = Tag("order", 1_010_000, limit=2_005_000, skipped=1_005_000)
@@ -31,7 +32,7 @@ WAITS = Tag("order", 1_005_000, limit=1_005_000, skipped=1_005_000)
 TAKE = "name an id in each INSERT, and take the counter from the column"
 
 
-def with_(counter: Counter, **more: int) -> ColumnFacts:
+def with_(counter: Counter, **more: int) -> Column:
     return PLAIN._replace(counter=counter, **more)
 
 
@@ -60,13 +61,8 @@ WRONG = [
     (with_(LOOSE), ABOVE, "second-generator", "danger", TAKE),
     (with_(SEQUENCE), WAITS, "tag-waits", "outage", "hold at 1005000"),
     (with_(SEQUENCE._replace(next=1_005_000)), WAITS, "tag-waits", "outage", "hold at 1005000"),
-    (with_(SEQUENCE._replace(next=1_005_001)), WAITS, "tag-waits", "outage", "allocator tags delete order; then "),
     (with_(COUNTER), WAITS, "tag-waits", "outage", "hold at 2005001"),
     (with_(COUNTER._replace(next=1_005_000)), WAITS, "tag-waits", "outage", "hold at 2005001"),
-    (with_(COUNTER._replace(next=1_005_001)), WAITS, "tag-waits", "outage", "allocator tags delete order; then "),
-    (with_(COUNTER._replace(next=2_005_000)), WAITS, "tag-waits", "outage", "allocator tags delete order; then "),
-    (with_(HELD_BELOW, greatest=1_005_001), WAITS, "tag-below-column", "danger", "allocator tags delete order; then "),
-    (with_(HELD_ABOVE, greatest=1_005_001), WAITS, "tag-below-column", "danger", "allocator tags delete order; then "),
 ]
 
 
@@ -78,9 +74,31 @@ def test_what_can_give_an_id_twice_or_fail_is_found():
         assert "shop.orders.id" in found.found
 
 
+def test_a_tag_that_waits_starts_higher_once_a_row_or_the_counter_came_to_its_range():
+    for column in (
+        with_(SEQUENCE._replace(next=1_005_001)),
+        with_(COUNTER._replace(next=1_005_001)),
+        with_(COUNTER._replace(next=2_005_000)),
+        with_(COUNTER, limit=2_005_000),  # no room above the tag
+        with_(LOOSE),
+        with_(HELD_BELOW, greatest=1_005_001),
+        with_(HELD_ABOVE, greatest=1_005_001),
+    ):
+        assert is_late(column, WAITS), column
+        assert not is_late(column, BELOW), column
+    for column in (
+        with_(SEQUENCE._replace(next=1_005_000)),
+        with_(COUNTER),
+        with_(HELD_BELOW),
+        with_(HELD_ABOVE),
+        PLAIN,
+    ):
+        assert not is_late(column, WAITS), column
+
+
 def test_a_tag_that_was_raised_past_a_held_counter_may_have_issued_ids_of_its_range():
     """Processes may have some of 1 to 500 in memory, which the counter issues too."""
-    assert not is_apart(HELD_BELOW, Tag("order", 1_005_000, skipped=1_004_500))
+    assert not is_apart(with_(HELD_BELOW), Tag("order", 1_005_000, skipped=1_004_500))
 
 
 def test_the_tag_starts_where_the_lower_range_has_room():
@@ -94,18 +112,18 @@ def test_the_tag_starts_where_the_lower_range_has_room():
 
 
 def test_a_tag_that_waits_gets_the_range_beside_the_held_counter():
-    assert is_closed(WAITS)
+    assert WAITS.is_closed
     for facts, limit in (
         (with_(HELD_BELOW), BIGINT),
         (with_(HELD_BELOW, limit=INT), INT),
         (with_(HELD_ABOVE), 2_005_000),
     ):
-        tag = opened(WAITS, facts)
+        tag = replace(WAITS, limit=end_of(WAITS, facts))
         assert tag.limit == limit, facts
-        assert is_apart(facts.counter, tag)
-        assert not is_closed(tag)
+        assert is_apart(facts, tag)
+        assert not tag.is_closed
     for tag in (TAG, ABOVE, replace(BELOW, max_value=BELOW.limit), Tag("order", 5_000, limit=5_000, skipped=4_999)):
-        assert opened(tag, with_(LOOSE)) is tag
+        assert end_of(tag, with_(LOOSE)) == tag.limit
 
 
 def test_what_cannot_be_held_apart_is_refused():
