@@ -6,7 +6,7 @@ gap.
 
 import pytest
 from support.clusters.cluster import MEMBERS
-from support.clusters.writers import TIMEOUT, account, its_own_first, wait
+from support.clusters.writers import account, its_own_first, wait
 
 SELDOM = ("SET GLOBAL innodb_flush_log_at_trx_commit = 0", "SET GLOBAL innodb_flush_log_at_timeout = 5")
 LAZY = {
@@ -47,6 +47,6 @@ def draw(cluster, writers, when: str) -> None:
     for number, (tag, gap) in enumerate(TAGS.items()):
         for offset in range(2):
             urls = [cluster.url(member) for member in its_own_first(number + offset)]
-            writers.start("segment", tag, urls, timeout=TIMEOUT, failover_gap=gap)
-    writers.wait_for_all()
+            writers.begin("segment", tag, urls, failover_gap=gap)
+    writers.wait_until_all_have_begun()
     wait(SECONDS, f"writers {when}")

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from support.distinct import none_twice
 from support.documents.pages import ROOT, blocks
+from support.processes.children import stop
 from support.processes.patience import until
 from support.processes.prefork import listens
 from support.servers.machines import Machine
@@ -123,9 +124,7 @@ class Run:
         """
         victim = self.replicas.pop(0)
         process, port = victim.process.pid, self.load.port
-        os.kill(process, signal.SIGSTOP)
-        while state_of(process) != "T":
-            time.sleep(0.0001)
+        stop(process)
         self.load.doomed |= clients_of(process, port)
         os.kill(process, signal.SIGKILL)
         self.kills.append(time.monotonic())
@@ -137,10 +136,6 @@ class Run:
 
 
 # -- processes
-
-
-def state_of(process: int) -> str:
-    return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0]
 
 
 LISTENING = "0A"

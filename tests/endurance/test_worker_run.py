@@ -1,5 +1,5 @@
 """64 pods over 16 numbers, killed and stopped, under a database that is killed and frozen: nobody holds a number while
-another does, and no two make the same id. `--minutes` for each database."""
+another does, nor in a second that another used. `--minutes` for each database."""
 
 import sys
 from pathlib import Path
@@ -8,8 +8,7 @@ import pytest
 from sqlalchemy import make_url
 from support.distinct import none_twice
 from support.faults.trouble import FilePlace, planned, troubled
-from support.processes.holder import LIBRARIES
-from support.processes.pods import BITS, FAULTS, LEASE, Pods, judged, write
+from support.processes.pods import BITS, ENTRY, FAULTS, LEASE, Pods, judged
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs timers and prctl of Linux")
 
@@ -34,21 +33,22 @@ def test_no_number_is_held_by_two(kind, place, tmp_path, request, report):
         f"{kind}, {seconds / 60:g} minutes, 64 pods, lease {LEASE:g} s: {found}; {pods.attempts} attempts; {faults}; "
         f"server: {dict(done)}"
     )
-    none_twice(found.together + found.seconds_twice + found.equal, found)
-    assert found.numbers == len(LIBRARIES) << BITS
-    assert found.ids > 10 * seconds
+    none_twice(found.together + found.seconds_twice, found)
+    assert found.numbers == 1 << BITS
     assert found.holders > seconds / 10
     assert set(pods.faults) == set(FAULTS)
 
 
 def test_control_two_at_once_are_found(tmp_path):
-    write(tmp_path / "held-a-3-1", (10.0, 1000.0, 0), (11.0, 1001.0, 5))
-    write(tmp_path / "held-a-3-2", (12.5, 1002.5, 0), (13.0, 1003.0, 6))
-    write(tmp_path / "held-a-4-3", (10.5, 1000.5, 7))
-    write(tmp_path / "held-b-3-4", (10.5, 1000.5, 7))
-    said = "4 holders of 3 numbers, 0 together, 0 seconds used twice; 4 ids, 0 equal; from the end"
-    assert str(judged(tmp_path)).startswith(said)
-    write(tmp_path / "held-a-3-5", (12.9, 1003.9, 6))
-    found = judged(tmp_path)
+    def write(name: str, *entries: tuple[float, float]) -> None:
+        (tmp_path / name).write_bytes(b"".join(ENTRY.pack(*entry) for entry in entries))
 
-    assert (found.together, found.seconds_twice, found.equal) == (1, 1, 1)
+    write("held-3-1", (10.0, 1000.0), (11.0, 1001.0))
+    write("held-3-2", (12.5, 1002.5), (13.0, 1003.0))
+    write("held-4-3", (10.5, 1000.5))
+    said = "3 holders of 2 numbers, 0 together, 0 seconds used twice; from the end"
+    assert str(judged(tmp_path)).startswith(said)
+
+    write("held-3-5", (12.9, 1003.9))
+    found = judged(tmp_path)
+    assert (found.together, found.seconds_twice) == (1, 1)

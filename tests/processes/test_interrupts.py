@@ -4,6 +4,8 @@ import ctypes
 import gc
 import json
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +16,7 @@ import pytest
 from sqlalchemy import create_engine, event, text
 from support.distinct import distinct, none_twice
 from support.faults.call_steps import Interrupted, Steps, acting, every_step
-from support.kit import ON_SERVERS, database_of, output
+from support.kit import ON_SERVERS, SERVERS, database_of, output
 from support.memory.database import Source
 from support.processes.patience import until
 from support.servers.administrator import SEEN_EACH, waits
@@ -187,59 +189,80 @@ def test_no_handler_raises_in_the_middle_of_the_renewal_of_a_child(tmp_path: Pat
 
 
 STORM = """
-import json, signal, sys, time
+import ctypes, json, os, random, signal, sys, threading, time
+from collections import Counter
 from allocator import Allocator
 from allocator.errors import AllocatorError
-ids, drawn, tickets, done = Allocator("sqlite:///" + sys.argv[1], step=20, max_step=20), [], [], {}
-awaited = False  # an interrupt is raised only where it is caught
+class Soft(Exception): pass
+class Hard(BaseException): pass
 
-def is_going_on():
-    return time.monotonic() < end or done.get("drawn", 0) < 5 or not done.get("interrupted")
-
-def count(word):
-    done[word] = done.get(word, 0) + 1
-
-def handler(*_):
-    global awaited
-    turn = done["signals"] = done.get("signals", 0) + 1
+url, tag, seconds, hits_threads = sys.argv[1], sys.argv[2], float(sys.argv[3]), len(sys.argv) > 4
+kinds = [Soft, Hard, KeyboardInterrupt, TimeoutError, MemoryError]
+threading.excepthook = sys.unraisablehook = lambda _: None  # of a thread that a Hard has ended; another follows it
+ids, drawn, tickets, said, slowest = Allocator(url, timeout=5, step=20), [], [], Counter(), 0.0
+acts = [
+    lambda: drawn.append(ids.next_id(tag)),
+    lambda: drawn.extend(ids.next_ids(tag, 700)),
+    lambda: drawn.extend(ids.reserve(tag, 20)),
+    lambda: tickets.append(ids.ticket(tag)),
+    lambda: ids.tags.set(tag, step=random.randint(500, 900)),
+]
+def once():
+    random.choice(acts)()
+def handler(_, frame):
     try:
-        if turn % 4 == 0: drawn.append(ids.next_id("order"))
-        if turn % 4 == 1: drawn.extend(ids.reserve("order", 2))
-        if turn % 4 == 2: tickets.append(ids.ticket("order"))
-        count("drawn")
-    except AllocatorError as error:
-        count(type(error).__name__)
-    finally:
-        if is_going_on(): signal.setitimer(signal.ITIMER_REAL, 0.0003 + turn % 7 * 0.0002)
-    if turn % 5 == 0 and awaited:
-        awaited = False
-        raise KeyboardInterrupt
+        random.choice(acts[:4])()
+        said["drawn"] += 1
+    except BaseException as error:  # that of a claim whose thread was hit, too
+        said[type(error).__name__] += 1
+    while frame and frame.f_code is not once.__code__:
+        frame = frame.f_back
+    if frame:  # only where that is caught
+        raise random.choice(kinds)
+def send():
+    while time.monotonic() < end:
+        time.sleep(0.02)
+        if victims := [one for one in threading.enumerate() if one.name == "allocator" and one.ident]:
+            victim = ctypes.c_ulong(random.choice(victims).ident)
+            said["sent"] += ctypes.pythonapi.PyThreadState_SetAsyncExc(victim, ctypes.py_object(random.choice(kinds)))
 
+for act in acts: act()
 signal.signal(signal.SIGALRM, handler)
-drawn.append(ids.next_id("order")), tickets.append(ids.ticket("order"))
-end = time.monotonic() + 1.0
-signal.setitimer(signal.ITIMER_REAL, 0.001)
-while is_going_on():
+end = time.monotonic() + seconds
+if hits_threads: threading.Thread(target=send, daemon=True).start()
+while time.monotonic() < end or said["drawn"] < 5 or not said["interrupted"]:
+    began = time.monotonic()
     try:
-        awaited = True
-        for _ in range(7): drawn.append(ids.next_id("order"))
-        tickets.append(ids.ticket("order"))
-        awaited = False
-    except KeyboardInterrupt:
-        count("interrupted")
-drawn += ids.next_ids("order", 100)
+        signal.setitimer(signal.ITIMER_REAL, random.random() ** 2 * 0.03 + 1e-5)
+        once()
+    except AllocatorError as error:
+        said[type(error).__name__] += 1
+    except BaseException:
+        said["interrupted"] += 1
+    slowest = max(slowest, time.monotonic() - began)
+time.sleep(0.1)
+for act in acts: act()
 repeated = len(drawn) - len(set(drawn)) + len(tickets) - len(set(tickets))
-print(json.dumps(done | {"repeated": repeated, "ids": len(drawn), "tickets": len(tickets)}))
+print(json.dumps([repeated, slowest, said]), flush=True)
+os._exit(0)
 """
+STORMS = [("sqlite", 1), *(pytest.param(kind, 60, marks=pytest.mark.nightly) for kind in ("sqlite", *SERVERS))]
 
 
-def test_a_storm_of_signals_repeats_nothing_and_stops_nothing(tmp_path: Path):
-    said = json.loads(output(STORM, tmp_path / "ids.db"))
-
-    none_twice(said.pop("repeated"))
-    assert said["interrupted"] >= 1
-    assert said["drawn"] >= 5
-    assert set(said) <= {"signals", "drawn", "interrupted", "ReentrantCall", "ids", "tickets"}
+@pytest.mark.parametrize(("kind", "seconds"), STORMS, indirect=["kind"])
+def test_a_storm_of_signals_repeats_nothing_and_stops_nothing(url, tag, seconds):
+    """Of handlers that draw and raise, and in the long form of exceptions sent to the threads of the pool."""
+    is_long = seconds > 1
+    command = [sys.executable, "-c", STORM, url, tag, str(seconds), *["threads"] * is_long]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 120, check=False)
+    assert done.returncode == 0, done.stderr
+    repeated, slowest, said = json.loads(done.stdout)
+    none_twice(repeated)
+    if is_long:
+        assert min(said["interrupted"], said["sent"]) > 100
+        assert slowest < 6
+    else:
+        assert set(said) <= {"drawn", "interrupted", "ReentrantCall"}
 
 
 class TooLate(Exception):

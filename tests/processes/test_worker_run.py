@@ -16,7 +16,7 @@ from shutil import which
 
 import pytest
 from support import kit
-from support.faults.stopped_process import stop
+from support.processes.children import runs, state, stop
 from support.processes.fake_number import now
 from support.processes.patience import until
 from support.servers.databases import with_schema
@@ -102,17 +102,6 @@ def usual_signals() -> Iterator[None]:
         signal.signal(one, signal.SIG_IGN)
 
 
-def state(process: int) -> str:
-    """As in /proc: R, S, T, Z …; empty where there is no such process."""
-    with suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0]
-    return ""
-
-
-def runs(process: int) -> bool:
-    return state(process) not in ("", "Z", "X")
-
-
 def children(process: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
@@ -120,13 +109,17 @@ def children(process: int) -> list[int]:
 # -- what the command sees
 
 
-def test_the_command_finds_its_number_in_the_environment(run):
-    assert run("renewed", "echo $WORKER_ID").end() == (0, "5\n", "")
+SCRIPTS = [
+    ("echo $WORKER_ID", 0, "5\n"),
+    ("exit 7", 7, ""),
+    ("kill -9 $$", 137, ""),
+    ("kill -1 $$", 129, ""),
+]
 
 
-def test_its_exit_code_is_kept(run):
-    for script, code in (("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -1 $$", 129)):
-        assert run("renewed", script).end() == (code, "", ""), script
+@pytest.mark.parametrize(("script", "code", "out"), SCRIPTS)
+def test_the_command_finds_its_number_in_the_environment_and_its_exit_code_is_kept(run, script, code, out):
+    assert run("renewed", script).end() == (code, out, "")
 
 
 def test_a_command_that_cannot_be_started_is_told_from_one_that_fails(tmp_path):
@@ -134,10 +127,7 @@ def test_a_command_that_cannot_be_started_is_told_from_one_that_fails(tmp_path):
     (tmp_path / "data").write_text("no program")
     with_schema(f"sqlite:///{tmp_path}/ids.db")  # one that is made here is told of
     words = [sys.executable, "-m", "allocator", "worker", "run", "--url", "sqlite:///ids.db", "--space", "x", "--"]
-    for command, code, why in (
-        ("nowhere", 127, "No such file or directory"),
-        ("./data", 126, "Permission denied"),
-    ):
+    for command, code, why in ("nowhere", 127, "No such file or directory"), ("./data", 126, "Permission denied"):
         refused = subprocess.run([*words, command], cwd=tmp_path, capture_output=True, text=True, check=False)
 
         assert (refused.returncode, refused.stdout) == (code, "")

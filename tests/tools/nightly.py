@@ -30,7 +30,7 @@ FULL = (sys.executable, "-m", "tools.retry", "--no-skips", "--numprocesses", "4"
 NOX = (sys.executable, "-m", "nox", "--session")
 MATRIX = ("3.11-oldest", "3.11-2.0", "3.11", "3.12", "3.13", "3.14")
 SOAKS = {
-    "processes": ("interrupts", "prefork", "restarts", "threads", "clock"),
+    "processes": ("prefork", "restarts", "threads", "clock"),
     "workers": ("worker_run",),
     "rows": ("numbers", "feed"),
     "service": ("service", "shards", "many_connections"),

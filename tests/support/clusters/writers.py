@@ -1,129 +1,105 @@
-"""The processes of `support.clusters.writer` together, and the account of what they drew."""
+"""Processes that draw ids of one scheme from a cluster, through whichever member can write, and a run of them."""
 
-import json
-import subprocess
 import sys
 import time
-from bisect import bisect
-from collections import Counter
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
-from secrets import token_hex
-from typing import Any
+from typing import Any, NoReturn
 
+import pymysql
+from sqlalchemy import Engine, create_engine, event, make_url
 from tqdm import tqdm
 
-from support.closing import Closing
-from support.clusters import writer
+from allocator import Allocator, SnowflakeSettings
 from support.clusters.cluster import MEMBERS, Cluster
-from support.clusters.writer import RECORD, STEP
 from support.distinct import none_twice
-from support.processes.patience import until
+from support.processes.crew import Crew
+from support.processes.notes import Drawn, Notes, drawn
 
-END = 60.0
-"""Seconds within which a writer has drawn its first id, and one that was told to stop has ended."""
+STEP, LEASE = 10, 2.0
+LIVES = {"meteor": 20, "snowflake": 200}
+"""Ids after which a node is registered anew, and another worker leased."""
+PAUSE = 0.005
+LOOK_SECONDS = 2.0
+GALERA = "SELECT variable_value = 'ON' FROM information_schema.global_status WHERE variable_name = 'wsrep_ready'"
+GROUP = (
+    "SELECT NOT @@super_read_only AND 2 * SUM(member_state = 'ONLINE') > COUNT(*) "
+    "FROM performance_schema.replication_group_members"
+)
 
 
-@dataclass
-class Drawn:
-    """Of one scheme and name. pause: the longest time in which nobody drew an id; longest: the longest call."""
+def can_write(connection: Any) -> bool:
+    """What the health check of a proxy asks: a member without a majority, or a secondary, is left out."""
+    with connection.cursor() as cursor:
+        cursor.execute(GALERA if "MariaDB" in connection.server_version else GROUP)
+        return bool(cursor.fetchone()[0])
 
-    ids: int = 0
-    duplicates: int = 0
-    claims: int = 0
-    codes: Counter[str] = field(default_factory=Counter)
-    errors: Counter[str] = field(default_factory=Counter)
-    words: dict[str, str] = field(default_factory=dict)
-    longest: float = 0.0
-    moments: list[float] = field(default_factory=list)
-    """Of the ids, by the monotonic clock."""
 
-    @property
-    def pause(self) -> float:
-        return max((later - sooner for sooner, later in pairwise(self.moments)), default=0.0)
+def connected(urls: Sequence[str]) -> Any:
+    """To the first of these members that can write, as by a proxy; to the only one in any case."""
+    error: Exception = pymysql.OperationalError(2003, "no member of the cluster can write")
+    for url in map(make_url, urls):
+        try:
+            found = pymysql.connect(
+                host=url.host,
+                port=url.port or 0,
+                user=url.username,
+                password=url.password or "",
+                database=url.database,
+                connect_timeout=LOOK_SECONDS,
+                read_timeout=LOOK_SECONDS,
+            )
+            if len(urls) == 1 or can_write(found):
+                return found
+            found.close()
+        except pymysql.Error as failed:
+            error = failed
+    raise error
 
-    def after(self, moment: float) -> int:
-        """How many ids were drawn later than that."""
-        return len(self.moments) - bisect(self.moments, moment)
 
-    def __str__(self) -> str:
-        codes = ", ".join(f"{count} x {code}" for code, count in self.codes.most_common()) or "none"
-        errors = ", ".join(f"{count} {name}" for name, count in self.errors.most_common()) or "none"
-        return (
-            f"{self.ids} ids, {self.claims} claims, {self.duplicates} duplicates, longest call {self.longest:.2f} s, "
-            f"longest time without an id {self.pause:.2f} s, errors of the server: {codes}; calls that failed: {errors}"
+def draw(path: Path, number: int, urls: Sequence[str], scheme: str, name: str, settings: dict[str, Any]) -> NoReturn:
+    """The work of a crew. The codes of the server's errors count as calls that failed."""
+    warnings.simplefilter("error")
+    engine, notes = create_engine("mysql+pymysql:///ids", creator=partial(connected, urls)), Notes(path)
+
+    @event.listens_for(Engine, "handle_error")
+    def note(context: Any) -> None:
+        error = context.original_exception
+        notes.fail(f"code {next(iter(error.args), type(error).__name__)}")
+
+    while True:
+        with Allocator(engine, snowflake=SnowflakeSettings(lease=LEASE), **settings) as ids:
+            call: Callable[[], int] = {
+                "segment": partial(ids.next_id, name),
+                "ticket": partial(ids.ticket, name),
+                "meteor": ids.meteor,
+                "snowflake": ids.snowflake,
+            }[scheme]
+            for _ in range(LIVES.get(scheme, sys.maxsize)):
+                with notes.call():
+                    notes.write(call())
+                time.sleep(PAUSE)
+
+
+class Writers(Crew):
+    """Writers in a folder of their own, started one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(draw, folder, begun=1)
+
+    def begin(self, scheme: str, name: str, urls: Sequence[str], **settings: Any) -> None:
+        self.running.append(
+            self.start(list(urls), scheme, name, {"timeout": TIMEOUT, "step": STEP, "max_step": STEP, **settings})
         )
-
-
-class Writers(Closing):
-    """Writers in a folder of their own, which all stop when told to; several may be started one after the other."""
-
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "stop").unlink(missing_ok=True)
-        self.settings = {"timeout": 5.0, "step": STEP, "max_step": STEP, **settings}
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
-
-    def start(self, scheme: str, name: str, urls: Sequence[str], **settings: Any) -> None:
-        number = token_hex(4)
-        given = {
-            "urls": list(urls),
-            "scheme": scheme,
-            "name": name,
-            "settings": {**self.settings, **settings},
-            "folder": str(self.folder),
-            "number": number,
-        }
-        # With -P the modules beside the writer do not hide those of Python.
-        self.running[number] = subprocess.Popen(
-            [sys.executable, "-P", "-W", "error", writer.__file__, json.dumps(given)]
-        )
-
-    def wait_for_all(self) -> None:
-        """Until each has drawn an id, which on a busy machine takes a process a while."""
-        drawn = until(lambda: all(map(self.has_drawn, self.running)), END, every=0.1, hopeless=self.has_lost_one)
-        assert drawn, "a writer has ended" if self.has_lost_one() else f"a writer drew nothing within {END:g} seconds"
-
-    def has_lost_one(self) -> bool:
-        return any(process.poll() is not None for process in self.running.values())
-
-    def has_drawn(self, number: str) -> bool:
-        return any(path.stat().st_size for path in self.folder.glob(f"{number}-*.ids"))
 
     def stop(self) -> None:
-        (self.folder / "stop").touch()
-        for process in self.running.values():
-            code = process.wait(END)
-            assert code == 0, f"a writer ended with {code}"
-
-    def close(self) -> None:
-        for process in self.running.values():
-            process.kill()
-        for process in self.running.values():
-            process.wait()
-        self.running.clear()
+        assert all(worker.process.is_alive() for worker in self.running), self.errors()
+        self.close()
 
     def drawn(self, scheme: str, name: str) -> Drawn:
-        found = Drawn()
-        records: list[tuple[float, int]] = []
-        for path in self.folder.glob(f"*-{scheme}-{name}.ids"):
-            data = path.read_bytes()
-            records += RECORD.iter_unpack(data[: len(data) // RECORD.size * RECORD.size])
-        found.ids = len(records)
-        found.duplicates = len(records) - len({drawn for _, drawn in records})
-        found.moments = sorted(moment for moment, _ in records)
-        for path in self.folder.glob("*.json"):
-            told = json.loads(path.read_text())
-            if (told["scheme"], told["name"]) == (scheme, name):
-                found.claims += told["claims"]
-                found.codes.update(told["codes"])
-                found.errors.update(told["errors"])
-                found.words |= told["words"]
-                found.longest = max(found.longest, told["longest"])
-        return found
+        return drawn(worker.notes for worker in self.ever if worker.words[1:3] == (scheme, name))
 
 
 def wait(seconds: float, what: str) -> None:
@@ -173,23 +149,23 @@ def under_load(
     """Let writers draw, make trouble, let them draw on; gives what each scheme drew."""
     for scheme, count in counts.items():
         for number in range(count):
-            writers.start(scheme, name, [cluster.url(member) for member in places(number)], timeout=TIMEOUT)
-    writers.wait_for_all()
+            writers.begin(scheme, name, [cluster.url(member) for member in places(number)])
+    writers.wait_until_all_have_begun()
     wait(WARM_UP, f"{name}: warm-up")
     trouble()
     healed = time.monotonic()
     wait(AFTERWARDS, f"{name}: afterwards")
     writers.stop()
     found = {scheme: writers.drawn(scheme, name) for scheme in counts}
-    for scheme, drawn in found.items():
-        assert drawn.after(healed), f"no {scheme} id came after the trouble: {drawn}"
+    for scheme, told in found.items():
+        assert told.after(healed), f"no {scheme} id came after the trouble: {told}"
     return found
 
 
 def account(found: dict[str, Drawn], report: Report) -> None:
     """Write down what was drawn; then nothing may be there twice, and no call have gone over its deadline."""
-    for scheme, drawn in found.items():
-        report(f"{scheme}: {drawn}")
-    for scheme, drawn in found.items():
-        none_twice(drawn.duplicates, f"{scheme}: {drawn}")
-        assert drawn.longest < TIMEOUT + SLACK, f"{scheme}: {drawn}"
+    for scheme, told in found.items():
+        report(f"{scheme}: {told}")
+    for scheme, told in found.items():
+        none_twice(told.duplicates, f"{scheme}: {told}")
+        assert told.longest < TIMEOUT + SLACK, f"{scheme}: {told}"

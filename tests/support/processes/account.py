@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from support.processes.drawing import CLAIMED, DRAWN, FAILED, STOPPED
+from support.processes.drawing import CLAIMED, DRAWN, FAILED, METEOR, NODE, SNOWFLAKE, STOPPED
 
 Run = tuple[int, int]
 """The first, and the one after the last."""
@@ -20,11 +20,13 @@ class Audit:
 
     ids: drawn by all. claims: ranges that came from the database.
     claimed: ids in them. failed: calls that raised `DatabaseUnavailable`. stopped: that raised `MaxValueWentBack`.
+    others: meteors, snowflakes and nodes.
     unheard: ids that the rows say were claimed and nobody heard of: burnt with an answer that was lost or a process
     that was killed, or skipped after a failover.
 
     duplicates: ids drawn once more. claimed_twice: the same for claims. outside: ids that were drawn by a process
     which had not claimed them. lost: ids that were claimed and lie above what the row says.
+    repeated: of the others, those that another was before.
     """
 
     ids: int = 0
@@ -32,14 +34,16 @@ class Audit:
     claimed: int = 0
     failed: int = 0
     stopped: int = 0
+    others: int = 0
     unheard: int = 0
-
     duplicates: int = 0
     claimed_twice: int = 0
     outside: int = 0
     lost: int = 0
+    repeated: int = 0
     runs: dict[int, list[Run]] = field(default_factory=lambda: defaultdict(list), repr=False)
     ranges: dict[int, list[Run]] = field(default_factory=lambda: defaultdict(list), repr=False)
+    seen: set[tuple[int, int]] = field(default_factory=set, repr=False)
 
     @property
     def left(self) -> int:
@@ -48,8 +52,8 @@ class Audit:
 
     @property
     def wrong(self) -> dict[str, int]:
-        found = {name: getattr(self, name) for name in ("duplicates", "claimed_twice", "outside", "lost")}
-        return {name: count for name, count in found.items() if count}
+        names = ("duplicates", "claimed_twice", "outside", "lost", "repeated")
+        return {name: count for name in names if (count := getattr(self, name))}
 
 
 def audited(folder: Path, max_values: Sequence[int]) -> Audit:
@@ -58,11 +62,11 @@ def audited(folder: Path, max_values: Sequence[int]) -> Audit:
     for path in folder.glob("notes-*"):
         add(audit, path.read_bytes())
     for tag, max_value in enumerate(max_values):
-        runs, ranges = sorted(audit.runs[tag]), sorted(audit.ranges[tag])
-        audit.duplicates += overlap(runs)
-        audit.claimed_twice += overlap(ranges)
-        audit.lost += size((max(start, max_value + 1), stop) for start, stop in merged(ranges) if stop > max_value + 1)
-        audit.unheard += max_value - size(merged(ranges))
+        runs, ranges = audit.runs[tag], audit.ranges[tag]
+        audit.duplicates += size(runs) - covered(runs)
+        audit.claimed_twice += size(ranges) - covered(ranges)
+        audit.lost += covered([*ranges, (1, max_value + 1)]) - max_value
+        audit.unheard += max_value - covered(ranges)
     return audit
 
 
@@ -78,6 +82,10 @@ def add(audit: Audit, data: bytes) -> None:
             runs[tag] += runs_of(words)
         elif kind == CLAIMED and len(words) == 2:
             ranges[tag].append((words[0], words[1]))
+        elif kind in (METEOR, SNOWFLAKE, NODE):
+            audit.others += len(words)
+            audit.seen.update((kind, word) for word in words)
+    audit.repeated = audit.others - len(audit.seen)
     audit.claims += counts[CLAIMED]
     audit.failed += counts[FAILED]
     audit.stopped += counts[STOPPED]
@@ -85,7 +93,7 @@ def add(audit: Audit, data: bytes) -> None:
         audit.claimed += size(found)
         audit.ranges[tag] += found
     for tag, drawn in runs.items():
-        audit.outside += outside(sorted(drawn), merged(sorted(ranges[tag])))
+        audit.outside += covered([*drawn, *ranges[tag]]) - covered(ranges[tag])
         audit.runs[tag] += drawn
 
 
@@ -113,34 +121,12 @@ def runs_of(ids: array[int]) -> Iterator[Run]:
     yield from runs_of(ids[half:])
 
 
-def overlap(runs: Iterable[Run]) -> int:
-    """How many ids of runs, sorted by their start, lie in one before."""
+def covered(runs: Iterable[Run]) -> int:
+    """How many ids lie in any of the runs."""
     found, end = 0, 0
-    for start, stop in runs:
-        found += max(0, min(stop, end) - start)
+    for start, stop in sorted(runs):
+        found += max(0, stop - max(start, end))
         end = max(end, stop)
-    return found
-
-
-def merged(runs: Iterable[Run]) -> list[Run]:
-    """Sorted by their start: what they cover."""
-    found: list[Run] = []
-    for start, stop in runs:
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(stop, found[-1][1]))
-        else:
-            found.append((start, stop))
-    return found
-
-
-def outside(runs: Sequence[Run], covers: Sequence[Run]) -> int:
-    """How many ids of runs no cover holds, exactly where each run meets one cover at most; both are sorted."""
-    found, at = 0, 0
-    for start, stop in runs:
-        while at < len(covers) and covers[at][1] <= start:
-            at += 1
-        held = covers[at] if at < len(covers) else (stop, stop)
-        found += (stop - start) - max(0, min(stop, held[1]) - max(start, held[0]))
     return found
 
 

@@ -1,4 +1,7 @@
-"""Children of this process: forked by Python, which tells its at-fork hooks, and by C, which does not."""
+"""Children of this process: forked by Python, which tells its at-fork hooks, and by C, which does not.
+
+And what Linux tells of other processes.
+"""
 
 import ctypes
 import json
@@ -7,6 +10,8 @@ import select
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 
@@ -64,3 +69,21 @@ def found_in_child(work: Callable[[], object], fork: Callable[[], int] = os.fork
         return json.loads(said)
     except ValueError:
         raise AssertionError(said or f"the child said nothing within {PATIENCE:g} seconds") from None
+
+
+def state(process: object) -> str:
+    """As in /proc: R, S, T, Z …; empty where there is no such process."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0]
+    return ""
+
+
+def runs(process: int) -> bool:
+    return state(process) not in ("", "Z", "X")
+
+
+def stop(process: int) -> None:
+    """Return when it is stopped, with all its threads."""
+    os.kill(process, signal.SIGSTOP)
+    while any(state(f"{process}/task/{task.name}") not in "TZX" for task in Path(f"/proc/{process}/task").iterdir()):
+        time.sleep(0.001)

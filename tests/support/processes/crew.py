@@ -26,6 +26,7 @@ Work = Callable[..., object]
 class Worker(NamedTuple):
     process: BaseProcess
     notes: Path
+    words: tuple[Any, ...]
 
     def kill(self) -> None:
         self.process.kill()
@@ -35,23 +36,25 @@ class Worker(NamedTuple):
 class Crew(Closing):
     """begun: bytes of notes after which a worker has begun; 0 where it makes none.
 
-    killed: how many were. ended: how many ended by themselves, as they do where a tag went back.
+    ever: all that were started. killed: how many were. ended: how many ended by themselves, as where a tag went back.
     """
 
-    def __init__(self, work: Work, folder: Path, *words: Any, count: int, begun: int = 0, seed: int = 0) -> None:
-        folder.mkdir(exist_ok=True)
-        self.work, self.folder, self.words, self.begun = work, folder, words, begun
+    def __init__(self, work: Work, folder: Path, *words: Any, count: int = 0, begun: int = 0, seed: int = 0) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.work, self.folder, self.begun = work, folder, begun
         self.rnd = random.Random(seed)
-        self.started = self.killed = self.ended = 0
-        self.running = [self.start() for _ in range(count)]
+        self.killed = self.ended = 0
+        self.ever: list[Worker] = []
+        self.running = [self.start(*words) for _ in range(count)]
 
-    def start(self) -> Worker:
-        notes, errors = (self.folder / f"{kind}-{self.started}" for kind in ("notes", "errors"))
-        words = (self.work, errors, notes, self.started, *self.words)
-        worker = Worker(PROCESSES.Process(target=run, args=words, daemon=True), notes)
-        self.started += 1
-        worker.process.start()
-        return worker
+    def start(self, *words: Any) -> Worker:
+        """One more, with these words behind its notes and its number."""
+        number = len(self.ever)
+        notes, errors = (self.folder / f"{kind}-{number}" for kind in ("notes", "errors"))
+        process = PROCESSES.Process(target=run, args=(self.work, errors, notes, number, *words), daemon=True)
+        self.ever.append(Worker(process, notes, words))
+        process.start()
+        return self.ever[-1]
 
     def has_begun(self, worker: Worker) -> bool:
         return not self.begun or (worker.notes.exists() and worker.notes.stat().st_size > self.begun)
@@ -69,7 +72,7 @@ class Crew(Closing):
         assert code in (0, -signal.SIGKILL), self.errors()
         self.killed += code != 0
         self.ended += code == 0
-        self.running[at] = self.start()
+        self.running[at] = self.start(*self.running[at].words)
 
     def replace_the_ended(self) -> None:
         for at, worker in enumerate(self.running):
@@ -90,13 +93,10 @@ class Crew(Closing):
     def errors(self) -> str:
         return "\n".join(path.read_text(errors="replace")[-3000:] for path in self.folder.glob("errors-*"))
 
-    def notes(self) -> list[bytes]:
-        """Of all that ever ran."""
-        return [path.read_bytes() for path in self.folder.glob("notes-*")]
-
     def close(self) -> None:
         for worker in self.running:
             worker.kill()
+        self.running.clear()
 
 
 def run(work: Work, errors: Path, *words: Any) -> None:

@@ -11,21 +11,23 @@ import random
 import threading
 import time
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from allocator import Allocator, AsyncAllocator
 from allocator.errors import DatabaseUnavailable, MaxValueWentBack
+from allocator.schemes.meteor import METEOR as LAYOUT
 
-CLAIMED, DRAWN, FAILED, STOPPED = range(1, 5)
-"""Records: a range of one claim; one of a claim of several tags; ids; a call that failed; the tag went back."""
+CLAIMED, DRAWN, FAILED, STOPPED, METEOR, SNOWFLAKE, NODE = range(1, 8)
+"""Records: a range of one claim; ids; a call that failed; the tag went back; meteors without their random bits;
+snowflakes; the number of a node."""
 
 TAGS = tuple(f"tag-{number}" for number in range(24))
 """Many, so that claims come together."""
 SOME_IDS = 4096
 """Bytes of an account; calls that failed are 24 each."""
-FACES = ("plain", "asyncio", "threads")
+FACES = ("plain", "asyncio", "threads", "others")
 THREADS = 3
 
 
@@ -68,7 +70,7 @@ class Drawing:
 
     def __init__(self, ids: Allocator, account: Account, tags: Sequence[str], rate: float, seed: int) -> None:
         self._ids, self._account, self._tags, self._rate = ids, account, tags, rate
-        self._rnd = random.Random(seed)
+        self._rnd, self._nodes = random.Random(seed), set[int]()
         self._began, self._drawn = time.monotonic(), 0
 
     def used(self, tag: str, found: Sequence[int]) -> float:
@@ -77,11 +79,12 @@ class Drawing:
         self._drawn += len(found)
         return max(0.0, self._drawn / self._rate - (time.monotonic() - self._began))
 
-    def plain(self) -> None:
+    def plain(self, and_then: Callable[[], None] = lambda: None) -> None:
         while True:
             tag = self._rnd.choice(self._tags)
             try:
                 time.sleep(self.used(tag, self._some(tag)))
+                and_then()
             except DatabaseUnavailable:
                 self._account.write(FAILED, tag)
             except MaxValueWentBack:
@@ -104,6 +107,18 @@ class Drawing:
 
     def asyncio(self) -> None:
         asyncio.run(self._rounds(AsyncAllocator(self._ids)))
+
+    def others(self) -> None:
+        """Meteors and snowflakes beside ids."""
+        self.plain(self._draw_others)
+
+    def _draw_others(self) -> None:
+        tag, meteors = self._tags[0], [self._ids.meteor() for _ in range(50)]
+        self._account.write(METEOR, tag, [meteor >> 3 for meteor in meteors])
+        if new := {LAYOUT.unpack(meteor)["node"] for meteor in meteors} - self._nodes:
+            self._nodes |= new
+            self._account.write(NODE, tag, [*new])
+        self._account.write(SNOWFLAKE, tag, [self._ids.snowflake() for _ in range(50)])
 
     async def _rounds(self, ids: AsyncAllocator) -> None:
         """All tags at once, so that they are claimed together."""

@@ -13,11 +13,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from allocator.cli.worker_run import Wrapper, wake
+from support.processes.children import runs
 from support.processes.patience import until
 
 NUMBER = 5
@@ -73,18 +73,11 @@ def main(lease: float, left: str, log: Path, command: tuple[str, ...]) -> int:
         yield
         held.say("back", now())
         if (other := log.with_name("other")).exists():
-            held.say("ended", until(partial(has_ended, int(other.read_text())), 10))
+            held.say("ended", until(lambda: not runs(int(other.read_text())), 10))
 
     wrapper._timer.set = set_and_say
     with leased():
         return wrapper.run(held)
-
-
-def has_ended(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] in "ZX"
-    except OSError:
-        return True
 
 
 def lose(held: FakeNumber) -> None:

@@ -1,32 +1,26 @@
 """Pods that run a command under a worker number, more of them than there are numbers; and the faults that befall them.
 
-Half of them draw ids with one library and half with another, in a space of numbers each. Each attempt of a pod is
-`allocator worker run` in a process of its own. One that finds no number, or whose command has ended, is started again
-some seconds later, as Kubernetes does.
+Each attempt of a pod is `allocator worker run` in a process of its own. One that finds no number, or whose command has
+ended, is started again some seconds later, as Kubernetes does.
 """
 
 import os
 import random
 import signal
+import struct
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from statistics import quantiles
-from sysconfig import get_path
-from typing import NamedTuple
 
 from support.closing import Closing
-from support.processes import holder
 from support.processes.crew import PROCESSES
-from support.processes.holder import ENTRY, LIBRARIES
 
-BITS = 3
-"""Of each of the two spaces."""
+BITS = 4
 LEASE = 6.0
 AGAIN = (2.0, 8.0)
 """Seconds until a pod is started again."""
@@ -34,22 +28,33 @@ STOPPED = (0.2 * LEASE, 2.5 * LEASE)
 """How long a process is stopped: mostly longer than its lease."""
 FAULTS = ("terminate", "kill wrapper", "kill command", "stop wrapper", "stop command")
 
+ENTRY = struct.Struct("=dd")
+"""Seconds by the clock that counts sleep, and by the wall clock."""
+HOLDER = """
+import os, struct, sys, time
+number = os.environ["WORKER_ID"]
+path = f"{sys.argv[1]}/held-{number}-{time.time_ns()}-{os.getpid()}"
+file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND)
+while True:
+    os.write(file, struct.pack("=dd", time.clock_gettime(time.CLOCK_BOOTTIME), time.time()))
+    time.sleep(0.01)
+"""
+"""The command of a pod: it notes a hundred times a second that it has its number."""
 
-def run(url: str, folder: str, library: str) -> None:
+
+def run(url: str, folder: str) -> None:
     from allocator.cli import main
 
     with Path(folder, "errors").open("a") as file:
         os.dup2(file.fileno(), 2)
-    options = ["--url", url, "--space", library, "--bits", str(BITS), "--seconds", str(LEASE)]
-    command = [sys.executable, "-I", "-S", holder.__file__, folder, library, get_path("purelib")]
-    main(["worker", "run", *options, "--", *command], prog_name="allocator")
+    options = ["--url", url, "--space", "pods", "--bits", str(BITS), "--seconds", str(LEASE)]
+    main(["worker", "run", *options, "--", sys.executable, "-I", "-S", "-c", HOLDER, folder], prog_name="allocator")
 
 
 @dataclass
 class Pod:
-    library: str
+    starts_at: float
     process: BaseProcess | None = None
-    starts_at: float = 0.0
     stopped: int = 0
     """The process that is stopped now, and until when."""
     until: float = 0.0
@@ -60,7 +65,7 @@ class Pods(Closing):
 
     def __init__(self, url: str, folder: Path, *, seed: int, count: int = 64) -> None:
         self.url, self.folder, self.rnd = url, folder, random.Random(seed)
-        self.pods = [Pod(library, starts_at=self.rnd.uniform(0, 5)) for library in LIBRARIES for _ in range(count // 2)]
+        self.pods = [Pod(starts_at=self.rnd.uniform(0, 5)) for _ in range(count)]
         self.attempts, self.faults = 0, Counter[str]()
 
     def run(self, seconds: float, every: float) -> None:
@@ -83,7 +88,7 @@ class Pods(Closing):
             pod.process.close()
             pod.process, pod.starts_at = None, now + self.rnd.uniform(*AGAIN)
         if pod.process is None and now >= pod.starts_at:
-            pod.process = PROCESSES.Process(target=run, args=(self.url, str(self.folder), pod.library), daemon=True)
+            pod.process = PROCESSES.Process(target=run, args=(self.url, str(self.folder)), daemon=True)
             pod.process.start()
             self.attempts += 1
 
@@ -105,17 +110,14 @@ class Pods(Closing):
             send(victim, signal.SIGTERM if what == "terminate" else signal.SIGKILL)
 
     def close(self) -> None:
-        alive = [pod.process for pod in self.pods if pod.process is not None]
         for pod in self.pods:
             if pod.stopped:
                 send(pod.stopped, signal.SIGCONT)
-        each(alive, BaseProcess.kill)
-        each(alive, BaseProcess.join)
-
-
-def each(processes: list[BaseProcess], act: Callable[[BaseProcess], None]) -> None:
-    for process in processes:
-        act(process)
+        alive = [pod.process for pod in self.pods if pod.process is not None]
+        for process in alive:
+            process.kill()
+        for process in alive:
+            process.join()
 
 
 def send(process: int, number: signal.Signals) -> None:
@@ -127,7 +129,7 @@ def command_of(wrapper: int | None) -> int:
     """The command of a wrapper, once it runs; else 0."""
     with suppress(OSError, ValueError):
         command = int(Path(f"/proc/{wrapper}/task/{wrapper}/children").read_text())
-        if b"holder.py" in Path(f"/proc/{command}/cmdline").read_bytes():
+        if b"WORKER_ID" in Path(f"/proc/{command}/cmdline").read_bytes():
             return command
     return 0
 
@@ -135,20 +137,11 @@ def command_of(wrapper: int | None) -> int:
 # -- what pods wrote down: nobody holds a number while another does, nor in a second that another used
 
 
-class Span(NamedTuple):
-    """When one held a number, by the clock that counts sleep, and in which seconds of the wall clock."""
-
-    begins: float
-    ends: float
-    seconds: set[int]
-
-
 @dataclass
 class Verdict:
     """holders: commands that ran. together: how often one began before another of its number had ended.
 
     seconds_twice: seconds of the wall clock in which two used one number. pauses: from the end of one to the next.
-    ids: of all libraries. equal: ids that their library had made before.
     """
 
     holders: int = 0
@@ -156,46 +149,31 @@ class Verdict:
     together: int = 0
     seconds_twice: int = 0
     pauses: list[float] = field(default_factory=list)
-    ids: int = 0
-    equal: int = 0
 
     def __str__(self) -> str:
         cuts = quantiles(self.pauses, n=20) if len(self.pauses) > 1 else [0.0] * 19
-        times = (
-            f"{min(self.pauses, default=0):.1f} / {cuts[9]:.1f} / {cuts[18]:.1f} / {max(self.pauses, default=0):.1f} s"
-        )
+        least, most = min(self.pauses, default=0), max(self.pauses, default=0)
         return (
             f"{self.holders} holders of {self.numbers} numbers, {self.together} together, {self.seconds_twice} seconds "
-            f"used twice; {self.ids} ids, {self.equal} equal; from the end of one to the next {times} (least, median, "
-            "95 %, most)"
+            f"used twice; from the end of one to the next {least:.1f} / {cuts[9]:.1f} / {cuts[18]:.1f} / {most:.1f} s "
+            "(least, median, 95 %, most)"
         )
 
 
 def judged(folder: Path) -> Verdict:
-    by_number: dict[tuple[str, str], list[Span]] = defaultdict(list)
-    ids: dict[str, list[int]] = defaultdict(list)
+    spans: dict[str, list[tuple[float, float, set[int]]]] = defaultdict(list)
     for path in folder.glob("held-*"):
-        _, library, number, *_ = path.name.split("-")
         data = path.read_bytes()
         if entries := list(ENTRY.iter_unpack(data[: len(data) // ENTRY.size * ENTRY.size])):
-            times, walls, made = zip(*entries, strict=True)
-            by_number[library, number].append(Span(times[0], max(times), set(map(int, walls))))
-            ids[library] += filter(None, made)
-    found = Verdict(numbers=len(by_number))
-    found.ids = sum(map(len, ids.values()))
-    found.equal = found.ids - sum(len(set(made)) for made in ids.values())
-    for spans in by_number.values():
-        found.holders += len(spans)
+            times, walls = zip(*entries, strict=True)
+            spans[path.name.split("-")[1]].append((times[0], max(times), set(map(int, walls))))
+    found = Verdict(sum(map(len, spans.values())), len(spans))
+    for of_one in spans.values():
         end, used = 0.0, set[int]()
-        for begins, ends, seconds in sorted(spans, key=lambda span: span.begins):
+        for begins, ends, seconds in sorted(of_one, key=lambda span: span[0]):
             if end:
                 found.pauses.append(begins - end)
             found.together += begins <= end
             found.seconds_twice += len(used & seconds)
             end, used = max(end, ends), used | seconds
     return found
-
-
-def write(path: Path, *entries: tuple[float, float, int]) -> None:
-    """As a pod does, for the tests of this."""
-    path.write_bytes(b"".join(ENTRY.pack(*entry) for entry in entries))
