@@ -77,7 +77,7 @@ def of_the_tests(stack: ExitStack) -> Iterator[tuple[str, str]]:
     available.SERVERS.start(set(kinds))
     for kind, word in kinds.items():
         server = available.SERVERS.found[kind]
-        if isinstance(server, available.Absent):
+        if isinstance(server, LookupError):
             print(f"{word} is left out: {server}")
             continue
         url = server.database(f"allocator_bench_{RUN}")

@@ -7,7 +7,7 @@ import pytest
 from support.clusters.cluster import Cluster, Galera, GroupReplication
 from support.clusters.writers import Writers
 from support.documents.reports import reporting
-from support.faults.trouble import skipping
+from support.servers.available import or_without
 from support.servers.databases import with_schema
 from support.servers.fleets import claim_tickets
 
@@ -16,7 +16,7 @@ report = reporting("cluster")
 
 def running(make: Callable[[], Cluster], *, claims: bool = False) -> Iterator[Cluster]:
     """claims: tickets are claimed, as the page says where several members write."""
-    with skipping(make) as cluster:
+    with or_without("cluster", make) as cluster:
         with_schema(cluster.url(0))
         if claims:
             claim_tickets(cluster.url(0))

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from support.clusters.writers import account, only, under_load, wait
-from support.faults.trouble import skipping
 from support.servers.administrator import execute, values
+from support.servers.available import or_without
 from support.servers.databases import with_schema
 from support.servers.machines import OceanBase
 
@@ -20,7 +20,7 @@ COUNTS = {"segment": 4, "ticket": 2, "meteor": 1, "snowflake": 1}
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[OceanBase]:
-    machine = skipping(OceanBase.new)
+    machine = or_without("oceanbase", OceanBase.new)
     with_schema(machine.url)
     execute(machine.url, "ALTER TABLE allocator_node AUTO_INCREMENT_CACHE_SIZE = 1")
     yield machine

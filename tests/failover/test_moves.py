@@ -9,7 +9,7 @@ from support.distinct import none_twice
 from support.faults.forgetting import Promoted, stranger
 from support.faults.forgetting_story import AFTER, KEPT, SETTINGS, Told
 from support.processes.drawers import Process, draw_together
-from support.servers.available import without
+from support.servers.available import or_without
 from support.servers.databases import with_schema
 from support.servers.machine_images import Image, MariaDBImage, MySQLImage, PostgresImage
 from support.servers.machines import Green, Machine, Postgres, Templates
@@ -25,10 +25,7 @@ PLACES = {"same": ("pod-0", None), "another-host": ("pod-1", None), "another-hos
 @pytest.fixture
 def new(templates: Templates):
     def make(kind: type[Machine], program: Path | None = None) -> Machine:
-        try:
-            return templates.new(kind, program)
-        except LookupError as error:
-            without(kind.kind, str(error))
+        return or_without(kind.kind, lambda: templates.new(kind, program))
 
     return make
 

@@ -31,7 +31,7 @@ from allocator.errors import (  # noqa: E402
     SchemaOutOfDate,
 )
 from allocator.integrations.django.ids import upgrade  # noqa: E402
-from support.applications.django_chapters import chapter, same, tell_all  # noqa: E402
+from support.applications.django_chapters import chapter, model, same, tell_all  # noqa: E402
 
 KIND = connection.vendor
 LIMITS = {
@@ -185,72 +185,39 @@ def each_database_counts_by_itself_in_its_own_block() -> None:
 # -- rows that get their numbers after their commit
 
 
-class Bill(models.Model):
-    tenant = models.CharField(max_length=20)
-    booked = models.DateField(null=True)
-    number = models.CharField(max_length=40, null=True)
-    count = models.IntegerField(null=True)
-
-    class Meta:
-        app_label = "waiting"
-        unique_together = [("tenant", "number")]
-
-
-class Firm(models.Model):
-    id = models.UUIDField(primary_key=True)
-
-    class Meta:
-        app_label = "waiting"
-
-
-class Slip(models.Model):
-    id = models.UUIDField(primary_key=True, default=uuid4)
-    tenant = models.ForeignKey(Firm, models.CASCADE)
-    made = models.DateTimeField()
-    number = models.CharField(max_length=40, null=True)
-
-    class Meta:
-        app_label = "waiting"
-
-
-class Trip(models.Model):
-    tenant = models.IntegerField()
-    made = models.DateTimeField()
-    number = models.CharField(max_length=40, null=True)
-
-    class Meta:
-        app_label = "waiting"
-
-
 class Code(models.IntegerField):
     def to_python(self, value: object) -> str:
         """What the application sees, as of a public id."""
         return f"code-{value}"
 
 
-class Till(models.Model):
-    shop = Code()
-    n = models.IntegerField(null=True)
-
-    class Meta:
-        app_label = "waiting"
+def text_or_none() -> models.CharField:
+    return models.CharField(max_length=40, null=True)
 
 
-class Rented(Till):
-    """Its table has a key and `days`: the other columns are those of its parent."""
-
-    days = models.IntegerField(null=True)
-
-    class Meta:
-        app_label = "waiting"
-
-
-class Shown(Till):
-    class Meta:
-        app_label = "waiting"
-        proxy = True
-
-
+Bill = model(
+    "waiting",
+    "Bill",
+    meta={"unique_together": [("tenant", "number")]},
+    tenant=models.CharField(max_length=20),
+    booked=models.DateField(null=True),
+    number=text_or_none(),
+    count=models.IntegerField(null=True),
+)
+Firm = model("waiting", "Firm", id=models.UUIDField(primary_key=True))
+Slip = model(
+    "waiting",
+    "Slip",
+    id=models.UUIDField(primary_key=True, default=uuid4),
+    tenant=models.ForeignKey(Firm, models.CASCADE),
+    made=models.DateTimeField(),
+    number=text_or_none(),
+)
+Trip = model("waiting", "Trip", tenant=models.IntegerField(), made=models.DateTimeField(), number=text_or_none())
+Till = model("waiting", "Till", shop=Code(), n=models.IntegerField(null=True))
+Rented = model("waiting", "Rented", Till, days=models.IntegerField(null=True))
+"""Its table has a key and `days`: the other columns are those of its parent."""
+Shown = model("waiting", "Shown", Till, {"proxy": True})
 NEW_YEAR = datetime(2025, 12, 31, 23, 30, tzinfo=UTC)
 """In Berlin it is 2026."""
 IN_BERLIN = {"reset": "year", "timezone": "Europe/Berlin"}

@@ -35,77 +35,12 @@ from allocator.integrations.django import (  # noqa: E402
     allocator,
     give_ids,
 )
-from support.applications.django_chapters import chapter, same, tell_all  # noqa: E402
+from support.applications.django_chapters import chapter, model, same, tell_all  # noqa: E402
 from support.distinct import distinct  # noqa: E402
 
 
-class Stamped(models.Model):
-    id = AllocatedBigAutoField()
-
-    class Meta:
-        abstract = True
-        app_label = "story"
-
-
-class Place(Stamped):
-    name = models.CharField(max_length=50)
-
-    class Meta(Stamped.Meta):
-        db_table = "place"
-
-
-class Restaurant(Place):
-    orders = models.ManyToManyField(Order)
-
-    class Meta:
-        app_label = "story"
-
-
-class Shelf(models.Model):
-    """Of which the key is that of `DEFAULT_AUTO_FIELD`."""
-
-    class Meta:
-        app_label = "story"
-        db_table = "shelf"
-
-
-class Left(models.Model):
-    """Of which the ids are unique together with those of another model."""
-
-    id = AllocatedBigAutoField(tag="both")
-
-    class Meta:
-        app_label = "story"
-        db_table = "left_of_both"
-
-
-class Right(models.Model):
-    id = AllocatedBigAutoField(tag="both")
-
-    class Meta:
-        app_label = "story"
-        db_table = "right_of_both"
-
-
-class Old(models.Model):
-    """Numbered by the database until now."""
-
-    id = models.BigAutoField(primary_key=True)
-
-    class Meta:
-        app_label = "story"
-        db_table = "old"
-
-
-class Taken(models.Model):
-    """The same table, afterwards."""
-
-    id = AllocatedBigAutoField()
-
-    class Meta:
-        app_label = "story"
-        db_table = "old"
-        managed = False
+def story(name: str, base: type = models.Model, table: str = "", **fields: Any) -> Any:
+    return model("story", name, base, {"db_table": table or name.lower()}, **fields)
 
 
 class Key32(AllocatedBigAutoField):
@@ -113,59 +48,33 @@ class Key32(AllocatedBigAutoField):
         return "IntegerField"
 
 
-class Narrow(models.Model):
-    """Of which the key, and what refers to it, has 32 bits."""
-
-    id = Key32()
-    parent = models.ForeignKey("self", models.CASCADE, null=True)
-
-    class Meta:
-        app_label = "story"
-        db_table = "narrow"
-
-
-class Older(models.Model):
-    """Of which the tag was made before."""
-
-    id = Key32()
-
-    class Meta:
-        app_label = "story"
-        db_table = "older"
-
-
-class Bin(models.Model):
-    """Of which another column is unique too."""
-
-    id = AllocatedBigAutoField()
-    code = models.CharField(max_length=10, unique=True)
-
-    class Meta:
-        app_label = "story"
-        db_table = "bin"
-
-
 public = PublicIds(bytes(range(32)), prefix="ord_")
+Stamped = model("story", "Stamped", meta={"abstract": True}, id=AllocatedBigAutoField())
+Place = story("Place", Stamped, name=models.CharField(max_length=50))
+Restaurant = story("Restaurant", Place, orders=models.ManyToManyField(Order))
+Shelf = story("Shelf")  # its key is that of `DEFAULT_AUTO_FIELD`
+Left = story("Left", table="left_of_both", id=AllocatedBigAutoField(tag="both"))  # their ids are unique together
+Right = story("Right", table="right_of_both", id=AllocatedBigAutoField(tag="both"))
+Old = story("Old", id=models.BigAutoField(primary_key=True))  # numbered by the database until now
+Taken = model("story", "Taken", meta={"db_table": "old", "managed": False}, id=AllocatedBigAutoField())  # afterwards
+Narrow = story("Narrow", id=Key32(), parent=models.ForeignKey("self", models.CASCADE, null=True))  # both of 32 bits
+Older = story("Older", id=Key32())  # its tag was made before
+Bin = story("Bin", id=AllocatedBigAutoField(), code=models.CharField(max_length=10, unique=True))
+Bill = story("Bill", id=PublicBigAutoField(public=public))  # its key is text in Python and a number in the table
+Line = story(
+    "Line",
+    table="bill_line",
+    id=AllocatedBigAutoField(),
+    bill=models.ForeignKey(Bill, models.CASCADE, related_name="lines"),
+)
 
-
-class Bill(models.Model):
-    """Of which the key is text in Python and a number in the table."""
-
-    id = PublicBigAutoField(public=public)
-
-    class Meta:
-        app_label = "story"
-        db_table = "bill"
-
-
-class Line(models.Model):
-    id = AllocatedBigAutoField()
-    bill = models.ForeignKey(Bill, models.CASCADE, related_name="lines")
-
-    class Meta:
-        app_label = "story"
-        db_table = "bill_line"
-
+Parcel = hasattr(models, "CompositePrimaryKey") and story(  # before Django 5.2 there is none
+    "Parcel",
+    pk=models.CompositePrimaryKey("tenant", "id"),
+    tenant=models.BigIntegerField(),
+    id=AllocatedBigAutoField(primary_key=False),
+    code=models.CharField(max_length=10),
+)
 
 KIND = connection.vendor
 folder = Path(sys.argv[1])
@@ -297,21 +206,8 @@ def an_object_whose_save_has_failed_gets_an_id_in_the_next_bulk() -> None:
 
 @chapter
 def a_composite_key_has_an_id_of_ours() -> None:
-    if not hasattr(models, "CompositePrimaryKey"):
-        return  # before Django 5.2
-
-    class Parcel(models.Model):
-        """Of which the key is an id of each tenant."""
-
-        pk = models.CompositePrimaryKey("tenant", "id")
-        tenant = models.BigIntegerField()
-        id = AllocatedBigAutoField(primary_key=False)
-        code = models.CharField(max_length=10)
-
-        class Meta:
-            app_label = "story"
-            db_table = "parcel"
-
+    if not Parcel:
+        return
     create(Parcel)
     Parcel.objects.create(tenant=1)
     parcel = Parcel(tenant=1)

@@ -20,7 +20,7 @@ from support.faults.forgetting import (
 )
 from support.faults.forgetting_story import Story
 from support.processes.drawers import Drawer, Process
-from support.servers.available import without
+from support.servers.available import or_without
 from support.servers.machine_images import MariaDBImage, MySQLImage
 from support.servers.machines import Green, Machine, MariaDB, Postgres, Templates
 
@@ -44,11 +44,7 @@ class Scene:
         self, templates: Templates, folder: Path, drawer: type[Drawer] = Process, *, repaired: bool = False
     ) -> Story:
         folder.mkdir(parents=True, exist_ok=True)
-        try:
-            place = self.make(templates, folder)
-        except LookupError as error:
-            without(self.kind, str(error))
-        with place:
+        with or_without(self.kind, lambda: self.make(templates, folder)) as place:
             return Story(place, drawer, running=self.running, repaired=repaired).tell()
 
 

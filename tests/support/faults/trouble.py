@@ -6,15 +6,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
-import pytest
-
-T = TypeVar("T")
 FIRST, EVERY = 10.0, 15.0
 """Seconds: a kill or a freeze in turn, so that each comes every 30."""
 
@@ -107,11 +104,3 @@ def troubled(place: Place | None, plan: list[Blow]) -> Iterator[tuple[Counter[st
         finally:
             over.set()
     following.result()
-
-
-def skipping(make: Callable[[], T]) -> T:
-    """What is made, or a skip that says why it cannot be had."""
-    try:
-        return make()
-    except LookupError as error:
-        pytest.skip(str(error))

@@ -9,46 +9,36 @@ ALLOCATOR_TEST_REQUIRE         postgres,mysql: their absence fails the run inste
 import gc
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from signal import SIGCONT, SIGSTOP
 from tempfile import mkdtemp
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import pytest
 from sqlalchemy import Engine, create_engine, make_url
 
 from support.servers.administrator import values
-from support.servers.containers import from_container
-from support.servers.throwaway import Running, signal_all
+from support.servers.throwaway import POSTGRES_BIN
 
 KINDS = ("postgres", "mysql", "mariadb")
-
-
-class Absent(Exception):
-    """No server of this kind can be had; the message says why."""
+DATA = {"postgres": "/var/lib/postgresql", "mysql": "/var/lib/mysql", "mariadb": "/var/lib/mysql"}
+IMAGES = {"postgres": "postgres:18", "mysql": "mysql:9", "mariadb": "mariadb:11"}
+T = TypeVar("T")
 
 
 @dataclass
 class Server:
+    """One that runs. origin: where it was found."""
+
     kind: str
-    running: Running
+    url: str
+    origin: str
+    stop: Callable[[], object] = lambda: None
     version: str = ""
-
-    @property
-    def url(self) -> str:
-        return self.running.url
-
-    def ask_version(self) -> None:
-        (version,) = values(self.url, "SELECT version()")
-        self.version = str(version).split(" (")[0].split(" on ")[0]
-        is_mariadb = "mariadb" in self.version.lower()
-        if self.kind in {"mysql", "mariadb"} and is_mariadb != (self.kind == "mariadb"):
-            raise Absent(f"{self.running.origin} is {self.version}, which is not {self.kind}")
 
     def database(self, name: str) -> str:
         """The URL of a new, empty database on this server."""
@@ -69,37 +59,57 @@ class Server:
         return create_engine(self.url, isolation_level="AUTOCOMMIT", pool_pre_ping=True)
 
 
-def required() -> set[str]:
-    return {kind for kind in os.environ.get("ALLOCATOR_TEST_REQUIRE", "").replace(" ", "").split(",") if kind}
+# -- the ways to get one; each raises LookupError where there is none
 
 
-def find(kind: str) -> Server:
-    reasons = []
-    for way in (from_url, from_container, from_binary):
-        try:
-            server = Server(kind, way(kind))
-        except LookupError as error:
-            reasons.append(str(error.args[0]))
-            continue
-        try:
-            server.ask_version()
-        except Absent as error:
-            server.running.stop()
-            reasons.append(str(error))
-            continue
-        return server
-    raise Absent(f"no {kind}: {'; '.join(reasons)}")
-
-
-def from_url(kind: str) -> Running:
+def from_url(kind: str) -> Server:
     name = f"ALLOCATOR_TEST_{kind.upper()}_URL"
     url = os.environ.get(name)
     if not url:
         raise LookupError(f"{name} is not set")
-    return Running(url, name)
+    return Server(kind, url, name)
 
 
-def from_binary(kind: str, options: tuple[str, ...] = ()) -> Running:
+def image_of(kind: str) -> str:
+    return os.environ.get(f"ALLOCATOR_TEST_{kind.upper()}_IMAGE", IMAGES[kind])
+
+
+def from_container(kind: str, options: tuple[str, ...] = ()) -> Server:
+    """By testcontainers."""
+    from docker.errors import DockerException
+    from testcontainers.community.mysql import MySqlContainer
+    from testcontainers.community.postgres import PostgresContainer
+
+    if kind == "postgres" and POSTGRES_BIN in os.environ:
+        raise LookupError(f"{POSTGRES_BIN} is set")
+    os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")  # the tests stop what they start
+    image, container = image_of(kind), None
+    try:
+        if kind == "postgres":
+            container = PostgresContainer(image, driver="psycopg")
+        else:
+            container = MySqlContainer(image, dialect="pymysql", username="root")
+        if options:
+            container.with_command(" ".join(options))
+        if "ALLOCATOR_TEST_ON_DISK" not in os.environ:
+            container.with_tmpfs_mount(DATA[kind])  # thrown away anyway
+        container.start()
+    except (DockerException, OSError) as error:
+        if container:
+            container.get_docker_client().client.close()
+        why = (str(error).splitlines() or [type(error).__name__])[0][:100]
+        raise LookupError(f"testcontainers cannot start {image} ({why})") from error
+
+    def remove() -> None:
+        container.stop()
+        container.get_docker_client().client.close()
+
+    url = container.get_connection_url()
+    url = url.replace("mysql+", "mariadb+", 1) if kind == "mariadb" else url
+    return Server(kind, url, f"testcontainers {image}", remove)
+
+
+def from_binary(kind: str, options: tuple[str, ...] = ()) -> Server:
     """A throw-away server in a temporary folder."""
     from support.servers.machines import Machine, MariaDB, MySQL, Postgres, made
 
@@ -108,9 +118,32 @@ def from_binary(kind: str, options: tuple[str, ...] = ()) -> Running:
     extra = tuple(word for word in options if word != "-c")  # which a PostgreSQL gets before each
     machine = made(types[kind](program, Path(mkdtemp(prefix=f"allocator-{kind}-")), extra=extra))
     machine.start()
-    assert machine.process is not None
-    freeze, thaw = (partial(signal_all, machine.process.pid, number) for number in (SIGSTOP, SIGCONT))
-    return Running(machine.url, f"a throw-away {program}", machine.close, freeze, thaw)
+    return Server(kind, machine.url, f"a throw-away {program}", machine.close)
+
+
+def first(kind: str, ways: Iterable[Callable[[], T]]) -> T:
+    """What the first way gives that finds something. Raises LookupError with all reasons why not."""
+    reasons = []
+    for way in ways:
+        try:
+            return way()
+        except LookupError as error:
+            reasons.append(str(error.args[0]))
+    raise LookupError(f"no {kind}: {'; '.join(reasons)}")
+
+
+def checked(way: Callable[[str], Server], kind: str) -> Server:
+    """What a way finds, if it is of this kind."""
+    server = way(kind)
+    (version,) = values(server.url, "SELECT version()")
+    server.version = str(version).split(" (")[0].split(" on ")[0]
+    if kind in {"mysql", "mariadb"} and ("mariadb" in server.version.lower()) != (kind == "mariadb"):
+        server.stop()
+        raise LookupError(f"{server.origin} is {server.version}, which is not {kind}")
+    return server
+
+
+# -- for a test of its own, and for a whole run
 
 
 @contextmanager
@@ -119,26 +152,19 @@ def own(kind: str, *options: str) -> Iterator[str]:
 
     options: as its program takes them.
     """
-    reasons = []
-    for way in (from_binary, from_container) if kind == "postgres" else (from_container, from_binary):
-        try:
-            running = way(kind, options)
-        except LookupError as error:
-            reasons.append(str(error.args[0]))
-            continue
-        try:
-            yield running.url
-        finally:
-            running.stop()
-        return
-    without(kind, f"no {kind} of our own: {'; '.join(reasons)}")
+    ways = (from_binary, from_container) if kind == "postgres" else (from_container, from_binary)
+    server = or_without(kind, lambda: first(kind, [partial(way, kind, options) for way in ways]))
+    try:
+        yield server.url
+    finally:
+        server.stop()
 
 
 class Servers:
     """Those of one run, started at most once each, and together."""
 
     def __init__(self) -> None:
-        self.found: dict[str, Server | Absent] = {}
+        self.found: dict[str, Server | LookupError] = {}
 
     def start(self, kinds: set[str]) -> None:
         missing = sorted(kinds - self.found.keys())
@@ -152,15 +178,13 @@ class Servers:
         if kind not in self.found:
             self.start({kind})
         server = self.found[kind]
-        if isinstance(server, Absent):
+        if isinstance(server, LookupError):
             raise server
         return server
 
     def lines(self) -> list[str]:
         return [
-            f"{kind}: {server}"
-            if isinstance(server, Absent)
-            else f"{kind}: {server.version}, from {server.running.origin}"
+            f"{kind}: {server.version}, from {server.origin}" if isinstance(server, Server) else f"{kind}: {server}"
             for kind, server in sorted(self.found.items())
         ]
 
@@ -168,30 +192,35 @@ class Servers:
         for server in self.found.values():
             if isinstance(server, Server):
                 server.engine.dispose()
-                server.running.stop()
+                server.stop()
         self.found.clear()
 
 
 SERVERS = Servers()
 
 
+def attempt(kind: str) -> Server | LookupError:
+    try:
+        return first(kind, [partial(checked, way, kind) for way in (from_url, from_container, from_binary)])
+    except LookupError as error:
+        return error
+
+
 def server(kind: str) -> Server:
     """The server of a kind, or else a skip that says why; a failure where it is required."""
+    return or_without(kind, lambda: SERVERS.get(kind))
+
+
+def or_without(kind: str, make: Callable[[], T]) -> T:
+    """What is made, or a skip that says why it cannot be had; a failure where it is required."""
     try:
-        return SERVERS.get(kind)
-    except Absent as error:
+        return make()
+    except LookupError as error:
         without(kind, str(error))
 
 
 def without(kind: str, why: str) -> NoReturn:
     """Skip, or fail where it is required."""
-    if kind in required():
+    if kind in os.environ.get("ALLOCATOR_TEST_REQUIRE", "").replace(" ", "").split(","):
         pytest.fail(f"required by ALLOCATOR_TEST_REQUIRE, but {why}", pytrace=False)
     pytest.skip(why)
-
-
-def attempt(kind: str) -> Server | Absent:
-    try:
-        return find(kind)
-    except Absent as error:
-        return error

@@ -1,17 +1,18 @@
 """Servers from images, with the data in a folder of ours and the network of the host."""
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pymysql
 
-from support.servers.available import without
-from support.servers.containers import IMAGES, pause
+from support.servers.available import first, image_of, or_without
 from support.servers.machines import PASSWORD, SECONDS, Machine, MariaDB, MySQL, Postgres, made, until
+
+PAUSE_ATTEMPTS = 50
 
 
 class Image(Machine):
@@ -24,7 +25,7 @@ class Image(Machine):
 
     @classmethod
     def program_here(cls) -> Path:
-        return Path(os.environ.get(f"ALLOCATOR_TEST_{cls.kind.upper()}_IMAGE", IMAGES[cls.kind]))
+        return Path(image_of(cls.kind))
 
     def environment(self) -> dict[str, str]:
         return {}
@@ -56,7 +57,13 @@ class Image(Machine):
         self.remove()
 
     def freeze(self) -> None:
-        pause(self.container)
+        """On a busy machine Docker gives up too early when a process waits for its disk."""
+        from docker.errors import APIError
+
+        for _ in range(PAUSE_ATTEMPTS - 1):
+            with suppress(APIError):
+                return self.container.pause()
+        return self.container.pause()
 
     def thaw(self) -> None:
         self.container.unpause()
@@ -160,15 +167,10 @@ KILLABLE: dict[str, tuple[type[Machine], type[Machine]]] = {
 @contextmanager
 def killable(kind: str) -> Iterator[Machine]:
     """A server of the caller's own that runs: from an image, else from a binary of this machine, else a skip."""
-    reasons = []
-    for each in KILLABLE[kind]:
-        try:
-            machine = made(each(each.program_here(), Path(tempfile.mkdtemp(prefix=f"allocator-{kind}-"))))
-        except LookupError as error:
-            reasons.append(str(error))
-            continue
-        with closing(machine):
-            machine.start()
-            yield machine
-        return
-    without(kind, f"no {kind} of our own: {'; '.join(reasons)}")
+
+    def new(each: type[Machine]) -> Machine:
+        return made(each(each.program_here(), Path(tempfile.mkdtemp(prefix=f"allocator-{kind}-"))))
+
+    with closing(or_without(kind, lambda: first(kind, [partial(new, each) for each in KILLABLE[kind]]))) as machine:
+        machine.start()
+        yield machine

@@ -29,7 +29,6 @@ from support.servers.throwaway import (
     mysql_binary,
     postgres_binaries,
     run,
-    signal_all,
     start,
     unprivileged,
     wait_until,
@@ -110,12 +109,17 @@ class Machine:
 
     def freeze(self) -> None:
         """Its connections stay open, and silent."""
-        assert self.process is not None
-        signal_all(self.process.pid, signal.SIGSTOP)
+        self.send(signal.SIGSTOP)
 
     def thaw(self) -> None:
+        self.send(signal.SIGCONT)
+
+    def send(self, number: signal.Signals) -> None:
+        """To the server and its children, which PostgreSQL puts into process groups of their own."""
         assert self.process is not None
-        signal_all(self.process.pid, signal.SIGCONT)
+        os.kill(self.process.pid, number)
+        for child in children(self.process.pid):
+            os.kill(child, number)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

