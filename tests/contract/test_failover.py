@@ -24,7 +24,7 @@ QUICK = (
     "postgres-promoted",
     pytest.param("sqlite-renamed-at-rest", marks=pytest.mark.nightly),
     pytest.param("mariadb-restored-elsewhere-cold", marks=pytest.mark.nightly),
-    pytest.param("postgres-without-fsync", marks=pytest.mark.nightly),
+    pytest.param("postgres-not-durable-fsync=off", marks=pytest.mark.nightly),
 )
 
 
@@ -48,7 +48,7 @@ def replicated(templates: Templates) -> Iterator[Promoted]:
         machine = templates.new(Postgres)
     except LookupError as error:
         without("postgres", str(error))
-    with Promoted(templates, machine) as place:
+    with Promoted(machine) as place:
         until(lambda: place.standby.has_all_of(machine), "the standby has all")
         yield place
 

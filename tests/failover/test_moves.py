@@ -84,7 +84,7 @@ def test_pg_upgrade(program, how, new, report):
 
 def test_numbers_go_on_above_the_rows_of_a_logical_replica(templates):
     """It has the rows of what it replicates, and not its sequences."""
-    with Promoted(templates, templates.new(Green)) as place:
+    with Promoted(templates.new(Green)) as place:
         place.machine.ask("SELECT setval(pg_get_serial_sequence('allocator_node', 'id'), 300000)")
         before = numbers(place.url)
         place.part()

@@ -3,7 +3,8 @@
 from itertools import cycle, islice
 
 import pytest
-from support.faults.forgetting_scenes import Scene, promoted
+from support.faults.forgetting import Promoted
+from support.faults.forgetting_scenes import Scene, scene
 from support.faults.forgetting_story import VERDICTS
 from support.servers.machines import Postgres
 from tqdm import tqdm
@@ -13,11 +14,11 @@ FORMATS = ("ROW", "MIXED")
 
 def postgres() -> list[Scene]:
     """Every version that is here."""
-    return [promoted("postgres", program=program) for program in Postgres.programs_here()]
+    return [scene("postgres", Promoted, program=program) for program in Postgres.programs_here()]
 
 
 def by_format(kind: str) -> list[Scene]:
-    return [promoted(kind, f"--binlog-format={each}") for each in FORMATS]
+    return [scene(kind, Promoted, f"--binlog-format={each}") for each in FORMATS]
 
 
 ROUNDS = {
@@ -32,8 +33,8 @@ ROUNDS = {
 def test_rounds_of_failovers(kind, templates, tmp_path, report):
     rounds, scenes = ROUNDS[kind]
     stories = []
-    for number, scene in enumerate(tqdm(list(islice(cycle(scenes()), rounds)), desc=kind)):
-        stories.append(scene.play(templates, tmp_path / str(number)))
+    for number, each in enumerate(tqdm(list(islice(cycle(scenes()), rounds)), desc=kind)):
+        stories.append(each.play(templates, tmp_path / str(number)))
         for verdict in VERDICTS:
             verdict(stories[-1])
     off, gap, refuse, busy = (

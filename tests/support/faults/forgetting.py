@@ -19,7 +19,7 @@ from support.closing import Closing
 from support.faults.wire import Wire
 from support.servers.databases import with_schema
 from support.servers.machine_images import MariaDBImage, MySQLImage
-from support.servers.machines import M, Machine, MariaDB, Postgres, Templates, made, until
+from support.servers.machines import M, Machine, MariaDB, Postgres, made, until
 
 
 class Forgetful(Closing):
@@ -43,9 +43,8 @@ class Forgetful(Closing):
 class Served(Forgetful):
     """A server behind an address that can lead to another one."""
 
-    def __init__(self, templates: Templates, machine: Machine) -> None:
-        self.templates, self.machine = templates, machine
-        self.machines = [machine]
+    def __init__(self, machine: Machine) -> None:
+        self.machine, self.machines = machine, [machine]
         machine.start()
         self.wire = Wire(machine.url)
         self.url = self.wire.url
@@ -64,9 +63,9 @@ class Served(Forgetful):
 class Promoted(Served):
     """The primary is killed with commits that its asynchronous standby has not received, and that is promoted."""
 
-    def __init__(self, templates: Templates, machine: Machine) -> None:
+    def __init__(self, machine: Machine) -> None:
         untouched = machine.copy()
-        super().__init__(templates, machine)
+        super().__init__(machine)
         self.standby = self.add(untouched)
         self.standby.follow(machine)
         with_schema(machine.url)
@@ -90,8 +89,8 @@ class Restored(Served):
         still for a moment, as the snapshot of a disk.
     """
 
-    def __init__(self, templates: Templates, machine: Machine, *, elsewhere: bool = False, stopped: bool) -> None:
-        super().__init__(templates, machine)
+    def __init__(self, machine: Machine, *, elsewhere: bool = False, stopped: bool) -> None:
+        super().__init__(machine)
         self.elsewhere, self.stopped = elsewhere, stopped
         with_schema(machine.url)
 
@@ -199,8 +198,8 @@ class Dumped(Served):
         "itself": tables are dropped and made anew; "rows": they are emptied and filled (PostgreSQL).
     """
 
-    def __init__(self, templates: Templates, machine: Machine, into: str) -> None:
-        super().__init__(templates, machine)
+    def __init__(self, machine: Machine, into: str) -> None:
+        super().__init__(machine)
         self.into = into
         self.another = self.add(stranger(machine)) if into == "server" else machine
         with_schema(machine.url)
@@ -295,9 +294,9 @@ def inside(machine: MariaDBImage, program: str, *words: str, given: bytes = b"")
 class Archived(Served):
     """PostgreSQL recovers in its place: a base backup, and the archived WAL until a point in time."""
 
-    def __init__(self, templates: Templates, machine: Postgres) -> None:
+    def __init__(self, machine: Postgres) -> None:
         machine.extra += ("archive_mode=on", f"archive_command=cp %p {machine.place}/%f")
-        super().__init__(templates, machine)
+        super().__init__(machine)
         with_schema(machine.url)
         self.backup = self.add(machine.backup())
 
@@ -325,8 +324,8 @@ class Replayed(Served):
 
     fragile = True  # what is drawn while the logs are replayed is neither the old nor the new
 
-    def __init__(self, templates: Templates, machine: MariaDB) -> None:
-        super().__init__(templates, machine)
+    def __init__(self, machine: MariaDB) -> None:
+        super().__init__(machine)
         with_schema(machine.url)
         machine.stop()
         self.backup = self.add(machine.copy())

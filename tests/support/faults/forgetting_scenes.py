@@ -48,68 +48,61 @@ class Scene:
             return Story(place, drawer, running=self.running, repaired=repaired).tell()
 
 
-def promoted(kind: str, *extra: str, program: Path | None = None) -> Scene:
-    """extra: more words for the command of the servers."""
-    return Scene(kind, lambda templates, folder: Promoted(templates, templates.new(KINDS[kind], program, extra)))
-
-
-def restored(kind: str, *extra: str, **how: Any) -> Scene:
-    """The copy is the server that it was copied from."""
-    return Scene(kind, lambda templates, folder: Restored(templates, templates.new(KINDS[kind], None, extra), **how))
-
-
-def dumped(kind: str, into: str) -> Scene:
-    """Another database has another URL, so nobody who runs can go on there."""
-    return Scene(
-        kind, lambda templates, folder: Dumped(templates, templates.new(KINDS[kind]), into), into != "database"
-    )
-
-
-def recovered(kind: str, how: type[Archived | Replayed]) -> Scene:
-    """By its own logs, in its place."""
-    return Scene(kind, lambda templates, folder: how(templates, templates.new(KINDS[kind])))
-
-
-def replaced(way: Way, running: bool) -> Scene:
-    return Scene("sqlite", lambda templates, folder: Replaced(folder, way), running)
+def scene(
+    kind: str,
+    how: Callable[..., Forgetful],
+    *extra: str,
+    machine: type[Machine] | None = None,
+    program: Path | None = None,
+    running: bool = True,
+    **more: Any,
+) -> Scene:
+    """A server that forgets in this way. extra: more words for its command; more: of the way."""
+    made_of = machine or KINDS[kind]
+    return Scene(kind, lambda templates, folder: how(templates.new(made_of, program, extra), **more), running)
 
 
 def of_sqlite(*ways: Way) -> dict[str, Scene]:
     return {
-        f"sqlite-{way.__name__}-{'running' if running else 'at-rest'}": replaced(way, running)
+        f"sqlite-{way.__name__}-{'running' if running else 'at-rest'}": Scene(
+            "sqlite", lambda templates, folder, way=way: Replaced(folder, way), running
+        )
         for way in ways
         for running in (True, False)
     }
 
 
+def dumped(into: str, *kinds: str) -> dict[str, Scene]:
+    """Another database has another URL, so nobody who runs can go on there."""
+    return {f"{kind}-dumped-to-{into}": scene(kind, Dumped, into=into, running=into != "database") for kind in kinds}
+
+
+MYSQLS = tuple(kind for kind in KINDS if kind != "postgres")
 RESTORED = {
-    f"{kind}-restored-{where}-{when}": restored(kind, elsewhere=where == "elsewhere", stopped=when == "cold")
+    f"{kind}-restored-{where}-{when}": scene(kind, Restored, elsewhere=where == "elsewhere", stopped=when == "cold")
     for kind in KINDS
     for where in ("here", "elsewhere")
     for when in ("snapshot", "cold")
 }
-TELLING = {name: scene for name, scene in RESTORED.items() if name.startswith("mariadb") and "-elsewhere-" in name}
+TELLING = {name: one for name, one in RESTORED.items() if name.startswith("mariadb") and "-elsewhere-" in name}
 """MariaDB has another port, folder or host name there; the others take their identity with them."""
-
-UNNOTICED = of_sqlite(*SAME_FILE)
-UNNOTICED |= {f"{kind}-dumped-to-itself": dumped(kind, "itself") for kind in KINDS if kind != "postgres"}
-UNNOTICED |= {"postgres-dumped-to-rows": dumped("postgres", "rows")}
-UNNOTICED |= {f"{kind}-recovered": recovered(kind, Replayed) for kind in KINDS if kind != "postgres"}
-UNNOTICED |= {name: scene for name, scene in RESTORED.items() if name not in TELLING}
+UNNOTICED = of_sqlite(*SAME_FILE) | dumped("itself", *MYSQLS) | dumped("rows", "postgres")
+UNNOTICED |= {f"{kind}-recovered": scene(kind, Replayed) for kind in MYSQLS}
+UNNOTICED |= {name: one for name, one in RESTORED.items() if name not in TELLING}
 """What tells nothing of having been replaced, until an operator does: `allocator db mark-restored`."""
 PERHAPS_NOTICED = of_sqlite(*BY_LUCK)
-PROMOTED = {f"{kind}-promoted": promoted(kind) for kind in KINDS}
-DUMPED = {f"{kind}-dumped-to-{into}": dumped(kind, into) for kind in KINDS for into in ("server", "database")}
-DUMPED |= {"postgres-dumped-to-itself": dumped("postgres", "itself")}
+PROMOTED = {f"{kind}-promoted": scene(kind, Promoted) for kind in KINDS}
+DUMPED = dumped("server", *KINDS) | dumped("database", *KINDS) | dumped("itself", "postgres")
 NOT_DURABLE = {
-    "postgres-without-fsync": restored("postgres", "fsync=off", stopped=False),
-    "mariadb-not-flushed": restored("mariadb", "--innodb-flush-log-at-trx-commit=2", stopped=False),
-    "mariadb-binlog-not-flushed": restored("mariadb", "--sync-binlog=0", stopped=False),
-    "mysql-not-flushed": restored("mysql", "--innodb-flush-log-at-trx-commit=2", stopped=False),
+    f"{kind}-not-durable-{setting}": scene(kind, Restored, setting, stopped=False)
+    for kind, setting in (
+        ("postgres", "fsync=off"),
+        ("mariadb", "--innodb-flush-log-at-trx-commit=2"),
+        ("mariadb", "--sync-binlog=0"),
+        ("mysql", "--innodb-flush-log-at-trx-commit=2"),
+    )
 }
 """Servers that say so themselves lose their newest commits in a crash: an older state, on the same server."""
-RECOVERED = {"postgres-recovered": recovered("postgres", Archived)}
-BLUE_GREEN = {
-    "postgres-blue-green": Scene("postgres", lambda templates, folder: Promoted(templates, templates.new(Green)))
-}
+RECOVERED = {"postgres-recovered": scene("postgres", Archived)}
+BLUE_GREEN = {"postgres-blue-green": scene("postgres", Promoted, machine=Green)}
 SCENES = of_sqlite(*RENAMED) | PROMOTED | RECOVERED | BLUE_GREEN | TELLING | DUMPED | NOT_DURABLE
