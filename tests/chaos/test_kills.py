@@ -1,5 +1,6 @@
 """Workers killed at random, their server killed and frozen, their network cut: no id twice, every range accounted for.
 
+And a database that is frozen under load: nobody notices, it is left alone, and claims go on as soon as it is back.
 In `make test` for seconds, on servers that are shared and therefore left alive.
 """
 
@@ -18,9 +19,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import make_url
-from support.distinct import none_twice
-from support.faults.trouble import FilePlace, Place, planned, troubled
-from support.faults.wire import Proxy
+from support.distinct import distinct, none_twice
+from support.faults.trouble import FilePlace, planned, troubled
+from support.faults.wire import Proxy, Wire
+from support.kit import backend_of
 from support.processes.account import audited, covered, runs_of
 from support.processes.crew import Crew
 from support.processes.drawing import CLAIMED, DRAWN, FAILED, METEOR, NODE, SOME_IDS, TAGS, Account, draw
@@ -39,17 +41,16 @@ FAULT_EVERY, QUICK_FAULT_EVERY = 40, 10
 
 
 @pytest.fixture
-def place(kind: str, long: bool, new_database: Callable[[str], str]) -> Iterator[tuple[str, Place | None]]:
-    """The URL of an empty database with the schema, and what can be done to it: nothing, where it is shared."""
+def place(kind: str, long: bool, new_database: Callable[[str], str]) -> Iterator[tuple[str, Any]]:
+    """The URL of an empty database with the schema, and what can be done to it: to its network, where it is shared."""
     with ExitStack() as stack:
-        if kind == "sqlite" or not long:
+        if kind == "sqlite":
             url = new_database(kind)
-            found: Any = FilePlace(Path(str(make_url(url).database))) if kind == "sqlite" else None
+            found: Any = FilePlace(Path(str(make_url(url).database)))
         else:
-            found = stack.enter_context(killable(kind))
+            found = stack.enter_context(killable(kind) if long else Wire(new_database(kind)))
             url = found.url
-        with_schema(url)
-        yield url, found
+        yield with_schema(url), found
 
 
 def max_values(url: str) -> list[int]:
@@ -98,6 +99,74 @@ def test_no_id_comes_twice(kind, place, tmp_path, seed, seconds, long, report):
     assert kind == "sqlite" or faults.total() > 0
     assert audit.claims > 0
     shutil.rmtree(folder)
+
+
+# -- ids go on while the database is frozen
+
+
+FROZEN_RATE, FROZEN, PROMISED = 20_000, 60, 1.0
+QUICK_FROZEN_RATE, QUICK_FROZEN = 2_000, 2
+"""Ids a second, seconds, and the seconds until the first claim after the database is back."""
+BEFORE, AFTER = 0.05, 2.0
+"""Of that time, so that low water comes while it is frozen; and the seconds of drawing when it is back."""
+FREEZING = ["sqlite", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("postgres", "mysql", "mariadb"))]
+
+
+@pytest.mark.parametrize("kind", FREEZING, indirect=True)
+def test_a_frozen_database_is_not_noticed(kind, place, tag, long, report):
+    url, trouble = place
+    rate, frozen = (FROZEN_RATE, FROZEN) if long else (QUICK_FROZEN_RATE, QUICK_FROZEN)
+    before = frozen * BEFORE
+    size = round(rate * (before + frozen + AFTER))
+    with Allocator(url, step=size, max_step=size, runway=frozen, timeout=5.0 if long else 1.5) as ids:
+        sequence = ids.sequence(tag)
+        attempts, claims = noted(ids)
+        drawn = pace(sequence, rate, before, "before")
+        trouble.freeze()
+        try:
+            begun = len(claims)
+            drawn += pace(sequence, rate, frozen, f"{kind} frozen")
+            during = len(attempts)
+        finally:
+            trouble.thaw()
+        back = time.monotonic()
+        drawn += pace(sequence, rate, AFTER, "after")
+    assert len(claims) > begun, "a claim, now that it is back"
+    first = claims[begun] - back
+    report(
+        f"{kind}: frozen for {frozen} s at {rate:,} ids/s: 0 errors, {during} claims attempted, "
+        f"the first one {1000 * first:.0f} ms after its return"
+    )
+    assert distinct(drawn) == size
+    assert 1 < during <= frozen + 2
+    assert first < PROMISED or not long
+
+
+def noted(ids: Any) -> tuple[list[float], list[float]]:
+    """When a claim was attempted, and when one was made."""
+    attempts: list[float] = []
+    claims: list[float] = []
+    backend = backend_of(ids)
+    claim = backend.claim_segment
+
+    def counting(*args: Any, **settings: Any) -> range:
+        attempts.append(time.monotonic())
+        found: range = claim(*args, **settings)
+        claims.append(time.monotonic())
+        return found
+
+    backend.claim_segment = counting
+    return attempts, claims
+
+
+def pace(sequence: Any, rate: int, seconds: float, what: str) -> list[int]:
+    """Draw at this rate, in slices of a hundredth."""
+    drawn: list[int] = []
+    began = time.monotonic()
+    for tick in tqdm(range(round(seconds * 100)), desc=what, unit_scale=0.01, unit="s"):
+        drawn += [sequence.next_id() for _ in range(rate // 100)]
+        time.sleep(max(0.0, began + (tick + 1) / 100 - time.monotonic()))
+    return drawn
 
 
 # -- the account of the chaos, held against accounts that are wrong: each fault is found, and counted exactly

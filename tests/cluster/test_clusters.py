@@ -3,18 +3,18 @@ one; and numbers without gaps on two members at once, where locks are a member's
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
-from support.clusters.cluster import Cluster
+from support.clusters.cluster import MEMBERS, PORT, Cluster
 from support.clusters.writers import COUNTS, account, in_order, its_own, its_own_first, only, under_load, wait
 from support.distinct import distinct
 
-from allocator import Numbers
+from allocator import Allocator, Numbers
 from allocator.errors import NumberConflict
 
 NOTICED = {"galera": 9, "single_primary": 6}
@@ -204,3 +204,129 @@ def test_members_that_draw_in_one_scope_leave_no_gap_and_no_duplicate(cluster, r
     assert distinct(found) == 2 * EACH
     assert found == list(range(1, 2 * EACH + 1))
     assert refused
+
+
+# -- a member that was cut off is forced to go on alone, after the majority went on and was lost for good
+#
+# Nothing that a claim can ask has changed there, so ids of the majority come again: the control shows it. What the
+# documentation orders first, prevents it.
+
+
+TAGS = ("control", "repaired")
+BEFORE, LOST = 10, 50
+SURVIVOR, OTHERS = 0, (1, 2)
+PATIENCE = 60
+"""Seconds: whoever writes waits until the others have given the lost member up."""
+
+
+def bootstrap(cluster: Cluster) -> None:
+    """Galera's way; before MariaDB 11.4 it is `wsrep_provider_options = 'pc.bootstrap=yes'`."""
+    cluster.ask(SURVIVOR, "SET GLOBAL wsrep_provider_pc_bootstrap = ON")
+
+
+def force_members(cluster: Cluster) -> None:
+    """Group Replication's."""
+    address = f"{cluster.address(SURVIVOR)}:{PORT}"
+    cluster.ask(SURVIVOR, f"SET GLOBAL group_replication_force_members = '{address}'")
+
+
+def noticed_by_galera(cluster: Cluster) -> Sequence[tuple[str, ...]]:
+    return cluster.ask(
+        SURVIVOR,
+        "SELECT 1 FROM information_schema.global_status WHERE variable_name = 'wsrep_cluster_status' "
+        "AND variable_value = 'non-Primary'",
+    )
+
+
+def noticed_by_group(cluster: Cluster) -> Sequence[tuple[str, ...]]:
+    return cluster.ask(
+        SURVIVOR,
+        "SELECT 1 FROM performance_schema.replication_group_members WHERE member_state = 'UNREACHABLE' "
+        f"HAVING COUNT(*) = {MEMBERS - 1}",
+    )
+
+
+WAYS: dict[str, tuple[Callable[[Cluster], None], Callable[[Cluster], Sequence[tuple[str, ...]]]]] = {
+    "galera": (bootstrap, noticed_by_galera),
+    "multi_primary": (force_members, noticed_by_group),
+}
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_a_minority_that_is_forced_repeats_ids_unless_it_is_repaired_first(kind, request, report):
+    force, noticed = WAYS[kind]
+    cluster: Cluster = request.getfixturevalue(kind)
+    with ExitStack() as stack:
+
+        def opened(member: int) -> Allocator:
+            return stack.enter_context(Allocator(cluster.url(member), timeout=PATIENCE))
+
+        survivor, *others = (opened(member) for member in (SURVIVOR, *OTHERS))
+        for ids in (survivor, *others, survivor):  # in turn, so that the rows hold the runs of all
+            for tag in TAGS:
+                ids.reserve(tag, BEFORE)
+        cluster.isolate(SURVIVOR)
+        lost = {tag: others[0].reserve(tag, LOST) for tag in TAGS}
+        cluster.until(lambda: bool(noticed(cluster)), "the survivor knows that it is alone")
+        cluster.lose(*OTHERS)
+        cluster.heal(SURVIVOR)
+        force(cluster)
+        fresh = opened(SURVIVOR)
+        control = fresh.reserve("control", LOST)
+        fresh.tags.repair("repaired")
+        repaired = fresh.reserve("repaired", LOST)
+
+    twice = len({*lost["control"]} & {*control})
+    report(f"{kind}, forced: {twice} of {LOST} ids twice, {len({*lost['repaired']} & {*repaired})} after a repair")
+    assert distinct([*lost["repaired"], *repaired]) == 2 * LOST
+    assert twice == LOST
+
+
+# -- all nodes are killed, the newest claims were not yet on a disk, and a new cluster begins without them
+#
+# The control, a tag with a failover gap of 0, shows that claims were forgotten: its ids come twice. The other one skips
+# a gap.
+
+
+SELDOM = ("SET GLOBAL innodb_flush_log_at_trx_commit = 0", "SET GLOBAL innodb_flush_log_at_timeout = 5")
+LAZY = {
+    "galera": SELDOM,
+    "single_primary": (*SELDOM, "SET GLOBAL sync_binlog = 0"),
+}
+TAGS = {"control": 0, "guarded": None}
+"""Tags and their failover gaps."""
+SECONDS = 6.0
+ROUNDS = 4
+"""At most: whether the newest claims were on a disk is a matter of the second in which the servers are killed."""
+
+
+@pytest.mark.parametrize("kind", list(LAZY))
+def test_a_cluster_that_forgot_repeats_ids_only_without_a_guard(kind, request, writers, report):
+    cluster = request.getfixturevalue(kind)
+    for _ in range(ROUNDS):
+        for number in range(MEMBERS):
+            cluster.ask(number, *LAZY[kind])
+        draw(cluster, writers, "before")
+        cluster.kill(*range(MEMBERS))
+        writers.close()  # those that live on have seen what is forgotten, and would stop
+        cluster.bootstrap()
+        draw(cluster, writers, "after")
+        if writers.drawn("segment", "control").duplicates:
+            break
+        writers.close()
+    writers.stop()
+
+    control, guarded = writers.drawn("segment", "control"), writers.drawn("segment", "guarded")
+    report(f"control, failover gap 0: {control}")
+    account({"segment, usual gap": guarded}, report)
+    assert control.duplicates
+    assert guarded.ids > control.duplicates
+
+
+def draw(cluster, writers, when: str) -> None:
+    for number, (tag, gap) in enumerate(TAGS.items()):
+        for offset in range(2):
+            urls = [cluster.url(member) for member in its_own_first(number + offset)]
+            writers.begin("segment", tag, urls, failover_gap=gap)
+    writers.wait_until_all_have_begun()
+    wait(SECONDS, f"writers {when}")

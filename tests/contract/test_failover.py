@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import MetaData, create_engine
-from support.faults.forgetting import Promoted
-from support.faults.forgetting_scenes import SCENES
-from support.faults.forgetting_story import VERDICTS
+from support.faults.forgetting import SCENES, VERDICTS, Promoted
 from support.kit import on
 from support.processes.drawers import Thread
 from support.servers.available import without

@@ -1,4 +1,4 @@
-"""Databases that move and forget nothing: to another pod, through `pg_upgrade`; and numbers on a logical replica."""
+"""Databases that forget in every way, many times where a standby is promoted; and some that move and forget nothing."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -6,9 +6,23 @@ from pathlib import Path
 
 import pytest
 from support.distinct import none_twice
-from support.faults.forgetting import Promoted, stranger
-from support.faults.forgetting_story import AFTER, KEPT, SETTINGS, Told
+from support.faults.forgetting import (
+    AFTER,
+    KEPT,
+    PERHAPS_NOTICED,
+    SCENES,
+    SETTINGS,
+    UNNOTICED,
+    VERDICTS,
+    Promoted,
+    Told,
+    nothing_is_noticed,
+    scene,
+    stranger,
+    the_control_repeats_ids,
+)
 from support.processes.drawers import Process, draw_together
+from support.rules import rule
 from support.servers.available import or_without
 from support.servers.databases import with_schema
 from support.servers.machine_images import Image, MariaDBImage, MySQLImage, PostgresImage
@@ -17,6 +31,51 @@ from support.servers.machines import Green, Machine, Postgres, Templates
 from allocator import Allocator
 from allocator.schemes.failover import FLOOR
 from allocator.schemes.meteor import METEOR
+
+ROUNDS = {
+    f"{kind}-promoted-{form}-{number}": scene(kind, Promoted, f"--binlog-format={form}")
+    for kind, times in (("mariadb", 10), ("mariadb-image", 3), ("mysql", 3))
+    for form in ("ROW", "MIXED")
+    for number in range(times)
+}
+ROUNDS |= {
+    f"postgres-promoted-{program}-{number}": scene("postgres", Promoted, program=program)
+    for program in Postgres.programs_here()
+    for number in range(20)
+}
+"""A primary is killed, its asynchronous standby is promoted, and ids go on; of PostgreSQL every version that is here."""
+
+
+@rule(8)
+@pytest.mark.parametrize("name", SCENES | ROUNDS)
+def test_a_database_that_forgets(name, templates, tmp_path, report):
+    story = (SCENES | ROUNDS)[name].play(templates, tmp_path)
+    told = {tag: (drawn.ids, drawn.duplicates) for tag, drawn in story.told.items()}
+    report(f"(ids, duplicates): {told}")
+    for verdict in VERDICTS:
+        verdict(story)
+
+
+@pytest.mark.parametrize("name", UNNOTICED)
+def test_what_tells_nothing_of_having_been_replaced(name, templates, tmp_path, report):
+    """The documentation says so; the operator has to: see the next test."""
+    story = UNNOTICED[name].play(templates, tmp_path)
+    report(f"unnoticed: {story.told['gap'].duplicates} of {story.told['gap'].ids} ids twice")
+    the_control_repeats_ids(story)
+    nothing_is_noticed(story)
+
+
+@pytest.mark.parametrize("name", UNNOTICED | PERHAPS_NOTICED)
+def test_what_an_operator_says_before_anybody_draws_helps_there(name, templates, tmp_path, report):
+    story = (UNNOTICED | PERHAPS_NOTICED)[name].play(templates, tmp_path, repaired=True)
+    told = story.told["gap"]
+    report(f"told first: {told.duplicates} of {told.ids} ids twice")
+    none_twice(told.duplicates)
+    assert told.failures == []
+
+
+# -- databases that move and forget nothing: to another pod, through `pg_upgrade`; and numbers on a logical replica
+
 
 PODS: dict[str, type[Image]] = {"postgres": PostgresImage, "mysql": MySQLImage, "mariadb": MariaDBImage}
 PLACES = {"same": ("pod-0", None), "another-host": ("pod-1", None), "another-host-and-path": ("pod-1", "/elsewhere")}
