@@ -1,60 +1,82 @@
-"""Numbers without gaps while the clients that draw them roll back and are killed: small; see `tests/endurance`."""
+"""Numbers without gaps, drawn or assigned after the commit, while clients roll back and are killed, as their server."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import count
-from pathlib import Path
 
 import pytest
 from support.distinct import none_twice
-from support.processes.number_writers import OnItsOwn, ReadFirst, Writers, check
+from support.faults.trouble import planned, troubled
+from support.processes.number_writers import (
+    STEPS,
+    OnItsOwn,
+    ReadFirst,
+    WaitingWriter,
+    Writer,
+    Writers,
+    check,
+    unnumbered,
+)
 from support.processes.patience import until
 
 KINDS = ["postgres", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("sqlite", "mysql", "mariadb"))]
 NUMBERS, KILLS = 300, 4
-ODDS = 0.02
+ODDS, LONG_ODDS = 0.02, 0.002
 """That a writer kills itself, at each step."""
+EVERY = 1.0
+"""Seconds between two kills at any moment, in the long form."""
 SECONDS = 60
 
 
 @pytest.fixture
-def writers(url: str, tmp_path: Path) -> Callable[..., Writers]:
+def writers(place, tmp_path) -> Callable[..., Writers]:
     numbers = count()
-    return lambda **how: Writers(url, tmp_path / str(next(numbers)), count=4, scopes=3, **how)
+    return lambda **how: Writers(place[0], tmp_path / str(next(numbers)), scopes=3, **how)
 
 
 @pytest.mark.parametrize("kind", KINDS, indirect=True)
-def test_no_gap_and_no_duplicate_when_clients_roll_back_and_are_killed(url, writers):
-    with writers(odds=ODDS) as running:
+@pytest.mark.parametrize("writer", [Writer, pytest.param(WaitingWriter, marks=pytest.mark.nightly)])
+def test_no_gap_and_no_duplicate(kind, place, writers, writer, seed, seconds, long, report):
+    url, trouble = place
+    with ExitStack() as stack:
+        running = stack.enter_context(writers(count=8, writer=writer, odds=LONG_ODDS if long else ODDS))
+        if long:
+            done, following = stack.enter_context(troubled(trouble, planned(seed, seconds)))
+            running.kill_for(seconds, EVERY, following)
+            report(f"{kind}, {writer.__name__}: database: {dict(done)}")
 
         def enough() -> bool:
             running.replace_the_ended()
             return running.written >= NUMBERS and running.killed >= KILLS
 
         assert until(enough, SECONDS)
-    found = check(url)
-
+    if writer is WaitingWriter:
+        assert until(lambda: unnumbered(url) == 0)  # the commit of a killed client may still be on its way
+    found = check(url, writer.table)
+    killed = ", ".join(f"{times} {step}" for step, times in running.steps.items())
+    report(f"{kind}, {writer.__name__}: {found}; {running.killed} clients killed ({killed})")
     none_twice(found.duplicates, found)
     assert found.wrong == 0
-    assert found.rows >= NUMBERS
+    assert found.rows >= running.written >= NUMBERS
+    assert not long or set(running.steps) >= set(STEPS[1:])
 
 
 @pytest.mark.nightly
-def test_control_numbers_drawn_on_a_connection_of_their_own_leave_gaps(url, writers):
-    with writers(way=OnItsOwn) as running:
+def test_control_numbers_drawn_on_a_connection_of_their_own_leave_gaps(place, writers):
+    with writers(count=4, way=OnItsOwn) as running:
         assert until(lambda: running.written >= NUMBERS, SECONDS)
-    found = check(url)
-
+    found = check(place[0])
     none_twice(found.duplicates, found)
     assert found.gaps > NUMBERS // 20  # a fifth is rolled back
 
 
 @pytest.mark.parametrize("kind", KINDS, indirect=True)
-def test_control_to_read_and_then_write_gives_duplicates(url, writers):
+def test_control_to_read_and_then_write_gives_duplicates(place, writers):
     """On a busy machine the writers of one run may come one after the other."""
 
     def found() -> bool:
-        with writers(way=ReadFirst) as running:
+        with writers(count=4, way=ReadFirst) as running:
             assert until(lambda: running.written >= NUMBERS, SECONDS)
-        return check(url).duplicates > 0
+        return check(place[0]).duplicates > 0
 
     assert until(found, SECONDS)

@@ -43,7 +43,7 @@ ROUNDS |= {
     for program in Postgres.programs_here()
     for number in range(20)
 }
-"""A primary is killed, its asynchronous standby is promoted, and ids go on; of PostgreSQL every version that is here."""
+"""A primary is killed, its asynchronous standby is promoted, and ids go on; of PostgreSQL with each version here."""
 
 
 @rule(8)

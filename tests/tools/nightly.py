@@ -30,9 +30,9 @@ FULL = (sys.executable, "-m", "tools.retry", "--no-skips", "--numprocesses", "4"
 NOX = (sys.executable, "-m", "nox", "--session")
 MATRIX = ("3.11-oldest", "3.11-2.0", "3.11", "3.12", "3.13", "3.14")
 SOAKS = {
-    "processes": ("prefork", "restarts", "threads", "clock"),
+    "processes": ("prefork", "threads", "clock"),
     "workers": ("worker_run",),
-    "rows": ("numbers", "feed"),
+    "rows": ("feed",),
     "service": ("service", "shards", "many_connections"),
 }
 OTHERS = ("unit", "simulation", "processes", "migrations", "acceptance", "mutants", "chaos")

@@ -1,4 +1,4 @@
-"""Troubles of a database, on a plan: it is killed and started again, frozen and thawed."""
+"""Troubles of a database, on a plan: it is killed or stopped and started again, frozen and thawed."""
 
 import random
 import subprocess
@@ -12,14 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-FIRST, EVERY = 10.0, 15.0
-"""Seconds: a kill or a freeze in turn, so that each comes every 30."""
+FIRST, EVERY = 10.0, 10.0
+"""Seconds: a kill, a freeze or a restart in turn, so that each comes every 30."""
 
 
 class Place(Protocol):
     """A database that can be in trouble: a `Machine`, or a file."""
 
     def kill(self) -> None: ...
+    def stop(self) -> None: ...
     def start(self) -> None: ...
     def freeze(self) -> None: ...
     def thaw(self) -> None: ...
@@ -55,7 +56,7 @@ class FilePlace:
         self.holder.kill()
         self.holder.communicate()
 
-    kill, start = freeze, thaw
+    kill, stop, start = freeze, freeze, thaw
 
 
 class Blow(NamedTuple):
@@ -66,18 +67,19 @@ class Blow(NamedTuple):
 
 
 def planned(seed: int, seconds: float) -> list[Blow]:
-    """A kill and a freeze in turn, the last one in time for what follows it."""
+    """In turn, the last one in time for what follows it."""
     rnd = random.Random(seed)
-    found, at, kinds = [], FIRST, ("kill", "freeze")
+    found, at, kinds = [], FIRST, ("kill", "freeze", "restart")
     while at < seconds - EVERY / 2:
-        what = kinds[len(found) % 2]
-        found.append(Blow(at, what, rnd.uniform(0.1, 2.0) if what == "kill" else rnd.uniform(0.2, 8.0)))
+        what = kinds[len(found) % 3]
+        found.append(Blow(at, what, rnd.uniform(0.2, 8.0) if what == "freeze" else rnd.uniform(0.1, 2.0)))
         at += EVERY
     return found
 
 
 def strike(place: Place, blow: Blow) -> None:
-    begin, end = (place.kill, place.start) if blow.what == "kill" else (place.freeze, place.thaw)
+    begin = {"kill": place.kill, "freeze": place.freeze, "restart": place.stop}[blow.what]
+    end = place.thaw if blow.what == "freeze" else place.start
     begin()
     try:
         time.sleep(blow.lasts)

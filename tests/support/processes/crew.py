@@ -5,10 +5,14 @@ import os
 import random
 import signal
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tqdm import tqdm
 
 from support.closing import Closing
 from support.processes.patience import until
@@ -65,6 +69,16 @@ class Crew(Closing):
             at = self.rnd.choice(found)
             self.running[at].kill()
             self.replace(at)
+
+    def kill_for(self, seconds: float, pause: float, trouble: Future[None]) -> None:
+        """Kill one every `pause` seconds, until the time is over or the trouble beside it has failed."""
+        end = time.monotonic() + seconds
+        with tqdm(total=round(seconds), desc=self.folder.name, unit="s") as bar:
+            while (left := end - time.monotonic()) > 0 and not (trouble.done() and trouble.exception()):
+                time.sleep(min(left, pause * self.rnd.uniform(0.5, 1.5)))
+                self.replace_the_ended()
+                self.kill_one(begun=self.rnd.random() < 0.8)  # some die as they start
+                bar.update(min(bar.total, round(seconds - max(0.0, end - time.monotonic()))) - bar.n)
 
     def replace(self, at: int) -> None:
         """One that has ended."""

@@ -29,13 +29,11 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.exc import DBAPIError
-from tqdm import tqdm
 
 from allocator import Numbers
 from allocator.database.verbs.waiting_number_rows import WaitingNumbers
 from allocator.errors import DatabaseUnavailable, NumberConflict
 from support.processes.crew import Crew
-from support.servers.machines import Machine
 
 rows = Table("numbered", MetaData(), Column("scope", String(64)), Column("n", BigInteger))
 """Without a key: a duplicate would be written, and found."""
@@ -186,21 +184,6 @@ class Writers(Crew):
     @property
     def written(self) -> int:
         return sum(progress_of(path)[1] for path in self.folder.glob("notes-*"))
-
-    def write(self, numbers: int, server: Machine | None, *, every: float, server_kills: int, name: str) -> int:
-        """Until so many are written: kill one each `every` seconds, and the server so many times; how often it was."""
-        restarts = 0
-        with tqdm(total=numbers, desc=name) as bar:
-            while (written := self.written) < numbers:
-                bar.update(written - bar.n)
-                if server and written > numbers * (restarts + 1) / (server_kills + 1):
-                    server.kill()
-                    server.start()
-                    restarts += 1
-                self.kill_one()
-                self.replace_the_ended()
-                time.sleep(every)
-        return restarts
 
 
 def empty_tables(url: str, table: Table) -> None:
