@@ -9,13 +9,13 @@ import struct
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support.distinct import none_twice
 from support.processes.patience import until
-from support.service.load import Connection, Load, numbers_of
+from support.service.load import Load
 from support.service.served import Served
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="descriptors are counted in /proc")
@@ -38,6 +38,8 @@ TAKES_ALL = "http_server.allow_many_files = lambda: 10_000"
 
 STREAMS, AT_A_TIME, PATIENCE = 20_000, 100, 20.0
 CLIENTS, TAGS = 8, ("order", "invoice")
+NEW_TAGS = tuple(f"tag-{number}" for number in range(100_000))
+"""Of which nearly each request takes another one, and so the database."""
 UNREFUSED = """
 from allocator.service import dispatch
 dispatch.refusal_of = lambda refused: refused
@@ -64,42 +66,22 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-class Beside:
-    """A client that was there first. It draws of a new tag each time, which takes the database."""
-
-    def __init__(self, port: int) -> None:
-        self._connection = Connection(port)
-        self.ids: list[tuple[int, int]] = []
-        self.wrong: list[str] = []
-        self.longest = 0.0
-
-    async def run(self, end: float) -> None:
-        await self._connection.open(set())
-        while time.monotonic() < end:
-            began, name = time.monotonic(), len(self.ids) + len(self.wrong)
-            status, body = await self._connection.ask("POST", f"/v1/tags/tag-{name}/ids")
-            self.longest = max(self.longest, time.monotonic() - began)
-            if status == 200:
-                self.ids += [(name, one) for one in numbers_of(body)]
-            else:
-                self.wrong.append(body.decode()[:300])
-            await asyncio.sleep(0.02)
-        self._connection.close()
-
-
-async def beside_idle(service: Served) -> tuple[Beside, int]:
-    """The client, and the descriptors that the service had open beside the idle connections."""
-    beside, idle = Beside(service.port), list[socket.socket]()
-    drawing = asyncio.create_task(beside.run(time.monotonic() + HELD_SECONDS))
+async def beside_idle(service: Served) -> tuple[Load, int]:
+    """A client that was there first, on one connection; and the descriptors of the service beside the idle ones."""
+    load, idle = Load(service.port, 1, NEW_TAGS, visit=range(10**6, 10**6 + 1)), list[socket.socket]()
     try:
-        while len(idle) < IDLE:
-            for _ in range(TOGETHER):
-                idle.append(socket.socket())
-                idle[-1].setblocking(False)
-                idle[-1].connect_ex(("127.0.0.1", service.port))  # beyond the backlog it stays under way
-            await asyncio.sleep(0.05)
-        await drawing
-        return beside, descriptors_of(service)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(load.run())
+            end = time.monotonic() + HELD_SECONDS
+            while len(idle) < IDLE:
+                for _ in range(TOGETHER):
+                    idle.append(socket.socket())
+                    idle[-1].setblocking(False)
+                    idle[-1].connect_ex(("127.0.0.1", service.port))  # beyond the backlog it stays under way
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(end - time.monotonic())
+            load.over = True
+        return load, descriptors_of(service)
     finally:
         for one in idle:
             one.close()
@@ -118,13 +100,13 @@ def test_idle_connections_of_others_leave_files_for_the_database_and_hold_up_no_
         waited = time.monotonic() - began
         code, log = service.stop(), service.log()
     report(
-        f"{IDLE:,} idle connections, at most {most:,} files: {held:,} held; beside them {len(beside.ids):,} ids of new "
-        f"tags, the longest in {beside.longest:.3f} s, {len(beside.wrong)} failed; afterwards an id in {waited:.3f} s"
+        f"{IDLE:,} idle connections, at most {most:,} files: {held:,} held; beside them {beside.requests:,} requests "
+        f"of new tags, the longest {beside.longest:.3f} s, {len(beside.wrong)} failed; then an id in {waited:.3f} s"
     )
 
     assert not beside.wrong, beside.wrong[:3]
-    none_twice(len(beside.ids) - len(set(beside.ids)))
-    assert len(beside.ids) > HELD_SECONDS
+    none_twice(beside.duplicates())
+    assert beside.requests > HELD_SECONDS
     assert beside.longest < AT_ONCE
     assert min(10_000, most * 3 // 4) <= held < most
     assert taken_again
@@ -144,38 +126,37 @@ def test_control_a_service_that_takes_every_connection_has_no_file_left_for_its_
 
 # -- hostile bytes
 
-HEAD = b"POST /v1/tags/order/ids?count=2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
 BODY = b'{"step": 5, "limit": "9007199254740991", "failover_gap": "auto"}'
 PUT = b"PUT /v1/tags/hostile HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-WITH_BODY = PUT + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
-CHUNKED = PUT + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(BODY) + BODY + b"\r\n0\r\n\r\n"
-GET = b"GET /v1/inspect/5016762319896585?layout=meteor HTTP/1.1\r\nHost: localhost\r\n\r\n"
-WELL_MADE = (HEAD, WITH_BODY, CHUNKED, GET)
+WELL_MADE = (
+    b"POST /v1/tags/order/ids?count=2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
+    PUT + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY,
+    PUT + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(BODY) + BODY + b"\r\n0\r\n\r\n",
+    b"GET /v1/inspect/5016762319896585?layout=meteor HTTP/1.1\r\nHost: localhost\r\n\r\n",
+)
 LENGTHS = (b"-1", b"+5", b"0x10", b"5, 6", b"99999999999999999999", b"", b"1e3", "٣".encode())
 ODD = (b"\0", b"\r", b"\n", b"\r\n\r\n", b"%00", b"%2e%2e/", b"\xff\xfe", b" ", b"\t", b":", b"?", b"#", b"[" * 50)
+BODIES = (b"[" * 20_000, b"9" * 5000, b'{"step":' * 500, b'"\xff"', b"1" * 65_537, b"NaN")
 
 
-def hostile(rnd: random.Random) -> bytes:
-    """Bytes that no client of ours sends."""
-    made = rnd.choice(WELL_MADE)
-    kind = rnd.randrange(8)
-    if kind == 0:
-        return rnd.randbytes(rnd.randrange(1, 3000))
-    if kind == 1:
-        return made[: rnd.randrange(1, len(made))]
-    if kind == 2:
-        return PUT + b"Content-Length: %b\r\n\r\n" % rnd.choice(LENGTHS) + BODY
-    if kind == 3:
-        return PUT + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5;%b\r\n" % rnd.choice(ODD) + made
-    if kind == 4:
-        return made.replace(b"\r\n\r\n", b"\r\nX-%d: %b\r\n\r\n" % (rnd.randrange(9), b"a" * rnd.randrange(30_000)), 1)
-    if kind == 5:
-        body = rnd.choice([b"[" * 20_000, b"9" * 5000, b'{"step":' * 500, b'"\xff"', b"1" * 65_537, b"NaN"])
-        return PUT + b"Content-Length: %d\r\n\r\n" % len(body) + body
+def spliced(rnd: random.Random, made: bytes) -> bytes:
     for _ in range(rnd.randrange(1, 6)):
         at = rnd.randrange(len(made))
         made = made[:at] + rnd.choice([*ODD, rnd.randbytes(1)]) + made[at + rnd.randrange(3) :]
-    return made + (rnd.choice(WELL_MADE) if kind == 7 else b"")
+    return made
+
+
+HOSTILE: tuple[Callable[[random.Random, bytes], bytes], ...] = (
+    lambda rnd, made: rnd.randbytes(rnd.randrange(1, 3000)),
+    lambda rnd, made: made[: rnd.randrange(1, len(made))],
+    lambda rnd, made: PUT + b"Content-Length: %b\r\n\r\n" % rnd.choice(LENGTHS) + BODY,
+    lambda rnd, made: PUT + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5;%b\r\n" % rnd.choice(ODD) + made,
+    lambda rnd, made: made.replace(b"\r\n\r\n", b"\r\nX: %b\r\n\r\n" % (b"a" * rnd.randrange(30_000)), 1),
+    lambda rnd, made: PUT + b"Content-Length: %d\r\n\r\n" % len(body := rnd.choice(BODIES)) + body,
+    spliced,
+    lambda rnd, made: spliced(rnd, made) + rnd.choice(WELL_MADE),
+)
+"""Bytes that no client of ours sends, made of a request."""
 
 
 async def send(port: int, rnd: random.Random, statuses: Counter[int]) -> None:
@@ -183,7 +164,7 @@ async def send(port: int, rnd: random.Random, statuses: Counter[int]) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     end = rnd.choice(["answers", "answers", "at once", "reset"])
     try:
-        writer.write(hostile(rnd))
+        writer.write(rnd.choice(HOSTILE)(rnd, rnd.choice(WELL_MADE)))
         if end == "reset":
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         elif end == "answers":

@@ -56,12 +56,12 @@ class Load:
     """Draws ids, batches and segments of some tags until it is `over`.
 
     doomed: the ports of the connections that a killed replica held. Only there a request may fail, to be asked anew.
-    segments: whether any are asked for.
+    segments: whether any are asked for. visit: requests on one connection.
     """
 
-    def __init__(self, port: int, clients: int, tags: tuple[str, ...]) -> None:
-        self.port, self.clients = port, clients
-        self.ids = {tag: array.array("q") for tag in tags}
+    def __init__(self, port: int, clients: int, tags: tuple[str, ...], visit: range = VISIT) -> None:
+        self.port, self.clients, self.visit = port, clients, visit
+        self.tags, self.ids = tags, {tag: array.array("q") for tag in tags}
         self.doomed: set[int] = set()
         self.over, self.segments = False, True
         self.requests = self.cut = 0
@@ -76,10 +76,11 @@ class Load:
     async def client(self, rnd: random.Random) -> None:
         while not self.over:
             connection = Connection(self.port)
-            for _ in range(rnd.choice(VISIT)):
-                if not self.over:
-                    await self.draw(connection, rnd.choice(list(self.ids)), self.wish(rnd))
-                    await asyncio.sleep(rnd.uniform(0, 2 * PAUSE))
+            for _ in range(rnd.choice(self.visit)):
+                if self.over:
+                    break
+                await self.draw(connection, rnd.choice(self.tags), self.wish(rnd))
+                await asyncio.sleep(rnd.uniform(0, 2 * PAUSE))
             connection.close()
 
     def wish(self, rnd: random.Random) -> str:
