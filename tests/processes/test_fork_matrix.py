@@ -5,26 +5,28 @@ import json
 import multiprocessing
 import os
 import pickle
+import sys
 import threading
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, event
 from support.distinct import distinct
-from support.kit import ON_POSTGRES, SQLITE, backend_of, database_of, python
+from support.kit import ON_POSTGRES, ON_TWO, SQLITE, database_of, python
 from support.processes.children import PATIENCE, found_in_child, said_by
 from support.rules import rule
 from support.servers.databases import with_schema
 
 from allocator import Allocator, Meteor, ObjectId
-from allocator.database import fork_gate, schema
+from allocator.database import fork_gate
 from allocator.errors import ForkedUnseen, NotCopyable
-from allocator.generators.objectid import generator
 from allocator.runtime.threads import Background
 from allocator.schemes.meteor import METEOR, MeteorBlocks
+from allocator.schemes.objectid import ObjectIdBlocks
 from allocator.schemes.segment_refill import Segments
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.snowflake import SNOWFLAKE
@@ -65,7 +67,7 @@ def test_a_handler_that_forks_in_the_middle_of_a_decision_shares_no_id_with_the_
     with Allocator(url) as ids:
         core, call = {
             "tag": (Segments, lambda: ids.next_id(tag)),
-            "ObjectId": (type(generator._blocks), lambda: str(ObjectId())),
+            "ObjectId": (ObjectIdBlocks, lambda: str(ObjectId())),
             "Meteor": (MeteorBlocks, Meteor(7).next_id),
         }[what]
         take = core.take
@@ -175,28 +177,27 @@ def test_a_child_of_which_a_part_is_not_renewed_gives_nothing_until_it_is(drawn_
     assert distinct([*theirs, *drawn_before, *draw(tag, 1500)[1]])
 
 
-LOCKS = {
-    "a tag's": lambda ids, tag: ids.sequence(tag)._lock,
-    "the meteor's": lambda ids, tag: ids._meteor._lock,
-    "the snowflake's": lambda ids, tag: ids._snowflake._lock,
-    "the database's": lambda ids, tag: backend_of(ids)._lock,
-    "alembic's": lambda ids, tag: schema.alembic_lock,
-    "an ObjectId's": lambda ids, tag: generator._lock,
-    "the pool's": lambda ids, tag: database_of(ids).engine.pool._pool.mutex,
-}
+def locks_of_ours() -> list[Any]:
+    """Every lock that a module or an object of the package has, but for the one that forks wait for."""
+    modules = [module for name, module in [*sys.modules.items()] if name.startswith("allocator.")]
+    found = [one for module in modules for one in vars(module).values()]
+    objects = [one for one in [*gc.get_objects(), *found] if str(type(one).__module__).startswith("allocator.")]
+    found += [one for thing in objects for one in gc.get_referents(thing, getattr(thing, "__dict__", {}))]
+    kinds = (type(threading.Lock()), type(threading.RLock()))
+    return [*{id(one): one for one in found if isinstance(one, kinds) and one is not fork_gate.lock}.values()]
 
 
-ON = {lock: "postgres" if lock == "the pool's" else "sqlite" for lock in LOCKS}
-"""The pool of SQLite has no lock."""
-
-
-@pytest.mark.parametrize(("lock", "kind"), ON.items(), indirect=["kind"])
-def test_a_fork_while_another_thread_holds_a_lock(drawn_before, url, tag, lock):
+@ON_TWO
+def test_a_fork_while_another_thread_holds_every_lock(drawn_before, url, tag):
     holding, forked = threading.Event(), threading.Event()
-    held = LOCKS[lock](inherited, tag)
+    locks = locks_of_ours()
+    if not url.startswith("sqlite"):  # whose pool has none
+        locks.append(database_of(inherited).engine.pool._pool.mutex)
 
     def hold() -> None:
-        with held:
+        with ExitStack() as stack:
+            for lock in locks:
+                stack.enter_context(lock)
             holding.set()
             forked.wait(30)
 
@@ -212,6 +213,7 @@ def test_a_fork_while_another_thread_holds_a_lock(drawn_before, url, tag, lock):
     forked.set()
     thread.join()
 
+    assert len(locks) >= 6  # of a tag, the meteor, the snowflake, the database, Alembic, ObjectIds
     assert distinct([*theirs[:-1], *drawn_before, *draw(tag, 10)[1]])
 
 
