@@ -4,8 +4,8 @@ It runs on the example's project, with a second database beside its own.
 """
 
 import sqlite3
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, redirect_stdout, suppress
 from datetime import UTC, date, datetime
 from io import StringIO
@@ -40,7 +40,7 @@ LIMITS = {
     "mysql": "SET innodb_lock_wait_timeout = 1",
 }
 MARCH = date(2026, 3, 9)
-invoices, cases = Numbers("invoice", format="INV-{year}-{n:05}", reset="year"), Numbers("case")
+invoices = Numbers("invoice", format="INV-{year}-{n:05}", reset="year")
 
 
 class Undo(Exception):
@@ -57,21 +57,6 @@ def refusal(error: type[AllocatorError], call: Callable[[], object]) -> str:
     except error as refused:
         return str(refused)
     raise AssertionError(f"no {error.__name__}")
-
-
-def beside(act: Callable[[], object]) -> threading.Thread:
-    """In an atomic block of another thread."""
-
-    def run() -> None:
-        try:
-            with transaction.atomic():
-                act()
-        finally:
-            connections.close_all()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
 
 
 @chapter
@@ -110,15 +95,17 @@ def who_finds_it_busy_goes_on_in_its_own_block() -> None:
             with transaction.atomic():
                 draw()
 
-        with connection.cursor() as cursor:
+        with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(LIMITS[KIND])
             said.append(refusal(NumberBusy, draw_at_once))
             cursor.execute("SELECT 1")
             said.append(cursor.fetchone()[0])
+        connections.close_all()
 
     with transaction.atomic():
         draw()
-        beside(elsewhere).join()
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(elsewhere).result()
     busy, alive = said
     assert "writer at a time" in busy or "drawn numbers of 'invoice' of scope 'a' in 2026" in busy, busy
     same(alive, 1)
@@ -139,28 +126,6 @@ def django_sees_each_statement_and_an_upgrade_lowers_nothing() -> None:
     upgrade(using="default")  # as each migrate does
     with transaction.atomic():
         same(draw().n, 12)
-
-
-@chapter
-def an_atomic_block_gives_its_number_to_the_next_where_it_is_rolled_back() -> None:
-    if KIND == "sqlite":
-        return  # one writer at a time: no scope beside another
-    held, waited, other = [], [], []
-
-    def draw_when_free() -> None:
-        is_asking.set()
-        waited.append(cases.next(connection, "a").n)
-
-    for ends_by_rollback in (True, True, False):  # of a scope that is new, and of one that is still
-        is_asking = threading.Event()
-        with transaction.atomic():
-            held.append(cases.next(connection, "a").n)
-            beside(lambda: other.append(cases.next(connection, "b").n)).join()
-            waiter = beside(draw_when_free)
-            assert is_asking.wait(60)
-            transaction.set_rollback(ends_by_rollback)
-        waiter.join()
-    same([held, waited, other], [[1, 2, 3], [1, 2, 4], [1, 2, 3]])
 
 
 @chapter

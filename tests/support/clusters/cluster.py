@@ -6,13 +6,14 @@ The server is not the container's first process, so that it can be killed and st
 
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pymysql
 
+from support.closing import Closing
 from support.processes import patience
 
 MEMBERS = 3
@@ -24,10 +25,10 @@ LIFE = "7200"
 """Seconds after which a container ends by itself, should nobody be left to remove it."""
 
 
-class Cluster:
+class Cluster(Closing):
     """Three servers of one kind that commit together; a subclass says how they are started and found whole.
 
-    Use it as a context: at the end everything is removed. Members are numbered from 0.
+    It runs when it is made; at the end everything is removed. Members are numbered from 0.
     """
 
     kind: ClassVar[str]
@@ -49,6 +50,7 @@ class Cluster:
                 self._containers.append(self._new_container(number))
                 self._network.connect(self._containers[number], ipv4_address=self.address(number))
             self.ports = [self._port(container) for container in self._containers]
+            self.start()
         except DockerException as error:
             self.close()
             raise LookupError(f"no three containers of {self.used_image} can be had ({error})") from error
@@ -153,26 +155,11 @@ class Cluster:
         entry = f"exec /usr/local/bin/docker-entrypoint.sh {arguments}"
         self.shell(number, f"echo $$ >/run/server; {entry} >>/var/log/server 2>&1", wait=False)
 
-    @contextmanager
-    def cursor(self, number: int) -> Iterator[Any]:
-        connection = pymysql.connect(
-            host="127.0.0.1",
-            port=self.ports[number],
-            user="root",
-            password=PASSWORD,
-            connect_timeout=5,
-            read_timeout=60,
-            autocommit=True,
-        )
-        try:
-            with connection.cursor() as cursor:
-                yield cursor
-        finally:
-            connection.close()
-
     def ask(self, number: int, *statements: str) -> Sequence[tuple[Any, ...]]:
-        """The rows of the last of these statements."""
-        with self.cursor(number) as cursor:
+        """The rows of the last of these statements, each committed for itself."""
+        user = {"user": "root", "password": PASSWORD, "host": "127.0.0.1", "port": self.ports[number]}
+        connection = pymysql.connect(**user, connect_timeout=5, read_timeout=60, autocommit=True)
+        with closing(connection), connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
             return cursor.fetchall()
@@ -194,17 +181,6 @@ class Cluster:
             container.remove(force=True, v=True)
         self._network.remove()
         self._engine.close()
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 # -- three MariaDB servers as a Galera cluster

@@ -24,7 +24,7 @@ from sqlalchemy import make_url
 
 from allocator import Allocator, SnowflakeSettings
 from allocator.database.tables import VERSION_TABLE, metadata
-from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.errors import AllocatorError
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE
@@ -436,14 +436,11 @@ class Story:
     ) -> None:
         self.place, self.drawer, self.running, self.repaired = place, drawer, running, repaired
         self.told = {tag: Told() for tag in GAPS}
-        self.crowds = Crowds()
-        self.drawers: list[Drawer] = []
+        self.forgotten, self.fresh_crowd, self.open = Crowd(), Crowd(), ExitStack()
 
     def tell(self) -> Self:
-        try:
+        with self.open:
             self.play()
-        finally:
-            self.end_all()
         return self
 
     def play(self) -> None:
@@ -452,10 +449,10 @@ class Story:
         self.draw_before(self.old, KEPT)
         self.place.part()
         self.draw_before(self.old[:2], LOST)
-        self.crowds.draw(self.place.url, self.crowds.forgotten)
+        self.forgotten.draw(self.place.url, self.open)
         self.forget()
         self.draw_after()
-        self.crowds.draw(self.place.url, self.crowds.fresh)
+        self.fresh_crowd.draw(self.place.url, self.open, self.struck_at)
 
     def make_tags(self) -> None:
         with Allocator(self.place.url, **SETTINGS) as ids:
@@ -464,10 +461,10 @@ class Story:
 
     def forget(self) -> None:
         if not self.running:
-            self.end_all()
+            self.open.close()
         elif not self.place.fragile:
             self.busy.begin("busy", **BUSY)
-        self.crowds.struck_at = time.monotonic()
+        self.struck_at = time.monotonic()
         self.place.strike()
         if self.repaired:
             command(self.place.url, "db", "mark-restored")
@@ -477,15 +474,8 @@ class Story:
             self.busy.begin("busy", **BUSY)
         self.told["busy"].old = [self.busy.end()]
 
-    def end_all(self) -> None:
-        self.crowds.close()
-        while self.drawers:
-            self.drawers.pop().close()
-
     def some(self, count: int) -> list[Drawer]:
-        made = [self.drawer(self.place.url, **SETTINGS) for _ in range(count)]
-        self.drawers += made
-        return made
+        return [self.open.enter_context(self.drawer(self.place.url, **SETTINGS)) for _ in range(count)]
 
     def of_all(self) -> list[tuple[str, Told]]:
         return [(tag, told) for tag, told in self.told.items() if tag != "busy"]
@@ -536,32 +526,19 @@ class Crowd:
     late: list[int] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
-
-class Crowds:
-    """The crowd that is forgotten, and goes on with what it has in memory; and the one that comes then."""
-
-    def __init__(self) -> None:
-        self.forgotten, self.fresh = Crowd(), Crowd()
-        self.open = ExitStack()
-        self.struck_at = inf
-
-    def draw(self, url: str, into: Crowd) -> None:
+    def draw(self, url: str, open_until: ExitStack, struck_at: float = inf) -> None:
+        """They go on, with what they have in memory."""
         for _ in range(CROWD):
-            ids = self.open.enter_context(Allocator(url, snowflake=LEASED, **SETTINGS))
+            ids = open_until.enter_context(Allocator(url, snowflake=LEASED, **SETTINGS))
             try:
-                into.nodes.append(METEOR.unpack(ids.meteor())["node"])
+                self.nodes.append(METEOR.unpack(ids.meteor())["node"])
                 worker = LEASED.layout.unpack(ids.snowflake())["worker"]
-                if time.monotonic() < self.struck_at + WAIT:
-                    into.workers.append(worker)
-            except DatabaseUnavailable as error:
-                if "numbers are leased again" not in str(error):  # in a minute
-                    into.errors.append(str(error))
+                if time.monotonic() < struck_at + WAIT:
+                    self.workers.append(worker)
             except AllocatorError as error:
-                into.errors.append(f"{type(error).__name__}: {error}")
-        into.late += [ids.next_id(LATE) for _ in range(IDS)]
-
-    def close(self) -> None:
-        self.open.close()
+                if "numbers are leased again" not in str(error):  # in a minute
+                    self.errors.append(f"{type(error).__name__}: {error}")
+        self.late += [ids.next_id(LATE) for _ in range(IDS)]
 
 
 # -- what must hold of a story of a database that forgets, whichever it is; each part fails on its own
@@ -593,7 +570,7 @@ def a_refusal_waits_for_a_repair(story: Story) -> None:
 def no_number_is_given_again(story: Story) -> None:
     """Nodes that were registered and forgotten, workers that were leased, and a tag that was made; a worker that may be
     forgotten is leased to nobody for a minute."""
-    forgotten, fresh = story.crowds.forgotten, story.crowds.fresh
+    forgotten, fresh = story.forgotten, story.fresh_crowd
     assert forgotten.errors + fresh.errors == []
     none_twice({*forgotten.nodes} & {*fresh.nodes}, "nodes")
     none_twice({*forgotten.workers} & {*fresh.workers}, "workers")

@@ -8,7 +8,7 @@ import random
 import signal
 import struct
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -34,6 +34,7 @@ from allocator import Numbers
 from allocator.database.verbs.waiting_number_rows import WaitingNumbers
 from allocator.errors import DatabaseUnavailable, NumberConflict
 from support.processes.crew import Crew
+from support.servers.administrator import opened
 
 rows = Table("numbered", MetaData(), Column("scope", String(64)), Column("n", BigInteger))
 """Without a key: a duplicate would be written, and found."""
@@ -47,9 +48,9 @@ PAUSE = 0.05
 """Seconds between attempts to connect to a server that was killed."""
 
 
-def engine_of(url: str) -> Engine:
-    """With more patience than SQLite's 5 seconds: writers overtake whoever waits."""
-    return create_engine(url, connect_args={"timeout": 60} if url.startswith("sqlite") else {})
+def patience(url: str) -> dict[str, Any]:
+    """More than SQLite's 5 seconds: writers overtake whoever waits."""
+    return {"connect_args": {"timeout": 60} if url.startswith("sqlite") else {}}
 
 
 class Way:
@@ -99,7 +100,7 @@ class Writer:
         self.rnd, self.scopes, self.odds = random.Random(number), scopes, odds
         self.step = self.written = 0
         self.notes = os.open(notes, os.O_WRONLY | os.O_CREAT)
-        self.engine = engine_of(url)
+        self.engine = create_engine(url, **patience(url))
         self.way = way(self.engine)
 
     def run(self) -> NoReturn:
@@ -187,12 +188,10 @@ class Writers(Crew):
 
 
 def empty_tables(url: str, table: Table) -> None:
-    engine = engine_of(url)
-    table.drop(engine, checkfirst=True)
-    table.create(engine)
-    with engine.begin() as connection:
+    with opened(url, **patience(url)) as engine, engine.begin() as connection:
+        table.drop(connection, checkfirst=True)
+        table.create(connection)
         connection.execute(text("DELETE FROM allocator_number"))
-    engine.dispose()
 
 
 class Found(NamedTuple):
@@ -209,29 +208,27 @@ class Found(NamedTuple):
 
 
 CHECK = """
-SELECT scope, max(n) AS greatest, min(n) AS least, count(n) AS found, count(DISTINCT n) AS different, 0 AS counter
-FROM {table} GROUP BY scope
-UNION ALL SELECT scope, 0, 1, 0, 0, n FROM allocator_number
+SELECT scope, n, 1 AS is_row FROM {table} WHERE n IS NOT NULL UNION ALL SELECT scope, n, 0 FROM allocator_number
 """
 """One statement, so that rows and counters are of one moment: the commit of a killed client may still be on its way."""
 
 
 def check(url: str, table: Table = rows) -> Found:
-    engine = engine_of(url)
-    with engine.connect() as connection:
-        told = connection.execute(text(CHECK.format(table=table.name))).all()
-    engine.dispose()
-    assert all(one.least >= 1 for one in told)
-    scopes = [[one for one in told if one.scope == scope] for scope in {one.scope for one in told}]
-    return Found(*map(sum, zip((0, 0, 0, 0), *map(figures_of, scopes), strict=True)))
-
-
-def figures_of(told: list[Any]) -> tuple[int, int, int, int]:
-    """Judge the rows and the counter of one scope."""
-    greatest, found, different, counter = (
-        max(getattr(one, name) for one in told) for name in ("greatest", "found", "different", "counter")
-    )
-    return found, max(greatest, counter) - different, found - different, max(0, greatest - counter)
+    numbers, counters = defaultdict[str, list[int]](list), Counter[str]()
+    with opened(url, **patience(url)) as engine, engine.connect() as connection:
+        for scope, n, is_row in connection.execute(text(CHECK.format(table=table.name))):
+            if is_row:
+                numbers[scope].append(n)
+            else:
+                counters[scope] = n
+    assert all(min(found) >= 1 for found in numbers.values())
+    gaps = duplicates = ahead = 0
+    for scope in {*numbers, *counters}:
+        greatest, different = max(numbers[scope], default=0), len(set(numbers[scope]))
+        gaps += max(greatest, counters[scope]) - different
+        duplicates += len(numbers[scope]) - different
+        ahead += max(0, greatest - counters[scope])
+    return Found(sum(map(len, numbers.values())), gaps, duplicates, ahead)
 
 
 # -- processes that write rows without a number and assign numbers after their commit
@@ -291,9 +288,7 @@ class WaitingWriter(Writer):
 
 def unnumbered(url: str) -> int:
     """How many rows have no number after one more call."""
-    engine = engine_of(url)
-    waiting().assign(engine)
-    with engine.connect() as connection:
-        found = connection.scalar(select(func.count()).where(waited.c.n.is_(None)))
-    engine.dispose()
-    return int(found or 0)
+    with opened(url, **patience(url)) as engine:
+        waiting().assign(engine)
+        with engine.connect() as connection:
+            return int(connection.scalar(select(func.count()).where(waited.c.n.is_(None))) or 0)
