@@ -31,17 +31,17 @@ def cluster(kind: str, request: pytest.FixtureRequest) -> Cluster:
     return found
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for kind in ("galera", "multi_primary") for name in ("one", "spread")]
-)
-def test_writers_on_one_member_and_on_all(cluster, writers, report, name):
-    places = only(0) if name == "one" else its_own
+CALM = [
+    *((kind, name) for kind in ("galera", "multi_primary") for name in ("one", "spread")),
+    ("single_primary", "one"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), CALM)
+def test_writers_on_one_member_and_on_all(kind, cluster, writers, report, name):
+    one = only(cluster.primary() if kind == "single_primary" else 0)
+    places = one if name == "one" else its_own
     account(under_load(cluster, writers, name, places, lambda: wait(5, name)), report)
-
-
-@pytest.mark.parametrize("kind", ["single_primary"])
-def test_writers_on_the_primary(cluster, writers, report):
-    account(under_load(cluster, writers, "one", only(cluster.primary()), lambda: wait(5, "one primary")), report)
 
 
 @pytest.mark.parametrize(

@@ -96,43 +96,46 @@ def test_a_destructor_that_draws_is_refused_and_does_not_wait_for_itself(monkeyp
     assert set(said) == {str(reentrant_call("tag 'order'"))}
 
 
+def acted_at_each_step(draw: Callable[[], object], act: Callable[[], object], stride: Callable[[int], int]) -> int:
+    """At how many steps of `draw` one may act."""
+    at = 0
+    while True:
+        steps = Steps(at, act)
+        with acting(steps):
+            draw()
+        if not steps.acted:
+            return at
+        at += stride(at)
+
+
 @pytest.mark.parametrize("make", [lambda: Meteor(1), lambda: Snowflake(1, 1)], ids=["meteor", "snowflake"])
 def test_generators_that_stand_alone_refuse_too(make):
-    ids, drawn, refused, at = make(), [], 0, 0
+    ids, drawn, refused = make(), [], []
 
     def draw() -> None:
-        nonlocal refused
+        ids._values = iter(())
+        drawn.append(ids.next_id())
+
+    def act() -> None:
         try:
             drawn.append(ids.next_id())
-        except ReentrantCall:
-            refused += 1
+        except ReentrantCall as error:
+            refused.append(error)
 
-    while True:
-        steps = Steps(at, draw)
-        ids._values = iter(())
-        with acting(steps):
-            drawn.append(ids.next_id())
-        if not steps.acted:
-            break
-        at += 1
-
-    assert refused > 10
-    assert distinct(drawn) > at
+    steps = acted_at_each_step(draw, act, lambda at: 1)
+    assert len(refused) > 10
+    assert distinct(drawn) > steps
 
 
 def test_an_object_id_can_be_made_at_any_step_of_another():
     """It promises to need nothing: where it would wait for itself, it is made as by another process."""
     drawn: list[ObjectId] = []
-    at = 0
-    while True:
-        steps = Steps(at, lambda: drawn.append(ObjectId()))
-        with acting(steps):
-            drawn.extend(ObjectId() for _ in range(300))
-        if not steps.acted:
-            break
-        at += 1 + 50 * (at > 100)
-
-    assert at > 100
+    steps = acted_at_each_step(
+        lambda: drawn.extend(ObjectId() for _ in range(300)),
+        lambda: drawn.append(ObjectId()),
+        lambda at: 1 + 50 * (at > 100),
+    )
+    assert steps > 100
     assert distinct(drawn)
 
 
