@@ -14,17 +14,15 @@ from support.processes.threads import switching_every
 from tqdm import tqdm
 
 from allocator import Allocator, Meteor, ObjectId, Snowflake
-from allocator.sync import Sequence
 
 ROUND = 5_000_000
 """So many ids are held in memory and compared; then they are forgotten."""
-
 BUILD = "without the GIL" if not getattr(sys, "_is_gil_enabled", lambda: True)() else "with the GIL"
 
 
 @pytest.fixture(params=[1, 2, 4, 8])
 def rounds(request: pytest.FixtureRequest, report):
-    """Draw `--ids` on some threads, and report the rate."""
+    """Draw `--ids` on some threads that are switched every 10 us, and report the rate."""
     threads, ids = request.param, int(request.config.getoption("--ids"))
 
     def drawn(draw: Callable, what: str, new: Callable = lambda: array.array("q"), part: int = 1) -> Iterator[list]:
@@ -33,8 +31,15 @@ def rounds(request: pytest.FixtureRequest, report):
             while done < total:
                 each = -(-min(ROUND, total - done) // threads)
                 mine = [new() for _ in range(threads)]
-                spent += draw_all(draw, mine, each)
-                assert {len(ids) for ids in mine} == {each}  # no thread ended early
+                running = [threading.Thread(target=draw, args=(one, each)) for one in mine]
+                with switching_every(1e-5):
+                    began = perf_counter()
+                    for thread in running:
+                        thread.start()
+                    for thread in running:
+                        thread.join()
+                    spent += perf_counter() - began
+                assert {len(one) for one in mine} == {each}  # no thread ended early
                 done += each * threads
                 bar.update(each * threads)
                 yield mine
@@ -42,18 +47,6 @@ def rounds(request: pytest.FixtureRequest, report):
         report(f"{done} ids of {what} on {threads} threads, {BUILD}: no duplicate; {rate:.2f} million a second")
 
     return drawn
-
-
-def draw_all(draw: Callable, append_to: list, each: int) -> float:
-    """Draw `each` on each thread, switched every 10 us; the seconds that it took."""
-    threads = [threading.Thread(target=draw, args=(mine, each)) for mine in append_to]
-    with switching_every(1e-5):
-        began = perf_counter()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return perf_counter() - began
 
 
 def one_by_one(next_id: Callable) -> Callable:
@@ -65,10 +58,10 @@ def one_by_one(next_id: Callable) -> Callable:
     return draw
 
 
-def by_lists(sequence: Sequence, count: int) -> Callable:
+def by_lists(next_ids: Callable[[int], list[int]], count: int) -> Callable:
     def draw(mine: array.array, each: int) -> None:
         for had in range(0, each, count):
-            mine.extend(sequence.next_ids(min(count, each - had)))
+            mine.extend(next_ids(min(count, each - had)))
 
     return draw
 
@@ -77,14 +70,12 @@ WAYS = {
     "sequence.next_id": lambda ids: one_by_one(ids.sequence("order").next_id),
     "ids.next_id": lambda ids: one_by_one(lambda: ids.next_id("order")),
     "for id in sequence": lambda ids: lambda mine, each: mine.extend(islice(ids.sequence("order"), each)),
-    "sequence.next_ids(999)": lambda ids: by_lists(ids.sequence("order"), 999),
+    "sequence.next_ids(999)": lambda ids: by_lists(ids.sequence("order").next_ids, 999),
 }
+SIZES = [*((way, size) for way in WAYS for size in (1000, 100_000)), ("sequence.next_id", 10), ("ids.next_id", 10)]
 
 
-@pytest.mark.parametrize(
-    ("way", "size"),
-    [*((way, size) for way in WAYS for size in (1000, 100_000)), ("sequence.next_id", 10), ("ids.next_id", 10)],
-)
+@pytest.mark.parametrize(("way", "size"), SIZES)
 def test_no_duplicate_no_gap_increasing_per_thread(way, size, rounds):
     last = 0
     with Allocator("sqlite://", step=size, max_step=size) as ids:
@@ -92,20 +83,26 @@ def test_no_duplicate_no_gap_increasing_per_thread(way, size, rounds):
             by_thread = [list(mine) for mine in drawn]
             assert all(mine == sorted(mine) for mine in by_thread)
             together = sorted(chain(*by_thread))
-            again = sum(map(eq, together, islice(together, 1, None)))
+            none_twice(sum(map(eq, together, islice(together, 1, None))))
             # As many different ids as fit between the first and the last: none is missing.
-            none_twice(again)
             assert (together[0], together[-1]) == (last + 1, last + len(together))
             last = together[-1]
 
 
-@pytest.mark.parametrize("scheme", ["meteor", "snowflake", "Meteor", "Snowflake"])
+SCHEMES = {
+    "meteor": (lambda ids: ids.meteor, 3),
+    "snowflake": (lambda ids: ids.snowflake, 0),
+    "Meteor": (lambda ids: Meteor(node=1).next_id, 3),
+    "Snowflake": (lambda ids: Snowflake(1, 1).next_id, 0),
+}
+"""With how many random bits at the end."""
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_other_schemes(scheme, rounds):
-    last, random_bits = 0, 3 if scheme.lower() == "meteor" else 0
+    (drawing, random_bits), last = SCHEMES[scheme], 0
     with Allocator("sqlite://") as ids:
-        alone = {"Meteor": lambda: Meteor(node=1), "Snowflake": lambda: Snowflake(1, 1)}
-        next_id = alone[scheme]().next_id if scheme in alone else getattr(ids, scheme)
-        for drawn in rounds(one_by_one(next_id), scheme, part=10):
+        for drawn in rounds(one_by_one(drawing(ids)), scheme, part=10):
             together = sorted(number for mine in drawn for number in mine)
             none_twice(len(together) - len({number >> random_bits for number in together}))
             assert all(list(mine) == sorted(mine) for mine in drawn)

@@ -6,6 +6,7 @@ record, number of the tag, count, and so many words.
 """
 
 import asyncio
+import logging
 import os
 import random
 import threading
@@ -31,8 +32,11 @@ FACES = ("plain", "asyncio", "threads", "others")
 THREADS = 3
 
 
-class Account:
+class Account(logging.Handler):
+    """Also of the claims, each of which the library logs before it uses it."""
+
     def __init__(self, path: Path, tags: Sequence[str]) -> None:
+        super().__init__()
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._numbers = {tag: number for number, tag in enumerate(tags)}
 
@@ -42,27 +46,9 @@ class Account:
         record.extend(words)
         os.write(self._file, record)
 
-
-class Accounted:
-    """A backend whose claims are written down."""
-
-    def __init__(self, backend: Any, account: Account) -> None:
-        self._backend = backend
-        self._account = account
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._backend, name)
-
-    def claim_segment(self, name: str, size: int, seen: Any, *, exact: bool = False) -> range:
-        found: range = self._backend.claim_segment(name, size, seen, exact=exact)
-        self._account.write(CLAIMED, name, (found.start, found.stop))
-        return found
-
-
-class AccountedAllocator(Allocator):
-    def __init__(self, url: str, account: Account, **settings: Any) -> None:
-        super().__init__(url, **settings)
-        self._change(cast(Any, Accounted(self.backend, account)))
+    def emit(self, record: logging.LogRecord) -> None:
+        tag, first, last, _ = cast(tuple[str, int, int, int], record.args)
+        self.write(CLAIMED, tag, (first, last + 1))
 
 
 class Drawing:
@@ -138,6 +124,8 @@ class Drawing:
 
 def draw(notes: Path, number: int, url: str, settings: Mapping[str, Any], rate: float, seed: int) -> None:
     """The work of a `Crew`. `settings` are of the allocator of each worker, `rate` its ids a second."""
-    account = Account(notes, TAGS)
-    with AccountedAllocator(url, account, **settings) as ids:
+    account, claims = Account(notes, TAGS), logging.getLogger("allocator.claims")
+    claims.addHandler(account)
+    claims.setLevel(logging.DEBUG)
+    with Allocator(url, **settings) as ids:
         getattr(Drawing(ids, account, TAGS, rate, seed + number), FACES[number % len(FACES)])()
