@@ -48,36 +48,38 @@ def assign(notes: Path, number: int, url: str) -> None:
     feed.follow(create_engine(url), every=0.01)
 
 
-class Reader(threading.Thread):
-    """Polls a column, and remembers what it found."""
+class Readers(threading.Thread):
+    """Poll columns, and remember the keys that each found."""
 
-    def __init__(self, engine: Engine, column: str) -> None:
-        super().__init__(daemon=True)
-        self.engine, self.column, self.found, self.last = engine, rows.c[column], [], 0
-        self.stop = threading.Event()
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self.engine, self.stop = engine, threading.Event()
+        self.found: dict[str, list[int]] = {column: [] for column in ("native", "ours", "position")}
+        self.last = dict.fromkeys(self.found, 0)
 
     def run(self) -> None:
         while not self.stop.wait(0.005):
             self.read()
 
     def read(self) -> None:
-        with self.engine.connect() as connection:
-            key, column = rows.c.native, self.column
-            new = connection.execute(select(key, column).where(column > self.last).order_by(column)).all()
-        self.found += [key for key, _ in new]
-        self.last = new[-1][1] if new else self.last
+        for name, found in self.found.items():
+            key, column = rows.c.native, rows.c[name]
+            with self.engine.connect() as connection:
+                new = connection.execute(select(key, column).where(column > self.last[name]).order_by(column)).all()
+            found += [key for key, _ in new]
+            self.last[name] = new[-1][1] if new else self.last[name]
 
 
 @contextmanager
-def reading(engine: Engine) -> Iterator[dict[str, Reader]]:
-    readers = {column: Reader(engine, column) for column in ("native", "ours", "position")}
-    for one in readers.values():
-        one.start()
-    yield readers
-    for one in readers.values():
-        one.stop.set()
-        one.join()
-        one.read()
+def reading(engine: Engine) -> Iterator[dict[str, list[int]]]:
+    readers = Readers(engine)
+    readers.start()
+    try:
+        yield readers.found
+    finally:
+        readers.stop.set()
+        readers.join()
+    readers.read()
 
 
 def probed(engine: Engine) -> float:
@@ -111,7 +113,7 @@ def test_a_reader_of_the_feed_misses_no_row_while_writers_and_assigners_die(kind
             assert until(lambda: connection.scalar(waiting) == 0, 120)
     with engine.connect() as connection:
         written, last = connection.execute(select(func.count(), func.max(rows.c.position))).one()
-    missed = {column: written - len(one.found) for column, one in readers.items()}
+    missed = {column: written - len(found) for column, found in readers.items()}
     report(
         f"{kind}: {written:,} rows of {count} writers, {writers.killed} of whom were killed as {assigners.killed} "
         f"assigners; missed by native ids {missed['native']:,}, by ours {missed['ours'] - len(warm + waits):,}, by the "
@@ -122,5 +124,5 @@ def test_a_reader_of_the_feed_misses_no_row_while_writers_and_assigners_die(kind
     assert missed["native"] > 0  # the control
     assert missed["position"] == 0
     assert last == written
-    assert readers["position"].found == list(dict.fromkeys(readers["position"].found))
+    assert readers["position"] == list(dict.fromkeys(readers["position"]))
     engine.dispose()

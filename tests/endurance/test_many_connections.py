@@ -1,15 +1,15 @@
-"""More idle connections than the service takes, and hostile bytes on 20,000 connections, beside clients that draw."""
+"""More idle connections than the service takes, beside a client that draws; and hostile bytes on 20,000 connections."""
 
 import asyncio
 import random
 import re
 import resource
 import socket
-import struct
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from support.distinct import none_twice
 from support.processes.patience import until
 from support.service.load import Load
 from support.service.served import Served
+from tqdm import tqdm
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="descriptors are counted in /proc")
 
@@ -36,16 +37,9 @@ main()
 """
 TAKES_ALL = "http_server.allow_many_files = lambda: 10_000"
 
-STREAMS, AT_A_TIME, PATIENCE = 20_000, 100, 20.0
-CLIENTS, TAGS = 8, ("order", "invoice")
+STREAMS, PATIENCE = 20_000, 20.0
 NEW_TAGS = tuple(f"tag-{number}" for number in range(100_000))
 """Of which nearly each request takes another one, and so the database."""
-UNREFUSED = """
-from allocator.service import dispatch
-dispatch.refusal_of = lambda refused: refused
-from allocator.cli import main
-main()
-"""
 
 
 def descriptors_of(service: Served) -> int:
@@ -159,66 +153,31 @@ HOSTILE: tuple[Callable[[random.Random, bytes], bytes], ...] = (
 """Bytes that no client of ours sends, made of a request."""
 
 
-async def send(port: int, rnd: random.Random, statuses: Counter[int]) -> None:
-    """Send one stream, and end the connection as a client may: at once, by a reset, or after the answers."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    end = rnd.choice(["answers", "answers", "at once", "reset"])
-    try:
-        writer.write(rnd.choice(HOSTILE)(rnd, rnd.choice(WELL_MADE)))
-        if end == "reset":
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        elif end == "answers":
-            writer.write_eof()
-            async with asyncio.timeout(PATIENCE):
-                found = await reader.read()
-            statuses.update(map(int, re.findall(rb"HTTP/1\.1 (\d+)", found)))
-    except TimeoutError:
-        statuses[-1] += 1
-    except OSError:  # it has answered before the end of what came
-        statuses[0] += 1
-    finally:
-        writer.transport.abort() if end == "reset" else writer.close()
+def answered(port: int, stream: bytes) -> bytes:
+    """What comes until the service ends the connection, which it may do before the end of what came."""
+    found = b""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection, suppress(ConnectionError):
+        connection.sendall(stream)
+        connection.shutdown(socket.SHUT_WR)
+        while more := connection.recv(65_536):
+            found += more
+    return found
 
 
-async def storm(service: Served, streams: int) -> tuple[Load, Counter[int]]:
-    load, statuses, seeds = Load(service.port, CLIENTS, TAGS), Counter[int](), iter(range(streams))
-
-    async def sender() -> None:
-        for seed in seeds:
-            await send(service.port, random.Random(seed), statuses)
-
-    async with asyncio.TaskGroup() as group:
-        group.create_task(load.run())
-        await asyncio.gather(*(sender() for _ in range(AT_A_TIME)))
-        load.over = True
-    return load, statuses
-
-
-def test_hostile_streams_cost_no_client_an_answer_and_the_service_nothing(tmp_path, report):
+def test_hostile_streams_cost_the_service_nothing(tmp_path, report):
+    """Beside what unit/service/test_requests.py says of fields that cannot be read."""
+    rnd, statuses = random.Random(7), Counter[int]()
     with Served(f"sqlite:///{tmp_path}/ids.db") as service:
-        load, statuses = asyncio.run(storm(service, STREAMS))
+        for _ in tqdm(range(STREAMS), desc="streams", unit="stream"):
+            stream = rnd.choice(HOSTILE)(rnd, rnd.choice(WELL_MADE))
+            statuses.update(map(int, re.findall(rb"HTTP/1\.1 (\d+)", answered(service.port, stream))))
         closed = until(lambda: descriptors_of(service) < SPARE, 60)
         ready, code, log = service.get("/readyz").status, service.stop(), service.log()
-    answers = ", ".join(f"{count:,} of {status}" for status, count in sorted(statuses.items()))
     report(
-        f"{STREAMS:,} hostile streams: {answers}; beside them {load.requests:,} requests, {len(load.wrong)} failed, "
-        f"the longest took {load.longest:.3f} s, {load.duplicates()} duplicates"
+        f"{STREAMS:,} hostile streams: {', '.join(f'{count:,} of {one}' for one, count in sorted(statuses.items()))}"
     )
-
-    assert not load.wrong, load.wrong[:3]
-    none_twice(load.duplicates())
-    assert load.requests > 100
     assert max(statuses) < 500
     assert statuses[400] > STREAMS / 10
-    assert not statuses[-1]
     assert closed
-    assert ready == 200
-    assert code == 0
+    assert (ready, code) == (200, 0)
     assert "Traceback" not in log
-
-
-def test_control_a_field_that_cannot_be_read_and_is_not_refused_ends_in_a_traceback(tmp_path):
-    with Served(f"sqlite:///{tmp_path}/ids.db", program=("-c", UNREFUSED)) as service:
-        _, statuses = asyncio.run(storm(service, STREAMS // 20))
-        assert statuses[500]
-        assert "Traceback" in service.log()
