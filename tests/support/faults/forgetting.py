@@ -3,12 +3,10 @@
 Each way is one story: `part` and `strike`.
 """
 
-import io
 import shutil
 import sqlite3
 import subprocess
 import sys
-import tarfile
 import time
 from abc import abstractmethod
 from collections import Counter
@@ -249,19 +247,15 @@ def name_of(machine: Machine) -> str:
 def dump(machine: Machine) -> bytes:
     if isinstance(machine, Postgres):
         return tool(machine.program / "pg_dump", "--format=custom", machine.url.replace("+psycopg", ""))
-    if isinstance(machine, MySQLImage):
-        return inside(machine, "mysqldump", "--set-gtid-purged=OFF", name_of(machine))
-    return tool(Path("mariadb-dump"), *login(machine), name_of(machine))
+    return sql_tool(machine, "dump", *["--set-gtid-purged=OFF"] * (machine.kind == "mysql"), name_of(machine))
 
 
 def load(machine: Machine, dumped: bytes, name: str = "", rows: bool = False) -> None:
     name = name or name_of(machine)
     if isinstance(machine, Postgres):
         restore(machine, dumped, name, rows)
-    elif isinstance(machine, MySQLImage):
-        inside(machine, "mysql", name, given=dumped)
-    elif isinstance(machine, MariaDB):
-        tool(Path("mariadb"), *login(machine), name, given=dumped)
+    else:
+        sql_tool(machine, "", name, given=dumped)
 
 
 def restore(machine: Postgres, dumped: bytes, name: str, rows: bool) -> None:
@@ -280,25 +274,20 @@ def restore(machine: Postgres, dumped: bytes, name: str, rows: bool) -> None:
             return
 
 
-def login(machine: Machine) -> list[str]:
-    return ["--no-defaults", "--host=127.0.0.1", f"--port={machine.port}", "--user=tester", "--password=tester"]
-
-
 def tool(program: Path, *words: str, given: bytes = b"") -> bytes:
     done = subprocess.run([str(program), *words], input=given, capture_output=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 
 
-def inside(machine: MariaDBImage, program: str, *words: str, given: bytes = b"") -> bytes:
-    """By the tool of the image, which speaks the server's own protocol."""
-    with io.BytesIO() as packed, tarfile.open(fileobj=packed, mode="w") as archive:
-        member = tarfile.TarInfo("given")
-        member.size = len(given)
-        archive.addfile(member, io.BytesIO(given))
-        archive.close()
-        machine.container.put_archive("/tmp", packed.getvalue())
-    command = " ".join([program, *login(machine), *words, "< /tmp/given"])
+def sql_tool(machine: Machine, what: str, *words: str, given: bytes = b"") -> bytes:
+    """The client of MySQL or MariaDB, its dump or its binlog; that of an image speaks the server's own protocol."""
+    program = f"mysql{what}" if machine.kind == "mysql" else f"mariadb{what and '-'}{what}"
+    login = ["--no-defaults", "--host=127.0.0.1", f"--port={machine.port}", "--user=tester", "--password=tester"]
+    if not isinstance(machine, MariaDBImage):
+        return tool(Path(program), *login, *words, given=given)
+    (machine.data / "given").write_bytes(given)
+    command = " ".join([program, *login, *words, f"< {machine.mount}/given"])
     code, (out, errors) = machine.container.exec_run(["sh", "-c", command], demux=True)
     assert code == 0, errors.decode()
     return out or b""
@@ -358,20 +347,12 @@ class Replayed(Served):
     def strike(self) -> None:
         logs = self.logs()
         kept = logs[logs.index(self.first) : logs.index(self.last)]
-        replayed = read(self.machine, kept)
+        replayed = sql_tool(self.machine, "binlog", "--read-from-remote-server", *kept)
         self.machine.kill()
         self.machine.take(self.backup.data)
         self.machine.start()
         load(self.machine, replayed)
         self.wire.cut()
-
-
-def read(machine: Machine, logs: list[str]) -> bytes:
-    """Binary logs, as SQL."""
-    if isinstance(machine, MariaDBImage):
-        program = "mysqlbinlog" if machine.kind == "mysql" else "mariadb-binlog"
-        return inside(machine, program, "--read-from-remote-server", *logs)
-    return tool(Path("mariadb-binlog"), *login(machine), "--read-from-remote-server", *logs)
 
 
 # -- what several processes draw before, while and after their database forgets: the same story for each
