@@ -8,7 +8,6 @@ import pytest
 from sqlalchemy import MetaData, create_engine
 from support.faults.forgetting import SCENES, VERDICTS, Promoted
 from support.kit import on
-from support.processes.drawers import Thread
 from support.servers.available import without
 from support.servers.databases import with_schema
 from support.servers.machines import Postgres, Templates, until
@@ -34,7 +33,7 @@ def templates() -> Iterator[Templates]:
 
 @pytest.mark.parametrize("scene", QUICK)
 def test_a_database_that_forgets(scene: str, templates: Templates, tmp_path: Path):
-    story = SCENES[scene].play(templates, tmp_path / "place", Thread)
+    story = SCENES[scene].play(templates, tmp_path / "place")
     for verdict in VERDICTS:
         verdict(story)
 

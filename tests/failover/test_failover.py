@@ -21,7 +21,7 @@ from support.faults.forgetting import (
     stranger,
     the_control_repeats_ids,
 )
-from support.processes.drawers import Process, draw_together
+from support.processes.drawers import Drawer, draw_together
 from support.rules import rule
 from support.servers.available import or_without
 from support.servers.databases import with_schema
@@ -93,7 +93,7 @@ def drawn(machine: Machine, move: Callable[[], None]) -> tuple[Told, int]:
     """Of a process that runs meanwhile and of one that comes then; and how many ids were skipped."""
     machine.start()
     told, url = Told(), with_schema(machine.url)
-    with Process(url, **SETTINGS) as old, Process(url, **SETTINGS) as fresh:
+    with Drawer(url, **SETTINGS) as old, Drawer(url, **SETTINGS) as fresh:
         told.before = draw_together([old], "order", KEPT)
         machine.stop()
         move()

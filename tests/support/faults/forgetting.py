@@ -29,7 +29,7 @@ from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from support.closing import Closing
 from support.distinct import none_twice
 from support.faults.wire import Wire
-from support.processes.drawers import Drawer, Drawn, Process, draw_together
+from support.processes.drawers import Drawer, Drawn, draw_together
 from support.servers.available import or_without
 from support.servers.databases import with_schema
 from support.servers.machine_images import MariaDBImage, MySQLImage
@@ -402,20 +402,12 @@ class Story:
     """Two allocators draw, and go on when their database has forgotten. A third one draws nothing of what is
     forgotten, and a fourth one comes afterwards: those two cannot know that anything is missing.
 
-    drawer: where they are.
     repaired: by an operator, before anybody draws.
     running: whether the three run while it happens, or begin anew afterwards.
     """
 
-    def __init__(
-        self,
-        place: Forgetful,
-        drawer: type[Drawer] = Process,
-        *,
-        running: bool = True,
-        repaired: bool = False,
-    ) -> None:
-        self.place, self.drawer, self.running, self.repaired = place, drawer, running, repaired
+    def __init__(self, place: Forgetful, *, running: bool = True, repaired: bool = False) -> None:
+        self.place, self.running, self.repaired = place, running, repaired
         self.told = {tag: Told() for tag in GAPS}
         self.forgotten, self.fresh_crowd, self.open = Crowd(), Crowd(), ExitStack()
 
@@ -456,7 +448,7 @@ class Story:
         self.told["busy"].old = [self.busy.end()]
 
     def some(self, count: int) -> list[Drawer]:
-        return [self.open.enter_context(self.drawer(self.place.url, **SETTINGS)) for _ in range(count)]
+        return [self.open.enter_context(Drawer(self.place.url, **SETTINGS)) for _ in range(count)]
 
     def of_all(self) -> list[tuple[str, Told]]:
         return [(tag, told) for tag, told in self.told.items() if tag != "busy"]
@@ -586,12 +578,10 @@ class Scene:
     make: Callable[[Templates, Path], Forgetful]
     running: bool = True
 
-    def play(
-        self, templates: Templates, folder: Path, drawer: type[Drawer] = Process, *, repaired: bool = False
-    ) -> Story:
+    def play(self, templates: Templates, folder: Path, *, repaired: bool = False) -> Story:
         folder.mkdir(parents=True, exist_ok=True)
         with or_without(self.kind, lambda: self.make(templates, folder)) as place:
-            return Story(place, drawer, running=self.running, repaired=repaired).tell()
+            return Story(place, running=self.running, repaired=repaired).tell()
 
 
 def scene(

@@ -1,30 +1,14 @@
-"""Allocators that draw ids when they are told to, here or in processes of their own: a line of JSON a request."""
+"""Allocators that draw ids when they are told to, in processes of their own."""
 
-import json
-import subprocess
-import sys
 import time
-from abc import abstractmethod
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from allocator import Allocator
 from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate, UnknownTag
 from support.closing import Closing
-
-PROCESS = """
-import json, sys
-from support.processes.drawers import draw
-from allocator import Allocator
-with Allocator(sys.argv[1], **json.loads(sys.argv[2])) as allocator:
-    for line in sys.stdin:
-        drawn = draw(allocator, *json.loads(line))
-        print(json.dumps([drawn.ids, drawn.error]), flush=True)
-"""
-TESTS = Path(__file__).parents[2]
+from support.processes.crew import PROCESSES
 
 
 @dataclass
@@ -56,52 +40,33 @@ def draw(allocator: Allocator, tag: str, count: int, pause: float, patience: flo
     return drawn
 
 
+def serve(told: Any, url: str, settings: dict[str, Any]) -> None:
+    with Allocator(url, **settings) as allocator:
+        while True:
+            told.send(draw(allocator, *told.recv()))
+
+
 class Drawer(Closing):
     """One allocator, which opens nothing before it is first told to draw."""
 
-    @abstractmethod
+    def __init__(self, url: str, **settings: Any) -> None:
+        self.pipe, theirs = PROCESSES.Pipe()
+        self.process = PROCESSES.Process(target=serve, args=(theirs, url, settings), daemon=True)
+        self.process.start()
+        theirs.close()
+
     def begin(self, tag: str, count: int, pause: float = 0.0, patience: float = 0.0) -> None:
         """Start to draw, with so many seconds between two ids; for how long to bear with an absent database."""
-
-    @abstractmethod
-    def end(self) -> Drawn: ...
-
-
-class Process(Drawer):
-    def __init__(self, url: str, **settings: Any) -> None:
-        words = [sys.executable, "-c", PROCESS, url, json.dumps(settings)]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, cwd=TESTS)
-
-    def begin(self, tag: str, count: int, pause: float = 0.0, patience: float = 0.0) -> None:
-        assert self.process.stdin is not None
-        print(json.dumps([tag, count, pause, patience]), file=self.process.stdin, flush=True)
+        self.pipe.send((tag, count, pause, patience))
 
     def end(self) -> Drawn:
-        assert self.process.stdout is not None
-        return Drawn(*json.loads(self.process.stdout.readline()))
+        found: Drawn = self.pipe.recv()
+        return found
 
     def close(self) -> None:
         self.process.kill()
-        self.process.communicate()
-
-
-class Thread(Drawer):
-    """Here, which is quicker to start; it shares nothing with the others either."""
-
-    def __init__(self, url: str, **settings: Any) -> None:
-        self.allocator = Allocator(url, **settings)
-        self.pool = ThreadPoolExecutor(1)
-
-    def begin(self, tag: str, count: int, pause: float = 0.0, patience: float = 0.0) -> None:
-        self.drawing = self.pool.submit(draw, self.allocator, tag, count, pause, patience)
-
-    def end(self) -> Drawn:
-        return self.drawing.result(120)
-
-    def close(self) -> None:
-        self.pool.shutdown()
-        self.allocator.close()
+        self.process.join()
+        self.pipe.close()
 
 
 def draw_together(drawers: Iterable[Drawer], tag: str, count: int) -> list[Drawn]:
