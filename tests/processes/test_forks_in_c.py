@@ -6,6 +6,7 @@ import os
 from contextlib import closing
 from pathlib import Path
 from threading import Barrier, Event, Thread
+from typing import Any
 
 import pytest
 from support.distinct import distinct
@@ -91,17 +92,16 @@ def test_what_had_drawn_nothing_goes_on_in_the_child(ids, tag):
 
 
 @SQLITE
-def test_a_child_waits_for_no_thread_that_made_a_tag_while_it_was_forked(ids, tag):
+def test_a_child_waits_for_no_thread_that_made_a_tag_while_it_was_forked(ids, tag, monkeypatch):
     inside, done = Event(), Event()
-    make = ids._new_sequence
 
-    def make_slowly(template: Tag) -> Sequence:
+    def made_slowly(template: Tag, *more: Any) -> Sequence:
         if template.name == "slow":
             inside.set()
             done.wait()
-        return make(template)
+        return Sequence(template, *more)
 
-    ids._new_sequence = make_slowly
+    monkeypatch.setattr("allocator.sync.Sequence", made_slowly)
     thread = Thread(target=ids.sequence, args=("slow",), daemon=True)
     thread.start()
     inside.wait()

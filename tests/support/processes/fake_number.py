@@ -11,12 +11,10 @@ in the file `other` had ended then.
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from allocator.cli.worker_run import Wrapper, wake
+from allocator.cli.worker_run import KillTimer, Wrapper, wake
 from support.processes.children import runs
 from support.processes.patience import until
 
@@ -59,25 +57,21 @@ class FakeNumber:
 
 
 def main(lease: float, left: str, log: Path, command: tuple[str, ...]) -> int:
-    wrapper = Wrapper(command, lease, "WORKER_ID")
-    held, set_timer = FakeNumber(lease, left, log), wrapper._timer.set
+    held, set_timer = FakeNumber(lease, left, log), KillTimer.set
 
     def set_and_say(*order: Any) -> None:
         set_timer(*order)
         held.was_told()
 
-    @contextmanager
-    def leased() -> Iterator[None]:
-        if left == "lost":
-            threading.Thread(target=lose, args=(held,), daemon=True).start()
-        yield
-        held.say("back", now())
-        if (other := log.with_name("other")).exists():
-            held.say("ended", until(lambda: not runs(int(other.read_text())), 10))
-
-    wrapper._timer.set = set_and_say
-    with leased():
-        return wrapper.run(held)
+    KillTimer.set = set_and_say  # type: ignore[method-assign]
+    wrapper = Wrapper(command, lease, "WORKER_ID")
+    if left == "lost":
+        threading.Thread(target=lose, args=(held,), daemon=True).start()
+    code = wrapper.run(held)
+    held.say("back", now())
+    if (other := log.with_name("other")).exists():
+        held.say("ended", until(lambda: not runs(int(other.read_text())), 10))
+    return code
 
 
 def lose(held: FakeNumber) -> None:
