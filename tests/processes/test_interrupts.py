@@ -23,6 +23,7 @@ from support.servers.administrator import SEEN_EACH, waits
 
 from allocator import Allocator, Meteor, ObjectId, Snowflake
 from allocator.errors import DatabaseUnavailable, ReentrantCall
+from allocator.generators.sequence import Sequence
 from allocator.runtime.forks import reentrant_call
 from allocator.schemes.shared.retry_pace import Pace
 
@@ -50,20 +51,17 @@ def test_control_where_an_interrupted_claim_counts_as_under_way_the_tag_is_block
         list(every_step(interrupt, raising=True, timeout=0.05))
 
 
-@pytest.mark.parametrize("count", [1, 15])
-def test_a_handler_that_draws_of_the_same_tag_gets_an_id_or_a_refusal(count):
-    steps = list(every_step(lambda found: found.inside.extend(found.ids.next_ids(count)), stride=STRIDE))
+@pytest.mark.parametrize(
+    ("draw", "count"),
+    [(Sequence.next_ids, 1), (Sequence.next_ids, 15), (Sequence.reserve, 3)],
+    ids=["one", "many", "reserved"],
+)
+def test_a_handler_that_draws_of_the_same_tag_gets_ids_or_a_refusal(draw, count):
+    steps = list(every_step(lambda found: found.inside.extend(draw(found.ids, count)), stride=STRIDE))
 
     none_twice(found.at for found in steps if len(set(found.all)) < len(found.all))
     assert {found.refused for found in steps} == {True, False}
     assert all(found.refused or len(found.inside) == count for found in steps)
-
-
-def test_a_handler_that_reserves_of_the_same_tag_gets_a_block_or_a_refusal():
-    steps = list(every_step(lambda found: found.inside.extend(found.ids.reserve(3)), stride=STRIDE))
-
-    none_twice(found.at for found in steps if len(set(found.all)) < len(found.all))
-    assert {found.refused for found in steps} == {True, False}
 
 
 def test_control_without_the_refusal_a_handler_waits_for_itself(monkeypatch):

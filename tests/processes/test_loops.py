@@ -60,35 +60,6 @@ def test_waiters_cancelled_at_any_step_take_nothing_from_the_others(victims):
 
 
 @SQLITE
-def test_cancelled_at_each_step_of_the_call_itself(url, tag):
-    """As a coroutine is driven by hand: cancelled at each of its awaits in turn."""
-
-    async def impatient(at: int) -> list[int] | None:
-        task = asyncio.ensure_future(ids.next_ids(tag, 7))
-        for _ in range(at):
-            await asyncio.sleep(0)
-        task.cancel()
-        try:
-            return await task
-        except asyncio.CancelledError:
-            return None
-
-    async def storm() -> list[int]:
-        drawn: list[int] = []
-        for at in range(40):
-            drawn += await impatient(at % 8) or []
-            drawn += await ids.next_ids(tag, 1)
-        drawn += await ids.reserve(tag, 5)
-        return drawn
-
-    with Allocator(url, step=10, max_step=10) as shared:
-        ids = AsyncAllocator(shared)
-        drawn = asyncio.run(storm())
-
-    assert distinct(drawn) >= 45
-
-
-@SQLITE
 def test_two_loops_in_two_threads_share_one_allocator(url, tag):
     async def draw() -> list[int]:
         found = await asyncio.gather(*(ids.next_ids(tag, 20) for _ in range(10)))
