@@ -22,7 +22,7 @@ def same(found: Any, expected: Any) -> None:
     assert found == expected, f"{found!r}, and not {expected!r}"
 
 
-def model(app: str, name: str, base: type = models.Model, meta: dict[str, Any] | None = None, **fields: Any) -> Any:
+def model(app: str, name: str, base: type = models.Model, /, meta: dict[str, Any] | None = None, **fields: Any) -> Any:
     """A model of an application, as its class statement would make it."""
     options = type("Meta", (), {"app_label": app, **(meta or {})})
     return type(base)(name, (base,), {"__module__": app, "Meta": options, **fields})

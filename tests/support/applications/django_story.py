@@ -39,7 +39,7 @@ from support.applications.django_chapters import chapter, model, same, tell_all 
 from support.distinct import distinct  # noqa: E402
 
 
-def story(name: str, base: type = models.Model, table: str = "", **fields: Any) -> Any:
+def story(name: str, base: type = models.Model, /, table: str = "", **fields: Any) -> Any:
     return model("story", name, base, {"db_table": table or name.lower()}, **fields)
 
 
