@@ -22,7 +22,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("chaos")
     group.addoption("--seconds", type=float, default=QUICK, help="how long each database is in trouble")
     group.addoption("--seed", type=int, default=None, help="of the plan; the run prints it")
-    group.addoption("--only", default="", help="the databases, as in postgres,sqlite")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,17 +31,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     return f"chaos: --seed {config.stash[SEED]} --seconds {config.getoption('--seconds'):g}"
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    only = set(filter(None, config.getoption("--only").split(",")))
-
-    def wanted(item: pytest.Item) -> bool:
-        kind = item.callspec.params.get("kind") if hasattr(item, "callspec") else None
-        return not only or kind in only
-
-    config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
-    items[:] = filter(wanted, items)
 
 
 @pytest.fixture
