@@ -2,17 +2,13 @@
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url
 from support.documents.reports import write
-from support.faults.trouble import FilePlace
+from support.faults.trouble import place_of
 from support.faults.wire import Wire
 from support.servers.databases import with_schema
-from support.servers.machine_images import killable
 
 QUICK = 3.0
 SEED = pytest.StashKey[int]()
@@ -63,11 +59,9 @@ def report(request: pytest.FixtureRequest, long: bool) -> Callable[[str], None]:
 @pytest.fixture
 def place(kind: str, long: bool, new_database: Callable[[str], str]) -> Iterator[tuple[str, Any]]:
     """The URL of an empty database with the schema, and what can be done to it: to its network, where it is shared."""
-    with ExitStack() as stack:
-        if kind == "sqlite":
-            url = new_database(kind)
-            found: Any = FilePlace(Path(str(make_url(url).database)))
-        else:
-            found = stack.enter_context(killable(kind) if long else Wire(new_database(kind)))
-            url = found.url
-        yield with_schema(url), found
+    if long or kind == "sqlite":
+        with place_of(kind, new_database) as found:
+            yield found
+        return
+    with Wire(new_database(kind)) as wire:
+        yield with_schema(wire.url), wire

@@ -4,9 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.documents.reports import reporting
-from support.servers.databases import with_schema
-from support.servers.machine_images import killable
-from support.servers.machines import Machine
+from support.faults.trouble import Place, place_of
 
 report = reporting("soak")
 
@@ -17,10 +15,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def place(kind, new_database) -> Iterator[tuple[str, Machine | None]]:
-    """The URL of a database with the schema, and its server, which may be killed; SQLite has none."""
-    if kind == "sqlite":
-        yield with_schema(new_database(kind)), None
-        return
-    with killable(kind) as server:
-        yield with_schema(server.url), server
+def place(kind, new_database) -> Iterator[tuple[str, Place]]:
+    """The URL of a database with the schema, and its server, which may be killed."""
+    with place_of(kind, new_database) as found:
+        yield found

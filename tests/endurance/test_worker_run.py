@@ -2,12 +2,10 @@
 another does, nor in a second that another used. `--minutes` for each database."""
 
 import sys
-from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
 from support.distinct import none_twice
-from support.faults.trouble import FilePlace, planned, troubled
+from support.faults.trouble import planned, troubled
 from support.processes.pods import BITS, ENTRY, FAULTS, LEASE, Pods, judged
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs timers and prctl of Linux")
@@ -19,8 +17,7 @@ EVERY = 1.0
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql"], indirect=True)
 def test_no_number_is_held_by_two(kind, place, tmp_path, request, report):
     seconds = 60 * request.config.getoption("--minutes")
-    url, server = place
-    trouble = server or FilePlace(Path(str(make_url(url).database)))
+    url, trouble = place
     folder = tmp_path / "pods"
     folder.mkdir()
     with troubled(trouble, planned(SEED, seconds)) as (done, followed), Pods(url, folder, seed=SEED) as pods:

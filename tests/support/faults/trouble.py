@@ -6,11 +6,16 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
+
+from sqlalchemy import make_url
+
+from support.servers.databases import with_schema
+from support.servers.machine_images import killable
 
 FIRST, EVERY = 10.0, 10.0
 """Seconds: a kill, a freeze or a restart in turn, so that each comes every 30."""
@@ -57,6 +62,17 @@ class FilePlace:
         self.holder.communicate()
 
     kill, stop, start = freeze, freeze, thaw
+
+
+@contextmanager
+def place_of(kind: str, new_database: Callable[[str], str]) -> Iterator[tuple[str, Place]]:
+    """The URL of a database with the schema, and what may be killed: a server of its own, or the file."""
+    if kind == "sqlite":
+        url = with_schema(new_database(kind))
+        yield url, FilePlace(Path(str(make_url(url).database)))
+        return
+    with killable(kind) as server:
+        yield with_schema(server.url), server
 
 
 class Blow(NamedTuple):
