@@ -73,10 +73,6 @@ class Wire(Closing):
         threading.Thread(target=self._pass_on, args=(server, client, False, turn), daemon=True).start()
         self._pass_on(client, server, True, turn)
 
-    def carried(self, data: bytes, asking: bool) -> bytes:
-        """What is passed on, for a subclass that changes it."""
-        return data
-
     def _pass_on(self, source: socket.socket, sink: socket.socket, asking: bool, turn: Turn) -> None:
         while True:
             try:
@@ -99,7 +95,7 @@ class Wire(Closing):
         if not asking and self.deaf:
             self.said.set()
         else:
-            sink.sendall(self.carried(data, asking))
+            sink.sendall(data)
 
     def reset(self) -> None:
         self.round_trips = 0
@@ -180,12 +176,12 @@ class CountingWire(Wire):
         if url.startswith(("mysql", "mariadb")):
             self.url += "?ssl_disabled=true"  # PyMySQL encrypts wherever the server can
 
-    def carried(self, data: bytes, asking: bool) -> bytes:
+    def _hand_on(self, data: bytes, sink: socket.socket, asking: bool, turn: Turn) -> None:
         if asking:
             self._rest += data
             while (length := self._split(self._rest)) and length <= len(self._rest):
                 self._rest = self._rest[length:]
-        return data
+        super()._hand_on(data, sink, asking, turn)
 
     def _mysql(self, data: bytes) -> int:
         """The length of the first packet, noted if it is a command that waits for an answer."""
