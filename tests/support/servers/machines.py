@@ -172,13 +172,9 @@ class Machine:
 
     def ask(self, statement: str, **parameters: Any) -> Any:
         """The rows of a statement that an administrator runs, or None."""
-        with self.administrator() as run:
-            return run(statement, **parameters)
-
-    @contextmanager
-    def administrator(self) -> Iterator[Callable[..., Any]]:
         with administrator(self.url, connect_timeout=5) as connection:
-            yield lambda statement, **parameters: rows_of(connection.execute(text(statement), parameters))
+            result = connection.execute(text(statement), parameters)
+            return [dict(row) for row in result.mappings()] if result.returns_rows else None
 
     def close(self) -> None:
         if self.process is not None:
@@ -217,10 +213,6 @@ def made(machine: M) -> M:
 def until(happened: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
     if not patience.until(happened, seconds):
         raise LookupError(f"waited for {seconds:g} s until {what}")
-
-
-def rows_of(result: Any) -> Any:
-    return [dict(row) for row in result.mappings()] if result.returns_rows else None
 
 
 # -- mariaDB from binaries; and a replica that follows by GTID
