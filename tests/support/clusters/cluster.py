@@ -332,15 +332,9 @@ class GroupReplication(Cluster):
 
     def primary(self) -> int:
         """The member that writes, of a group with one, as soon as a majority knows it."""
-        found: set[str] = set()
-
-        def is_known() -> bool:
-            found.clear()
-            found.update(self.elected())
-            return len(found) == 1
-
-        self.until(is_known, "a majority has one primary")
-        return next(number for number in range(MEMBERS) if self.address(number) in found)
+        self.until(lambda: len(self.elected()) == 1, "a majority has one primary")
+        (address,) = self.elected()
+        return next(number for number in range(MEMBERS) if self.address(number) == address)
 
     def elected(self) -> set[str]:
         """The addresses of the primaries that a majority sees."""
