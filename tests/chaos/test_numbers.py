@@ -9,12 +9,12 @@ from support.distinct import none_twice
 from support.faults.trouble import planned, troubled
 from support.processes.number_writers import (
     STEPS,
-    OnItsOwn,
-    ReadFirst,
     WaitingWriter,
     Writer,
     Writers,
     check,
+    drawn_on_its_own,
+    read_first,
     unnumbered,
 )
 from support.processes.patience import until
@@ -63,7 +63,7 @@ def test_no_gap_and_no_duplicate(kind, place, writers, writer, seed, seconds, lo
 
 @pytest.mark.nightly
 def test_control_numbers_drawn_on_a_connection_of_their_own_leave_gaps(place, writers):
-    with writers(count=4, way=OnItsOwn) as running:
+    with writers(count=4, way=drawn_on_its_own) as running:
         assert until(lambda: running.written >= NUMBERS, SECONDS)
     found = check(place[0])
     none_twice(found.duplicates, found)
@@ -75,7 +75,7 @@ def test_control_to_read_and_then_write_gives_duplicates(place, writers):
     """On a busy machine the writers of one run may come one after the other."""
 
     def found() -> bool:
-        with writers(count=4, way=ReadFirst) as running:
+        with writers(count=4, way=read_first) as running:
             assert until(lambda: running.written >= NUMBERS, SECONDS)
         return check(place[0]).duplicates > 0
 

@@ -9,6 +9,7 @@ import signal
 import struct
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -48,35 +49,31 @@ PAUSE = 0.05
 """Seconds between attempts to connect to a server that was killed."""
 
 
-def patience(url: str) -> dict[str, Any]:
+def options(url: str) -> dict[str, Any]:
     """More than SQLite's 5 seconds: writers overtake whoever waits."""
     return {"connect_args": {"timeout": 60} if url.startswith("sqlite") else {}}
 
 
-class Way:
-    """How numbers are drawn: as the library says."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine, self.numbers = engine, Numbers("soak")
-
-    def draw(self, connection: Connection, scope: str, count: int) -> list[int]:
-        return [number.n for number in self.numbers.next(connection, scope, count=count)]
+numbers = Numbers("soak")
+Way = Callable[[Engine, Connection, str, int], list[int]]
+"""How numbers of a scope are drawn."""
 
 
-class OnItsOwn(Way):
-    """A control: drawn on another connection, and committed before the row is written."""
-
-    def draw(self, connection: Connection, scope: str, count: int) -> list[int]:
-        with self.engine.begin() as own:
-            return super().draw(own, scope, count)
+def drawn(engine: Engine, connection: Connection, scope: str, count: int) -> list[int]:
+    """As the library says."""
+    return [number.n for number in numbers.next(connection, scope, count=count)]
 
 
-class ReadFirst(Way):
+def drawn_on_its_own(engine: Engine, connection: Connection, scope: str, count: int) -> list[int]:
+    """A control: on another connection, and committed before the row is written."""
+    with engine.begin() as own:
+        return drawn(engine, own, scope, count)
+
+
+def read_first(engine: Engine, connection: Connection, scope: str, count: int) -> list[int]:
     """A control: reads the greatest number in the table and adds one."""
-
-    def draw(self, connection: Connection, scope: str, count: int) -> list[int]:
-        greatest = connection.scalar(text("SELECT max(n) FROM numbered WHERE scope = :scope"), {"scope": scope}) or 0
-        return list(range(greatest + 1, greatest + 1 + count))
+    greatest = connection.scalar(text("SELECT max(n) FROM numbered WHERE scope = :scope"), {"scope": scope}) or 0
+    return list(range(greatest + 1, greatest + 1 + count))
 
 
 PROGRESS = struct.Struct("=qq")
@@ -96,12 +93,12 @@ class Writer:
 
     table = rows
 
-    def __init__(self, notes: Path, number: int, url: str, way: type[Way], scopes: int, odds: float) -> None:
+    def __init__(self, notes: Path, number: int, url: str, way: Way, scopes: int, odds: float) -> None:
         self.rnd, self.scopes, self.odds = random.Random(number), scopes, odds
         self.step = self.written = 0
         self.notes = os.open(notes, os.O_WRONLY | os.O_CREAT)
-        self.engine = create_engine(url, **patience(url))
-        self.way = way(self.engine)
+        self.engine = create_engine(url, **options(url))
+        self.way = way
 
     def run(self) -> NoReturn:
         while True:
@@ -119,18 +116,18 @@ class Writer:
         scope = f"scope-{self.rnd.randrange(self.scopes)}"
         self.at(1)
         try:
-            drawn = self.way.draw(connection, scope, self.rnd.choice(COUNTS))
+            found = self.way(self.engine, connection, scope, self.rnd.choice(COUNTS))
         except NumberConflict:
             connection.rollback()
             return
         self.at(2)
-        connection.execute(insert(rows), [{"scope": scope, "n": n} for n in drawn])
+        connection.execute(insert(rows), [{"scope": scope, "n": n} for n in found])
         self.at(3)
         if self.rnd.random() < ROLLED_BACK:
             connection.rollback()
         else:
             connection.commit()
-            self.written += len(drawn)
+            self.written += len(found)
         self.at(4)
 
     def at(self, step: int) -> None:
@@ -169,7 +166,7 @@ class Writers(Crew):
         count: int,
         scopes: int,
         odds: float = 0.0,
-        way: type[Way] = Way,
+        way: Way = drawn,
         writer: type[Writer] = Writer,
     ) -> None:
         empty_tables(url, writer.table)
@@ -188,7 +185,7 @@ class Writers(Crew):
 
 
 def empty_tables(url: str, table: Table) -> None:
-    with opened(url, **patience(url)) as engine, engine.begin() as connection:
+    with opened(url, **options(url)) as engine, engine.begin() as connection:
         table.drop(connection, checkfirst=True)
         table.create(connection)
         connection.execute(text("DELETE FROM allocator_number"))
@@ -215,7 +212,7 @@ SELECT scope, n, 1 AS is_row FROM {table} WHERE n IS NOT NULL UNION ALL SELECT s
 
 def check(url: str, table: Table = rows) -> Found:
     numbers, counters = defaultdict[str, list[int]](list), Counter[str]()
-    with opened(url, **patience(url)) as engine, engine.connect() as connection:
+    with opened(url, **options(url)) as engine, engine.connect() as connection:
         for scope, n, is_row in connection.execute(text(CHECK.format(table=table.name))):
             if is_row:
                 numbers[scope].append(n)
@@ -247,7 +244,7 @@ BATCHES = (1, 9, 100, 1000)
 
 
 def waiting() -> WaitingNumbers:
-    return Numbers("soak").waiting(waited, number="n", scope="scope", order_by="id", at_once=400)
+    return numbers.waiting(waited, number="n", scope="scope", order_by="id", at_once=400)
 
 
 class WaitingWriter(Writer):
@@ -288,7 +285,7 @@ class WaitingWriter(Writer):
 
 def unnumbered(url: str) -> int:
     """How many rows have no number after one more call."""
-    with opened(url, **patience(url)) as engine:
+    with opened(url, **options(url)) as engine:
         waiting().assign(engine)
         with engine.connect() as connection:
             return int(connection.scalar(select(func.count()).where(waited.c.n.is_(None))) or 0)
