@@ -37,7 +37,9 @@ with Allocator(url, snowflake=SnowflakeSettings(lease=1.0)) as ids:
 for drawn in (leased, single, objects):
     assert distinct(drawn)
 assert leased == sorted(leased)
-print(len(leased), len(single), len(objects), stepped, refused)
+assert stepped > float(sys.argv[2]) and len(leased) > 1000
+print(len(leased), "leased snowflakes,", len(single), "alone,", len(objects), "ObjectIds; the clock jumped", stepped)
+print("times, the one alone refused", refused, "times")
 """
 
 
@@ -66,10 +68,4 @@ def test_a_clock_that_is_stepped_repeats_nothing(shared_database, tmp_path, repo
     said, errors = child.communicate(timeout=60)
 
     assert child.returncode == 0, errors
-    leased, single, objects, stepped, refused = map(int, said.split())
-    report(
-        f"{leased} leased snowflakes, {single} alone, {objects} ObjectIds; the clock jumped {stepped} times, "
-        f"refused {refused} times by the one alone; no duplicate"
-    )
-    assert stepped > SECONDS
-    assert leased > 1000
+    report(" ".join(said.split()))
