@@ -9,7 +9,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -156,11 +155,14 @@ HOSTILE: tuple[Callable[[random.Random, bytes], bytes], ...] = (
 def answered(port: int, stream: bytes) -> bytes:
     """What comes until the service ends the connection, which it may do before the end of what came."""
     found = b""
-    with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection, suppress(ConnectionError):
-        connection.sendall(stream)
-        connection.shutdown(socket.SHUT_WR)
-        while more := connection.recv(65_536):
-            found += more
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
+        try:
+            connection.sendall(stream)
+            connection.shutdown(socket.SHUT_WR)
+            while more := connection.recv(65_536):
+                found += more
+        except OSError as ended:
+            assert not isinstance(ended, TimeoutError), stream
     return found
 
 
