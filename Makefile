@@ -60,7 +60,7 @@ soak: $(NIGHT)  ## long runs, minutes each; report: reports/soak.md
 failover: $(READY)  ## failovers to standbys, backups and copies that lack commits; report: reports/failover.md
 	$(BIN)/python -m pytest tests/failover --capture=no --verbose
 
-chaos: $(READY)  ## faults of workers, servers and the network, ten minutes per database; report: reports/chaos.md
+chaos: $(READY)  ## faults of workers, servers and the network, twenty minutes per database; report: reports/chaos.md
 	$(BIN)/python -m pytest tests/chaos --capture=no --verbose --seconds 600 $(CHAOS)
 
 mutants: $(READY)  ## wrong variants of the library, each of which a test must detect; report: reports/mutants.md

@@ -24,7 +24,7 @@ NUMBERS, KILLS = 300, 4
 ODDS, LONG_ODDS = 0.02, 0.002
 """That a writer kills itself, at each step."""
 EVERY = 1.0
-"""Seconds between two kills at any moment, in the long form."""
+"""Seconds between two kills at any moment, in the long form, of half its time for each kind of writers."""
 SECONDS = 60
 
 
@@ -41,8 +41,8 @@ def test_no_gap_and_no_duplicate(kind, place, writers, writer, seed, seconds, lo
     with ExitStack() as stack:
         running = stack.enter_context(writers(count=8, writer=writer, odds=LONG_ODDS if long else ODDS))
         if long:
-            done, following = stack.enter_context(troubled(trouble, planned(seed, seconds)))
-            running.kill_for(seconds, EVERY, following)
+            done, following = stack.enter_context(troubled(trouble, planned(seed, seconds / 2)))
+            running.kill_for(seconds / 2, EVERY, following)
             report(f"{kind}, {writer.__name__}: database: {dict(done)}")
 
         def enough() -> bool:
