@@ -136,12 +136,12 @@ def test_nodes_and_leases_are_not_inherited_and_generators_that_stand_alone_refu
 
 @rule(11)
 @SQLITE
-def test_a_child_that_closes_what_it_inherited_gives_back_no_worker(url, ids):
+def test_a_child_that_closes_what_it_inherited_gives_back_no_worker(url):
     def held() -> list[Space]:
         """Other tests lease numbers of their own spaces."""
         return [space for space in database.worker_spaces() if space.name == SNOWFLAKE]
 
-    with closing(Database(url)) as database:
+    with Allocator(url) as ids, closing(Database(url)) as database:
         ids.snowflake()
         before = held()
         found_in_child(ids.close, fork_in_c)
