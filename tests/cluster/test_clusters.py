@@ -293,7 +293,7 @@ LAZY = {
     "galera": SELDOM,
     "single_primary": (*SELDOM, "SET GLOBAL sync_binlog = 0"),
 }
-TAGS = {"control": 0, "guarded": None}
+GAPS = {"control": 0, "guarded": None}
 """Tags and their failover gaps."""
 SECONDS = 6.0
 ROUNDS = 4
@@ -324,7 +324,7 @@ def test_a_cluster_that_forgot_repeats_ids_only_without_a_guard(kind, request, w
 
 
 def draw(cluster, writers, when: str) -> None:
-    for number, (tag, gap) in enumerate(TAGS.items()):
+    for number, (tag, gap) in enumerate(GAPS.items()):
         for offset in range(2):
             urls = [cluster.url(member) for member in its_own_first(number + offset)]
             writers.begin("segment", tag, urls, failover_gap=gap)
