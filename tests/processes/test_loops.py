@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.distinct import distinct, none_twice
-from support.kit import SQLITE, output
+from support.kit import SQLITE, output, plain
 from support.memory.database import Source
 
 from allocator import Allocator, AsyncAllocator
@@ -116,7 +116,7 @@ def test_without_asyncio_the_error_says_what_to_use():
     for call in (ids.next_id("order"), ids.tags.list(), ids.create_tables(), ids.close()):
         with pytest.raises(InvalidSetting, match="for asyncio, and no loop of asyncio runs here; with trio use"):
             call.send(None)
-    ids._allocator.close()
+    plain(ids).close()
 
 
 # -- gevent, patched before `import allocator` and after it; an `Allocator` is made after both
