@@ -1,8 +1,8 @@
 """Numbers without gaps, drawn or assigned after the commit, while clients roll back and are killed, as their server."""
 
+import itertools
 from collections.abc import Callable
 from contextlib import ExitStack
-from itertools import count
 
 import pytest
 from support.distinct import none_twice
@@ -30,7 +30,7 @@ SECONDS = 60
 
 @pytest.fixture
 def writers(place, tmp_path) -> Callable[..., Writers]:
-    numbers = count()
+    numbers = itertools.count()
     return lambda **how: Writers(place[0], tmp_path / str(next(numbers)), scopes=3, **how)
 
 
@@ -39,7 +39,8 @@ def writers(place, tmp_path) -> Callable[..., Writers]:
 def test_no_gap_and_no_duplicate(kind, place, writers, writer, seed, seconds, long, report):
     url, trouble = place
     with ExitStack() as stack:
-        running = stack.enter_context(writers(count=8, writer=writer, odds=LONG_ODDS if long else ODDS))
+        count, odds = (8, LONG_ODDS) if long else (4, ODDS)
+        running = stack.enter_context(writers(count=count, writer=writer, odds=odds))
         if long:
             done, following = stack.enter_context(troubled(trouble, planned(seed, seconds / 2)))
             running.kill_for(seconds / 2, EVERY, following)
