@@ -45,7 +45,7 @@ print("times, the one alone refused", refused, "times")
 
 @rule(10)
 @pytest.mark.skipif(not LIBRARIES, reason="libfaketime is not installed (Debian's package faketime)")
-def test_a_clock_that_is_stepped_repeats_nothing(shared_database, tmp_path, report):
+def test_a_clock_that_is_stepped_repeats_nothing(new_database, tmp_path, report):
     offset = tmp_path / "offset"
     offset.write_text("+0")
     environment = {
@@ -55,7 +55,7 @@ def test_a_clock_that_is_stepped_repeats_nothing(shared_database, tmp_path, repo
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }
-    command = [sys.executable, "-c", DRAWING, shared_database("sqlite"), str(SECONDS)]
+    command = [sys.executable, "-c", DRAWING, new_database("sqlite"), str(SECONDS)]
     child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     rnd = random.Random(20261121)
     for _ in tqdm(range(SECONDS * 10), desc="steps of the clock"):
