@@ -1,17 +1,16 @@
 """A process that does what a page says: Python and `allocator` commands, one after the other, in one folder.
 
-A process for each page and not for each block, since to import SQLAlchemy costs more than most blocks. A request is a
-line of JSON, `{"code": …}` or `{"words": […]}` with the `environment`; the answer is `{"text": …, "code": …}`.
+A process for each page and not for each block, since to import SQLAlchemy costs more than most blocks. A request is the
+environment, with Python or the words of a command.
 """
 
 import contextlib
 import io
-import json
 import os
 import sys
 import traceback
 from types import ModuleType
-from typing import Any, TextIO
+from typing import Any
 
 
 def run_python(code: str) -> tuple[str, int]:
@@ -42,21 +41,14 @@ def run_command(words: list[str]) -> tuple[str, int]:
     return done.output, done.exit_code
 
 
-def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    os.environ.clear()
-    os.environ.update(asked["environment"])
-    text, code = run_command(asked["words"]) if "words" in asked else run_python(asked["code"])
-    return {"text": text, "code": code}
-
-
-def main(asked: TextIO, told: TextIO) -> None:
-    for line in asked:
-        told.write(json.dumps(answer(json.loads(line))) + "\n")
-        told.flush()
-
-
-if __name__ == "__main__":
-    protocol = os.fdopen(os.dup(1), "w")
+def main(told: Any, folder: str) -> None:
+    """Answer each request with a text and an exit code, in a folder where modules are found first."""
+    os.chdir(folder)
+    sys.path.insert(0, "")
     os.dup2(2, 1)  # whatever a block writes past `sys.stdout`
-    with protocol:
-        main(sys.stdin, protocol)
+    with contextlib.suppress(EOFError):
+        while True:
+            environment, asked = told.recv()
+            os.environ.clear()
+            os.environ.update(environment)
+            told.send(run_python(asked) if isinstance(asked, str) else run_command(asked))

@@ -1,6 +1,5 @@
 """Reads a page as its reader would: block after block, in one folder, and compares what is said with what it says."""
 
-import json
 import os
 import re
 import shlex
@@ -10,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.closing import Closing
-from support.documents import page_process as pupil
+from support.documents import page_process
 from support.documents.page_places import Stage
 from support.documents.pages import Block
+from support.processes.crew import PROCESSES
 
 ANY = "..."
 """In a line of output, whatever stands there; a line of its own, any lines."""
@@ -74,19 +74,16 @@ class Reading(Closing):
         self.environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         for name in [name for name in self.environment if name.startswith("ALLOCATOR_")]:
             del self.environment[name]
-        self._pupil = subprocess.Popen(
-            [sys.executable, "-c", Path(pupil.__file__).read_text()],  # its folder is not to be searched
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=folder,
-            text=True,
-        )
+        self._told, theirs = PROCESSES.Pipe()
+        self._pupil = PROCESSES.Process(target=page_process.main, args=(theirs, str(folder)))
+        self._pupil.start()
+        theirs.close()
 
     def close(self) -> None:
-        try:
-            self._pupil.communicate()
-        finally:
-            self.stage.close()
+        self._told.close()
+        self._pupil.join(60)
+        self._pupil.kill()
+        self.stage.close()
 
     # -- blocks
 
@@ -96,7 +93,7 @@ class Reading(Closing):
             act(block)
 
     def _python(self, block: Block) -> None:
-        said, code = self._ask(code=self.stage.real(block.text))
+        said, code = self._ask(self.stage.real(block.text))
         assert code == 0, f"{block} fails:\n{said}"
         self._same(block, "its Python", "\n".join(promised(block.text)), said)
 
@@ -135,7 +132,7 @@ class Reading(Closing):
         if words[:2] == ["allocator", "serve"]:
             return self.stage.serve(without_address(words[2:]), self.environment), 0
         if words[:1] == ["allocator"] and words[1:3] != ["worker", "run"]:  # which forks, and takes all signals
-            return self._ask(words=words[1:])
+            return self._ask(words[1:])
         return self._shell(command)
 
     def _shell(self, command: str) -> tuple[str, int]:
@@ -160,13 +157,10 @@ class Reading(Closing):
         }
         return said, done.returncode
 
-    def _ask(self, **asked: object) -> tuple[str, int]:
-        assert self._pupil.stdin
-        assert self._pupil.stdout
-        self._pupil.stdin.write(json.dumps(asked | {"environment": self.environment}) + "\n")
-        self._pupil.stdin.flush()
-        answer = json.loads(self._pupil.stdout.readline())
-        return answer["text"], answer["code"]
+    def _ask(self, asked: str | list[str]) -> tuple[str, int]:
+        self._told.send((self.environment, asked))
+        found: tuple[str, int] = self._told.recv()
+        return found
 
 
 def without_address(words: list[str]) -> list[str]:
