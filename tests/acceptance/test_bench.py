@@ -1,8 +1,6 @@
 """`python -m benchmarks` as it is run, with as few rounds as can be."""
 
 import shutil
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 
@@ -12,8 +10,8 @@ from sqlalchemy import create_engine, inspect, text
 
 from allocator import Allocator
 from benchmarks import __main__ as program
-from benchmarks import calls, claims, inserts, latency, report, start
-from benchmarks.rounds import Figure, Race, Spread, run, spread
+from benchmarks import calls, claims, inserts, latency, start
+from benchmarks.rounds import Race, Spread, run, spread
 
 
 @pytest.fixture
@@ -91,26 +89,7 @@ def test_what_cannot_be_measured_is_one_sentence(brief):
         assert (done.exit_code, sentence in done.output) == (1, True), done.output
 
 
-@pytest.mark.nightly
-def test_sigterm_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    words = [sys.executable, "-m", "benchmarks", "claim"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        said = ""
-        while "claim, SQLite" not in said:
-            said = process.stderr.readline()
-        process.terminate()
-        out, rest = process.communicate()
-
-    assert (process.returncode, rest, out) == (143, "", "")
-    assert list(tmp_path.iterdir()) == []
-
-
 # -- a run is interleaved, and its figures are written
-
-
-HANDLE = Figure("a handle", "ours", "theirs", "≤ 2.2")
 
 
 def noting(order: list[str], name: str, values: Iterator[float]) -> Callable[[], float]:
@@ -130,25 +109,3 @@ def test_a_round_runs_every_candidate_in_rotated_order_and_subtracts_the_loop():
     assert "".join(order) == "-ab" + "-ba"
     assert one.found == {"a": [9.0, 18.0], "b": [9.0, 18.0]}
     assert spread(float(number) for number in range(21)) == Spread(10.0, 2.0, 18.0)
-
-
-def test_a_run_out_of_time_still_has_a_few_rounds():
-    one = Race("call", "ns", {"a": lambda: 1.0})
-    run([one], 100, seconds=0)
-
-    assert len(one.found["a"]) == 3
-
-
-def test_the_tables_of_figures_have_a_column_for_each_database_and_ratios_within_a_round():
-    def race(place: str, ours: list[float]) -> Race:
-        found = {"theirs": [1.0, 10.0, 100.0], "ours": ours}
-        return Race("call", "ns", dict.fromkeys(found, lambda: 0.0), [HANDLE], place, found=found)
-
-    unmeasured = Figure("nothing", "ours", "absent", "≤ 1")
-    races = [race("A", [2.0, 20.0, 300.0]), race("B", [1.0, 10.0, 100.0]), race("", [3.0, 30.0, 300.0])]
-    races[0].figures = [HANDLE, unmeasured]
-
-    assert report.figures(races) == [
-        [["figure", "bound", "found"], ["a handle", "≤ 2.2", "3.00 (3.00 to 3.00)"]],
-        [["figure", "bound", "A", "B"], ["a handle", "≤ 2.2", "2.00 (2.00 to 3.00)", "1.00 (1.00 to 1.00)"]],
-    ]

@@ -1,6 +1,7 @@
 """`examples/fastapi_app` as its README starts it, and orders made over HTTP from many threads at once."""
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -8,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +25,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from support.distinct import distinct
-from support.documents.pages import blocks
+from support.documents.pages import SERVICE, blocks, granted
 from support.processes.prefork import Asked, celery, gunicorn, results, serving
 from support.servers.throwaway import free_port
 from support.service.asgi import ask
@@ -188,10 +190,37 @@ def test_the_units_of_systemd_start_our_command_and_wait_for_what_is_running(tmp
     assert (said.returncode, said.stderr) == (0, "")
 
 
+# -- the image and compose.yaml; the CI's job `image` builds and runs them
+
+
+def test_the_service_may_write_what_the_page_on_rights_says():
+    (text,) = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["rights"]["command"]
+    page = [one for one in granted("postgres", SERVICE, "allocator_service") if "SCHEMA" not in one]
+
+    assert {one for one in page if "SELECT" not in one} == {
+        one.strip() for one in re.findall(r"GRANT (?!SELECT).*(?=;)", text)
+    }
+
+
+@pytest.mark.parametrize(("given", "port"), [(None, 8000), ("9000", 9000), ("tcp://10.96.12.7:8000", 8000)])
+def test_the_image_asks_for_its_health_where_the_service_listens(given, port, monkeypatch):
+    """Kubernetes sets the last value where a Service is called `allocator`; the service ignores it too."""
+    monkeypatch.delenv("ALLOCATOR_PORT", raising=False)
+    if given:
+        monkeypatch.setenv("ALLOCATOR_PORT", given)
+    asked: list[str] = []
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", lambda self, url, timeout: asked.append(url))
+    (words,) = re.findall(
+        r"^HEALTHCHECK .*? CMD (.*\])$", (ROOT / "Dockerfile").read_text().replace("\\\n", ""), re.MULTILINE
+    )
+    exec(json.loads(words)[2], {})
+
+    assert asked == [f"http://127.0.0.1:{port}/healthz"]
+
+
 # -- generators in other languages, and servers of Python applications: each has its number, and no id comes twice
 
 
-ROOT = Path(__file__).parents[2]
 WORKERS, PAGE = ROOT / "examples" / "worker_numbers", ROOT / "docs" / "workers.md"
 PROGRAMS = {"java": ["java", "Ids.java"], "node": ["node", "ids.mjs"], "go": ["go", "run", "ids.go"]}
 COMPILERS = {"java": "javac"}

@@ -23,7 +23,6 @@ from support.kit import commands
 import allocator
 from allocator import errors
 from allocator.cli import main
-from allocator.database.tables import REVISIONS
 from allocator.service import routes, schemas
 from allocator.service.compat import of_leaf, of_tinyid
 from allocator.service.metrics import Metrics
@@ -72,22 +71,6 @@ def test_every_example_is_linked_from_some_page():
 
 def test_code_stands_in_fences_where_it_is_run():
     assert [page.name for page in pages() if INDENTED.search(prose(page))] == []
-
-
-def test_the_readme_begins_with_the_two_commands():
-    """`.ci/run` and `.ci/try-run` type them from there."""
-    begin = README.read_text().partition("\n## ")[0]
-    commands = re.findall(r"^(make \w+) ", begin, re.MULTILINE)
-
-    assert commands == ["make run", "make test"]
-    assert [one for one in commands if f"\n{one.removeprefix('make ')}:" not in (ROOT / "Makefile").read_text()] == []
-    assert "Python 3.11 or later and make" in begin
-
-
-def test_the_readme_is_read_in_two_minutes():
-    words = re.sub(r"<!--.*?-->", "", prose(README), flags=re.DOTALL).split()
-
-    assert 500 < len(words) <= 900
 
 
 # -- whatever is public is said
@@ -148,7 +131,8 @@ def test_every_variable_of_the_environment_is_said_and_no_other():
         "ALLOCATOR_PUBLIC_KEY_FILE",
     }
     known |= {str(option.envvar) for command in COMMANDS.values() for option in command.params if option.envvar}
-    said = {name for name in re.findall(r"\bALLOCATOR_[A-Z_]*[A-Z]\b", WORDS) if not name.startswith("ALLOCATOR_TEST")}
+    texts = WORDS + "".join((ROOT / name).read_text() for name in ("Dockerfile", "compose.yaml"))
+    said = {name for name in re.findall(r"\bALLOCATOR_[A-Z_]*[A-Z]\b", texts) if not name.startswith("ALLOCATOR_TEST")}
 
     assert said == known
 
@@ -205,41 +189,3 @@ def test_control_a_command_that_does_not_exist_is_noticed():
     assert command_of("nexxt order") is None
     assert command_of("tags create|sett") is None
     assert command_of("tags create order --step 5") is COMMANDS["tags create"]
-
-
-# -- nothing says what was before the first release
-
-KINDS = {".html", ".ini", ".mako", ".md", ".py", ".sql", ".toml", ".yaml", ".yml"}
-FOLDERS = (".github", "allocator", "benchmarks", "docs", "examples", "migrations", "tests")
-A_VERSION = re.compile(r"\b(?:allocator\W{1,4}|version\W{1,4}|of |since )(0\.[1-9]\d*)\b(?! ?(?:%|m?s\b|seconds))")
-A_REVISION = re.compile(r"\b(?:depends_on|HEAD|REVISIONS|[Rr]evision)\W{1,9}(\d{4})\b")
-NEVER_PUBLISHED = (
-    *("op.takeover", "TakeOver", "bind_tag", "BindTag", "LeftOut", "include_object", "one_per_process"),
-    *("ids_rate", "ids-rate", "requests_rate", "requests-rate", "names_with_rates", "'anonymous'", "`anonymous`"),
-    *("any more, and is left out", "an older version gave", "written by older versions"),
-)
-OF_NO_RELEASE = "9999"
-"""The revision of tables that are too new, in tests."""
-
-
-def of_before(words: str) -> list[str]:
-    """Versions that the change log has not, revisions that the schema has not, and what was in no release."""
-    released = set(re.findall(r"^## (\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE))
-    unknown = set(A_VERSION.findall(words)) - released | set(A_REVISION.findall(words)) - {*REVISIONS, OF_NO_RELEASE}
-    return sorted(unknown) + [one for one in NEVER_PUBLISHED if one in words]
-
-
-def test_no_text_says_what_was_before_the_first_release():
-    paths = [*ROOT.iterdir(), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))]
-    texts = {path: path.read_text() for path in paths if path.suffix in KINDS and path != Path(__file__)}
-    found = {str(path.relative_to(ROOT)): of_before(words) for path, words in texts.items()}
-
-    assert {place: words for place, words in found.items() if words} == {}
-    assert len(texts) > 400
-
-
-def test_control_what_was_before_the_first_release_is_noticed():
-    for words in ("as of 0.2, ", "version 0.3.0", 'depends_on = "0013"', "is at revision 0002", "op.takeover('start')"):
-        assert of_before(words), words
-    for words in ("waits of 0.2 s", "in 0.25 seconds", "version 0.1.0", 'revision = "0001"', "SQLAlchemy 2.0.43"):
-        assert of_before(words) == [], words

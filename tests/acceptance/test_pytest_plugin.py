@@ -47,12 +47,6 @@ TESTS = """
 """
 
 
-def test_pytest_finds_the_plugin_by_itself():
-    (found,) = entry_points(group="pytest11", name="allocator")
-
-    assert found.value == "allocator.integrations.pytest_plugin"
-
-
 ALONE = [
     word for found in entry_points(group="pytest11") if found.name != "allocator" for word in ("-p", f"no:{found.name}")
 ]
@@ -64,14 +58,6 @@ def test_the_fixtures_work_without_a_warning_and_without_other_plugins(pytester:
     done = pytester.runpytest_subprocess(*ALONE, "-W", "error", "-q")
 
     done.assert_outcomes(passed=6)
-
-
-def test_the_fixtures_are_described(pytester: pytest.Pytester):
-    done = pytester.runpytest_subprocess(*ALONE, "--fixtures", "-W", "error")
-
-    done.stdout.fnmatch_lines(["memory_allocator*", "*new for each test*"])
-    assert done.ret == pytest.ExitCode.OK
-    assert "Warning" not in done.stderr.str()
 
 
 def test_to_load_it_imports_next_to_nothing():

@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from stat import S_IMODE
 
@@ -14,7 +16,7 @@ import pytest
 from support.distinct import distinct
 from support.kit import SQLITE, run
 from support.processes.patience import until
-from support.service.served import START_SECONDS, Connection, post
+from support.service.served import START_SECONDS, Connection, Served, post
 
 from allocator import Allocator
 from allocator.errors import AccessDenied, DatabaseUnavailable, InvalidDatabase, InvalidSetting
@@ -65,6 +67,67 @@ def test_the_body_of_an_offered_upgrade_is_no_request(guarded, connection, tag):
     assert f"{tag}-chosen".encode() not in answered
 
 
+# -- what is no HTTP, or too much of it
+
+
+@pytest.fixture
+def embedded(served: Callable[..., Served]) -> Served:
+    return served("sqlite")
+
+
+def test_a_body_of_a_hundred_megabytes_is_refused_unread(embedded, tag):
+    known = f"POST /v1/tags/{tag}/ids HTTP/1.1\r\nHost: localhost\r\nContent-Length: 104857600\r\n\r\n"
+    assert talk(embedded, known) == 413
+    assert embedded.put(f"/v1/tags/{tag}", body=b" " * 100_000).status == 413
+    chunked = f"PUT /v1/tags/{tag} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert talk(embedded, chunked + "fffff\r\n" + "x" * 0xFFFFF + "\r\n") == 413
+
+
+def test_what_is_no_http_is_refused(embedded):
+    assert talk(embedded, "POST /v1/meteor HTTP/1.1\r\nHost: localhost\r\n" + "X-Long: " + "y" * 400_000) == 431
+    no_host = "POST /v1/meteor HTTP/1.1\r\nContent-Length: 0"
+    versions = [f"POST /v1/meteor HTTP/{version}\r\nHost: localhost" for version in ("0.9", "2.0", "9.9")]
+    for raw in ("\x00\x01\x02", "GET", "G" * 100, no_host, *versions):
+        assert (talk(embedded, raw + "\r\n\r\n"), raw) == (400, raw)
+
+
+def test_a_head_that_names_two_hosts_or_two_tokens_is_refused(embedded):
+    embedded.post("/v1/meteor")  # its next request takes the short way
+    lines = ("POST /v1/meteor", "GET /healthz", "GET /nowhere", "POST /v1/meteor?count=2")
+    for line, double in product(lines, ("Host: evil", "host: localhost", "Authorization: a\r\nAuthorization: b")):
+        head = f"{line} HTTP/1.1\r\nHost: localhost\r\n{double}\r\nContent-Length: 0\r\n\r\n"
+        assert talk(embedded, head) == 400, (line, double)
+
+
+def test_what_follows_a_body_is_no_header(embedded):
+    request = "POST /v1/meteor HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+    for trailer in ("Host: localhost", "X-Forwarded-For: 192.0.2.1"):
+        assert talk(embedded, f"{request}{trailer}\r\n\r\n") == 200, trailer
+
+
+def test_nothing_after_a_chunked_body_gets_an_answer(embedded):
+    """The server takes a request after the last two ends for trailers, so the one after that would answer for it."""
+    lines = "POST /v1/meteor HTTP/1.1\r\nHost: localhost\r\n"
+    plain = f"{lines}Content-Length: 0\r\n\r\n"
+    for end in ("0\r\n\r\n", "0\r\n\n", "0\r\nA: b\n\r\n"):
+        with socket.create_connection(("127.0.0.1", embedded.port), timeout=10) as connection:
+            connection.sendall(f"{plain}{lines}Transfer-Encoding: chunked\r\n\r\n{end}{plain}{plain}".encode())
+            said = connection.makefile("rb").read()
+
+        assert said.count(b"HTTP/1.1 200 ") == 2, end
+
+
+def talk(service: Served, text: str) -> int:
+    """Send this, and return the status that comes back."""
+    with socket.create_connection(("127.0.0.1", service.port), timeout=10) as connection:
+        try:
+            connection.sendall(text.encode("latin-1"))
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it has answered already
+        found = connection.recv(65536)
+    return int(found.split()[1])
+
+
 # -- the service on a Unix socket, and its clients
 
 
@@ -73,7 +136,7 @@ FILE = "Ids of the Shop.sock"
 
 
 @pytest.fixture
-def served(fresh: str, tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
+def at_socket(fresh: str, tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
     """The socket of a service, and its process."""
     path = tmp_path / FILE
     command = [sys.executable, "-m", "allocator", "serve", "--open", "--url", fresh, "--uds", f"unix://{path}"]
@@ -92,8 +155,8 @@ def answers(path: Path) -> bool:
 
 
 @SQLITE
-def test_ids_come_over_it_and_its_file_goes_at_the_end(served, tag):
-    path, process = served
+def test_ids_come_over_it_and_its_file_goes_at_the_end(at_socket, tag):
+    path, process = at_socket
     with Allocator(f"unix://{path}") as ids, Allocator(["unix:///none.sock", f"unix://{path}"]) as others:
         drawn = [*ids.next_ids(tag, 50), *others.next_ids(tag, 50)]
         assert distinct(drawn) == 100
@@ -106,8 +169,8 @@ def test_ids_come_over_it_and_its_file_goes_at_the_end(served, tag):
 
 
 @SQLITE
-def test_only_the_socket_of_a_service_that_was_killed_is_replaced(served, fresh, tmp_path, tag):
-    path, process = served
+def test_only_the_socket_of_a_service_that_was_killed_is_replaced(at_socket, fresh, tmp_path, tag):
+    path, process = at_socket
     again = ["serve", "--open", "--url", fresh, "--uds", str(path)]
     refused = subprocess.run(
         [sys.executable, "-m", "allocator", *again], capture_output=True, text=True, timeout=START_SECONDS, check=False
@@ -124,8 +187,8 @@ def test_only_the_socket_of_a_service_that_was_killed_is_replaced(served, fresh,
 
 
 @SQLITE
-def test_a_client_needs_a_token_once_there_is_one(served, fresh, tag):
-    path, _ = served
+def test_a_client_needs_a_token_once_there_is_one(at_socket, fresh, tag):
+    path, _ = at_socket
     secret = run(fresh, "tokens", "create", "shop", "--tags", tag, "--json").json["secret"]
 
     with Allocator(f"unix://{path}") as stranger:

@@ -81,50 +81,58 @@ def check(source: Any, reader: Connection, **settings: Any) -> None:
 
 # -- MySQL and MariaDB
 
-EVERYWHERE = (
-    "autocommit = 0",
-    "init_connect = 'SET autocommit = 0'",
-    "init_connect = 'SET autocommit = 0, completion_type = 1'",
-    "init_connect = 'START TRANSACTION'",
-    "completion_type = CHAIN",
-    "completion_type = 2",  # RELEASE
-    "sql_mode = ''",
-    "sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH'",
-    "sql_mode = 'TRADITIONAL,NO_AUTO_VALUE_ON_ZERO'",
-    "sql_safe_updates = 1",
-    "sql_select_limit = 1",
-    "max_join_size = 1",
-    "sql_auto_is_null = 1",
-    "foreign_key_checks = 0",
-    "unique_checks = 0",
-    "auto_increment_increment = 7, GLOBAL auto_increment_offset = 3",
-    "innodb_lock_wait_timeout = 1",
-    "lock_wait_timeout = 1",
-    "max_error_count = 0",
-    "innodb_flush_log_at_trx_commit = 2",
-)
+EVERYWHERE = """
+* autocommit = 0
+  init_connect = 'SET autocommit = 0'
+* init_connect = 'SET autocommit = 0, completion_type = 1'
+* init_connect = 'START TRANSACTION'
+* completion_type = CHAIN
+  completion_type = 2
+* sql_mode = ''
+  sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH'
+  sql_mode = 'TRADITIONAL,NO_AUTO_VALUE_ON_ZERO'
+  sql_safe_updates = 1
+  sql_select_limit = 1
+  max_join_size = 1
+  sql_auto_is_null = 1
+  foreign_key_checks = 0
+  unique_checks = 0
+* auto_increment_increment = 7, GLOBAL auto_increment_offset = 3
+  innodb_lock_wait_timeout = 1
+  lock_wait_timeout = 1
+  max_error_count = 0
+  default_storage_engine = MyISAM
+  innodb_flush_log_at_trx_commit = 2
+"""
+"""With each change those with a star are tried; by night all."""
 OF_KIND = {
-    "mysql": (
-        "transaction_isolation = 'READ-UNCOMMITTED'",
-        "transaction_isolation = 'SERIALIZABLE'",
-        "transaction_read_only = 1",
-        "max_execution_time = 1",
-        "sql_require_primary_key = 1",
-        "default_storage_engine = MyISAM",
-        "binlog_row_image = MINIMAL",
-    ),
-    "mariadb": (
-        "tx_isolation = 'READ-UNCOMMITTED'",
-        "tx_isolation = 'SERIALIZABLE'",
-        "tx_read_only = 1",
-        "sql_mode = ORACLE",
-        "sql_mode = 'MAXDB,SIMULTANEOUS_ASSIGNMENT,EMPTY_STRING_IS_NULL'",
-        "max_statement_time = 0.001",
-        "default_storage_engine = MyISAM",
-        "system_versioning_alter_history = KEEP",
-        "old_mode = ''",
-    ),
+    "mysql": """
+  transaction_isolation = 'READ-UNCOMMITTED'
+* transaction_isolation = 'SERIALIZABLE'
+* transaction_read_only = 1
+  max_execution_time = 1
+  sql_require_primary_key = 1
+  binlog_row_image = MINIMAL
+""",
+    "mariadb": """
+  tx_isolation = 'READ-UNCOMMITTED'
+* tx_isolation = 'SERIALIZABLE'
+* tx_read_only = 1
+  sql_mode = ORACLE
+  sql_mode = 'MAXDB,SIMULTANEOUS_ASSIGNMENT,EMPTY_STRING_IS_NULL'
+  max_statement_time = 0.001
+  system_versioning_alter_history = KEEP
+  old_mode = ''
+""",
 }
+
+
+def tried(*before: str, settings: str) -> list[Any]:
+    """Each setting, after what is the same for all."""
+    lines = settings.strip("\n").splitlines()
+    return [pytest.param(*before, line[2:], marks=() if line[0] == "*" else pytest.mark.nightly) for line in lines]
+
+
 PLAIN = ("plain", "plain")
 
 
@@ -163,29 +171,7 @@ def servers() -> Iterator[Callable[[str], Own]]:
         yield cache(lambda kind: Own(kind, stack))
 
 
-TELLING = {
-    "autocommit = 0",
-    "init_connect = 'SET autocommit = 0, completion_type = 1'",
-    "init_connect = 'START TRANSACTION'",
-    "completion_type = CHAIN",
-    "sql_mode = ''",
-    "auto_increment_increment = 7, GLOBAL auto_increment_offset = 3",
-    "transaction_isolation = 'SERIALIZABLE'",
-    "tx_isolation = 'SERIALIZABLE'",
-    "transaction_read_only = 1",
-    "tx_read_only = 1",
-    "default_transaction_isolation = 'serializable'",
-    "synchronous_commit = off",
-    "statement_timeout = '4s'",
-}
-"""Those that each change is tried with: eight of a server of MySQL or MariaDB, three of PostgreSQL."""
-
-
-def by_night(*row: str) -> Any:
-    return pytest.param(*row, marks=() if row[-1] in TELLING else pytest.mark.nightly)
-
-
-ROWS = [by_night(kind, setting) for kind in OF_KIND for setting in (*EVERYWHERE, *OF_KIND[kind])]
+ROWS = [one for kind in OF_KIND for one in tried(kind, settings=EVERYWHERE.rstrip() + OF_KIND[kind])]
 
 
 @pytest.mark.parametrize(("kind", "setting"), ROWS)
@@ -206,17 +192,15 @@ def test_a_limit_of_the_server_hides_no_tag(servers, kind):
         assert {tag.name for tag in ids.tags.list()} >= names
 
 
-FROM_NOTHING = (
-    ("mysql", "autocommit = 0"),
-    ("mysql", "auto_increment_increment = 3, GLOBAL auto_increment_offset = 7"),
-    ("mariadb", "init_connect = 'SET autocommit = 0'"),
-    ("mariadb", "completion_type = CHAIN"),
-    ("mariadb", "auto_increment_increment = 7, GLOBAL auto_increment_offset = 3"),
-    ("mariadb", "sql_mode = ORACLE"),
-)
+FROM_NOTHING = [
+    *tried("mysql", settings="* autocommit = 0"),
+    *tried("mysql", settings="  auto_increment_increment = 3, GLOBAL auto_increment_offset = 7"),
+    *tried("mariadb", settings="* completion_type = CHAIN\n  init_connect = 'SET autocommit = 0'"),
+    *tried("mariadb", settings="  sql_mode = ORACLE\n* auto_increment_increment = 7, GLOBAL auto_increment_offset = 3"),
+]
 
 
-@pytest.mark.parametrize(("kind", "setting"), [by_night(*row) for row in FROM_NOTHING])
+@pytest.mark.parametrize(("kind", "setting"), FROM_NOTHING)
 def test_what_an_upgrade_has_done_is_there_when_it_says_so(servers, kind, setting):
     server = servers(kind)
     server.reader.exec_driver_sql("DROP DATABASE settings")
@@ -303,19 +287,19 @@ def test_a_transaction_that_a_listener_has_begun_is_over_before_the_first_claim(
 
 # -- PostgreSQL
 
-OF_POSTGRES = (
-    "default_transaction_isolation = 'repeatable read'",
-    "default_transaction_isolation = 'serializable'",
-    "default_transaction_deferrable = on",
-    "synchronous_commit = off",
-    "session_replication_role = replica",
-    "standard_conforming_strings = off",
-    "statement_timeout = '4s'",
-    "lock_timeout = '1s'",
-    "idle_in_transaction_session_timeout = '1s'",
-    "row_security = off",
-    "transform_null_equals = on",
-)
+OF_POSTGRES = """
+  default_transaction_isolation = 'repeatable read'
+* default_transaction_isolation = 'serializable'
+  default_transaction_deferrable = on
+* synchronous_commit = off
+  session_replication_role = replica
+  standard_conforming_strings = off
+* statement_timeout = '4s'
+  lock_timeout = '1s'
+  idle_in_transaction_session_timeout = '1s'
+  row_security = off
+  transform_null_equals = on
+"""
 
 
 @contextmanager
@@ -327,7 +311,7 @@ def set_in(url: str, setting: str) -> Iterator[Connection]:
 
 
 @ON_POSTGRES
-@pytest.mark.parametrize("setting", [by_night(setting) for setting in OF_POSTGRES])
+@pytest.mark.parametrize("setting", tried(settings=OF_POSTGRES))
 def test_a_setting_of_the_database_takes_no_id_back(fresh, setting):
     with set_in(fresh, setting) as reader:
         check(fresh, reader)
