@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from threading import Event
 from time import monotonic
@@ -12,10 +12,9 @@ from time import monotonic
 import pytest
 from support.distinct import distinct
 from support.kit import backend_of
-from support.processes.patience import until
 from support.servers.throwaway import free_port
 from support.service.hostile_server import Hostile, saying
-from support.service.served import Guarded, Served
+from support.service.served import Guarded
 
 import allocator.errors
 import allocator.remote.http as client
@@ -25,7 +24,6 @@ from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
     Exhausted,
-    InvalidDatabase,
     InvalidSetting,
     MaxValueWentBack,
     SchemaDamaged,
@@ -65,30 +63,15 @@ def test_ids_come_from_memory_and_the_service_is_asked_once_a_segment(face, shar
     assert len(asked) <= 1
 
 
-def test_another_server_is_asked_when_one_is_down(face, shared_service, tag):
-    ids = face([nowhere(), shared_service(), nowhere()], timeout=2)
-    drawn = [ids.next_id(tag) for _ in range(3)]
-
-    assert drawn == [1, 2, 3]
-    assert ids.ticket(tag) > 0
-
-
-def test_the_server_that_answered_is_asked_first_from_then_on(made, shared_service, tag):
-    made.refuses(503, "DatabaseUnavailable")
-    with Allocator([made.address, shared_service()]) as ids:
-        for _ in range(5):
-            ids.reserve(tag, 1)
-
-    assert len(made.requests) == 1
-
-
-def test_a_trouble_of_one_server_is_not_that_of_another(made, shared_service, tag):
+def test_a_server_in_trouble_is_left_for_another_which_is_asked_first_from_then_on(face, made, shared_service, tag):
     names = ("DatabaseUnavailable", "SchemaOutOfDate", "DatabaseRefused", "AllocatorClosed")
     troubles = [*((503, name) for name in names), (429, "TooManyRequests"), (429, "?"), (502, "?"), (500, "?")]
-    for start, (status, name) in enumerate(troubles, 1):
+    for number, (status, name) in enumerate(troubles):
         made.says(b"<html>", status) if name == "?" else made.refuses(status, name)
-        with Allocator([made.address, shared_service()]) as ids:
-            assert ids.reserve(tag, 1)[0] == start, name
+        ids = face([nowhere(), made.address, shared_service(), nowhere()])
+        drawn = [ids.reserve(tag, 1)[0] for _ in range(3)]
+        assert drawn == [3 * number + 1, 3 * number + 2, 3 * number + 3], name
+        assert ids.ticket(tag) > 0
     assert len(made.requests) == len(troubles)
 
 
@@ -120,17 +103,6 @@ def test_every_error_that_has_a_name_comes_back_as_itself():
     assert DatabaseUnavailable not in FAILOVER_ERRORS
 
 
-def test_an_answer_that_is_no_segment_gives_no_ids(made, tag):
-    """The fields are judged in unit/remote/test_wire."""
-    for answer in ({}, {"start": "5", "stop": "1", "step": "1"}, [], "ids", b"no json", b"[" * 100_000):
-        made.says({"tag": tag, "max_value": "0", "step": 50, "max_step": 50, "limit": "1000"})
-        with Allocator(made.address, timeout=3) as ids:
-            ids.tags.get(tag)
-            made.says({"tag": tag} | answer if isinstance(answer, dict) else answer)
-            with pytest.raises((DatabaseRefused, DatabaseUnavailable, SchemaDamaged)):
-                pytest.fail(f"{ids.reserve(tag, 50)} of {answer!r}")
-
-
 def test_a_server_that_hangs_costs_no_more_than_the_timeout(face, made, tag):
     late = threading.Event()
     made.answers = lambda asked: late.wait(60) and []
@@ -142,20 +114,6 @@ def test_a_server_that_hangs_costs_no_more_than_the_timeout(face, made, tag):
 
     assert time.monotonic() - began < 15
     late.set()
-
-
-def test_ids_go_on_from_memory_while_the_service_is_away(tmp_path, tag):
-    with Served(f"sqlite:///{tmp_path}/ids.db") as service:
-        ids = Allocator(service.address, timeout=5, step=100, max_step=100)
-        first = ids.next_id(tag)
-        ids.next_ids(tag, 60)  # beyond low water: the next segment is claimed
-        assert until(lambda: ids.tags.get(tag).max_value >= 200)
-    drawn = [ids.next_id(tag) for _ in range(120)]
-    with pytest.raises(DatabaseUnavailable, match="did not answer"):
-        ids.next_ids(tag, 200)
-    ids.close()
-
-    assert distinct([first, *drawn]) == 121
 
 
 def test_a_token_is_sent_and_a_wrong_one_said(face, tmp_path, tag):
@@ -194,23 +152,6 @@ def test_parent_and_child_that_ask_at_once_never_read_each_others_answers(shared
 
     assert len(theirs) == 150
     assert distinct([*ours, *theirs]) == 301
-
-
-def test_an_odd_address_is_refused(face):
-    for wrong in (
-        "http://",
-        "https:///x",
-        "http://user:s3cret@host",
-        "http://user:s3cret@host:99999",
-        "http://user:s3/cr?et#@host:s3cret@host:99999",
-        "http://host?token=s3cret",
-        "http://host:99999",
-        ["http://a", "sqlite:///x"],
-    ):
-        with pytest.raises(InvalidDatabase) as refused:
-            face(wrong)
-        assert "s3cret" not in str(refused.value)
-        assert "host" in str(refused.value) or "host" not in wrong, wrong
 
 
 def test_settings_that_belong_to_the_other_side_are_refused(face):
@@ -260,18 +201,14 @@ def test_a_format_that_is_not_the_services_own_is_refused(shared_service):
         assert ids.snowflake() > 0
 
 
-def test_a_lease_of_a_worker_that_cannot_be_is_refused(made):
-    made.says({"space": "@snowflake", "number": 1024, "holder": "0" * 32, "until": 0})
-    with Allocator(made.address, timeout=5) as ids, pytest.raises(DatabaseRefused, match="number must be 0 to 1023"):
-        ids.snowflake()
-
-
 # -- the client before servers whose answer is wrong, or one that nobody asked for
 
 
 TIMEOUT = 4.0
 SETTINGS = {"tag": "order", "max_value": "0", "step": 50, "max_step": 50, "limit": "1000000"}
 TICKET = {"type": "order", "id": "7"}
+SNOWFLAKE = NumberClaim("@snowflake", 10, 20_000, 0, "", format="1/41/5/5/12 1288834974657")
+OF_AN_ANSWER = (DatabaseRefused, DatabaseUnavailable, SchemaDamaged)
 
 
 def asking(*addresses: str, timeout: float = TIMEOUT) -> ServiceBackend:
@@ -327,27 +264,21 @@ def test_a_connection_is_kept_until_shortly_before_its_server_closes_it(monkeypa
         assert server.connections == 3
 
 
-@pytest.mark.parametrize(
-    ("begun", "requests"),
-    [
-        (b"", 3),
-        (b"HTTP/1.1 2", 2),
-        (saying(TICKET).replace(b"Length: ", b"Length: 1"), 2),
-    ],
-)
-def test_a_request_that_met_the_end_of_a_kept_connection_is_sent_once_more_unless_its_answer_had_begun(begun, requests):
-    def answers(asked: str) -> Iterator[bytes]:
-        if len(hostile.requests) > 1:
-            yield begun
-            raise ConnectionError
-        yield saying(TICKET)
+def test_a_request_that_met_the_end_of_a_kept_connection_is_sent_once_more_unless_its_answer_had_begun():
+    for begun, requests in ((b"", 3), (b"HTTP/1.1 2", 2), (saying(TICKET).replace(b"Length: ", b"Length: 1"), 2)):
 
-    with Hostile(answers) as hostile:
-        service = asking(hostile.address)
-        tickets(service, 1)
-        with pytest.raises(DatabaseUnavailable, match="did not answer"):
+        def answers(asked: str, begun: bytes = begun) -> Iterator[bytes]:
+            if len(hostile.requests) > 1:
+                yield begun
+                raise ConnectionError
+            yield saying(TICKET)
+
+        with Hostile(answers) as hostile:
+            service = asking(hostile.address)
             tickets(service, 1)
-        assert len(hostile.requests) == requests
+            with pytest.raises(DatabaseUnavailable, match="did not answer"):
+                tickets(service, 1)
+            assert len(hostile.requests) == requests, begun
 
 
 # -- other servers
@@ -356,57 +287,64 @@ def test_a_request_that_met_the_end_of_a_kept_connection_is_sent_once_more_unles
 def test_a_redirect_is_not_followed():
     with always(TICKET) as other:
         for status in (301, 302, 303, 307, 308):
-            answer = saying(b"", status=f"{status} x", head=f"Location: {other.address}/v1/tickets/order\r\n")
+            head = f"Location: {other.address}/v1/tickets/order\r\n"
             said = f"answered {status}, not as allocator serve does"
-            with (
-                Hostile(lambda asked, answer=answer: [answer]) as hostile,
-                pytest.raises(DatabaseUnavailable, match=said),
-            ):
+            hostile = always(b"", status=f"{status} x", head=head)
+            with hostile, pytest.raises(DatabaseUnavailable, match=said):
                 tickets(asking(hostile.address), 1)
         assert other.requests == []
 
 
-@pytest.mark.parametrize(
-    ("status", "named", "header", "seconds"),
-    [
-        ("429 x", "TooManyRequests", "7", 7.0),
-        ("429 x", "", "7", 7.0),  # a proxy, whose answer is no JSON
-        ("429 x", "", "Wed, 21 Oct 2026 07:28:00 GMT", 1.0),
-        ("503 x", "DatabaseUnavailable", "3", 3.0),
-        ("503 x", "", "86400", client.MAX_RETRY_AFTER),
-    ],
-)
-def test_an_error_has_the_seconds_of_retry_after(status, named, header, seconds):
-    body = {"error": named, "detail": "so it is"} if named else b"busy"
-    answer = saying(body, status=status, head=f"Retry-After: {header}\r\n")
-    with Hostile(lambda asked: [answer]) as hostile, pytest.raises(DatabaseUnavailable) as refused:
-        tickets(asking(hostile.address), 1)
+SECONDS = [
+    ("429 x", "TooManyRequests", "7", 7.0),
+    ("429 x", "", "7", 7.0),  # a proxy, whose answer is no JSON
+    ("429 x", "", "Wed, 21 Oct 2026 07:28:00 GMT", 1.0),
+    ("503 x", "DatabaseUnavailable", "3", 3.0),
+    ("503 x", "", "86400", client.MAX_RETRY_AFTER),
+]
 
-    assert refused.value.seconds == seconds
+
+def test_an_error_has_the_seconds_of_retry_after():
+    for status, named, header, seconds in SECONDS:
+        body = {"error": named, "detail": "so it is"} if named else b"busy"
+        hostile = always(body, status=status, head=f"Retry-After: {header}\r\n")
+        with hostile, pytest.raises(DatabaseUnavailable) as refused:
+            tickets(asking(hostile.address), 1)
+        assert refused.value.seconds == seconds, (status, named, header)
 
 
 # -- wrong answers
 
 
-def test_a_segment_that_was_not_asked_for_is_refused_and_the_next_server_asked():
-    for stop, step in ((1000, 1), (40, 1), (500_000, 10_000), (2**62, 1)):
-        answer = {"tag": "order", "start": "1", "stop": str(stop), "step": str(step)}
-        with always(answer) as hostile, always(answer | {"stop": "51", "step": "1"}) as good:
-            assert asking(hostile.address, good.address).claim_segment("order", 50, {}, exact=True) == range(1, 51)
-            with pytest.raises(DatabaseRefused, match=rf"{hostile.address}: not a response of allocator serve"):
-                asking(hostile.address).claim_segment("order", 50, {}, exact=True)
+BLOCK = {"tag": "order", "start": "1", "stop": "51", "step": "1"}
+LEASE = {"space": "@snowflake", "number": 1024, "holder": "0" * 32, "until": 0}
 
 
-def test_a_segment_below_what_was_seen_stops_the_tag():
-    with always({"tag": "order", "start": "1", "stop": "51", "step": "1"}) as hostile, pytest.raises(SchemaDamaged):
-        asking(hostile.address).claim_segment("order", 50, {Residue(): 50})
+def claimed(service: ServiceBackend) -> range:
+    return service.claim_segment("order", 50, {}, exact=True)
 
 
-def test_the_settings_of_another_tag_are_refused():
+NOT_ASKED_FOR: list[tuple[object, Callable[[ServiceBackend], object], str]] = [
+    *((BLOCK | {"stop": stop}, claimed, "not a response of") for stop in ("1000", "40", str(2**62))),
+    (BLOCK | {"stop": "500000", "step": "10000"}, claimed, "not a response of"),
+    *((answer, claimed, "") for answer in ({}, {"tag": "order"}, [], "ids", b"no json", b"[" * 100_000)),
+    (BLOCK, lambda service: service.claim_segment("order", 50, {Residue(): 50}), ""),
+    (SETTINGS | {"tag": "other"}, lambda service: service.read_tag("order"), "is for tag 'other', not for 'order'"),
+    (LEASE, lambda service: service.lease_number(SNOWFLAKE), "number must be 0 to 1023"),
+]
+"""The fields are judged by unit/remote/test_client."""
+
+
+def test_what_was_not_asked_for_is_refused_and_the_next_server_asked():
+    for answer, call, said in NOT_ASKED_FOR:
+        with always(answer) as hostile, pytest.raises(OF_AN_ANSWER) as refused:
+            pytest.fail(f"{call(asking(hostile.address))} of {answer!r}")
+        assert said in str(refused.value)
+        assert said == "" or hostile.address in str(refused.value)
+    with always(NOT_ASKED_FOR[0][0]) as hostile, always(BLOCK) as good:
+        assert claimed(asking(hostile.address, good.address)) == range(1, 51)
     with always(SETTINGS | {"tag": "other"}) as hostile, always(SETTINGS) as good:
         assert asking(hostile.address, good.address).read_tag("order") == Tag("order", 0, 50, 50, 1_000_000)
-        with pytest.raises(DatabaseRefused, match="the answer is for tag 'other', not for 'order'"):
-            asking(hostile.address).read_tag("order")
 
 
 EVIL = "gone\x1b[2J\r\n2026-01-01 INFO all is well\x00\u202e" + "x" * 5000
