@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 from support import kit
 from support.kit import SQLITE
+from support.transcripts import wrong_commands
 
 from allocator import Numbers
 from allocator.errors import InvalidSetting
@@ -77,20 +78,41 @@ def found(shop: Engine, *words: str) -> list[tuple[object, ...]]:
     return [(one["kind"], one["scope"], one["period"], one["first"], one["last"]) for one in told["findings"]]
 
 
-@pytest.mark.statements
-def test_numbers_are_listed_and_raised(shop):
-    assert run(shop, "list", "--json").json == []
-    add(shop, "a", 3)
-    assert run(shop, "set", "case", "41").out == "the next number of 'case' is 42\n"
-    raised = run(shop, "set", "invoice", "7", "--scope", "a", "--period", "2026")
-    assert raised.out == "the next number of 'invoice' of scope 'a' in 2026 is 8\n"
+COUNTERS = """
+$ numbers list --json
+[]
+$ numbers set case 41
+the next number of 'case' is 42
+$ numbers set invoice 7 --scope a --period 2026
+the next number of 'invoice' of scope 'a' in 2026 is 8
+1$ numbers set invoice 2 --scope a --period 2026
+error: ...'invoice' of scope 'a' in 2026 is at 7 already...
+2$ numbers set invoice 2 --scope a --period 2026-3
+...
+2$ numbers set invoice 7 --scope b
+...
+Error: the numbers of 'invoice' restart each year: give --period, as 2026
+2$ numbers set invoice 7 --scope b --period 2026-03
+...
+Error: the numbers of 'invoice' restart each year: give --period, as 2026
+2$ numbers set case 42 --period 2026
+...
+Error: the numbers of 'case' never restart: leave out --period...
+$ numbers list
+name     scope  period  newest
+case                    41
+invoice  a      2026    7
+$ numbers list case --json
+[{"name": "case", "scope": "", "period": "", "newest": "41"}]
+$ numbers set invoice 6 --period 2025
+the next number of 'invoice' in 2025 is 7
+"""
 
-    assert [line.split() for line in run(shop, "list").out.splitlines()] == [
-        ["name", "scope", "period", "newest"],
-        ["case", "41"],
-        ["invoice", "a", "2026", "7"],
-    ]
-    assert run(shop, "list", "case", "--json").json == [{"name": "case", "scope": "", "period": "", "newest": "41"}]
+
+@pytest.mark.statements
+def test_counters_are_listed_and_raised_and_never_lowered(shop):
+    """Nor set where nobody draws: without a period, or in one of another kind."""
+    assert wrong_commands(shop.url.render_as_string(hide_password=False), COUNTERS.lstrip()) == []
     with shop.connect() as connection:
         assert cases.next(connection).n == 42
         assert invoices.next(connection, "a", MARCH).text == "INV-2026-008"
@@ -150,36 +172,6 @@ def test_a_uuid_is_the_scope_that_the_application_gives(shop, holds, tenant, dra
         assert connection.scalar(select(slips.c.n)) == drawn + 1
         assert Numbers("slip").next(connection, tenant).n == drawn + 2
         slips.drop(connection)
-
-
-@SQLITE
-def test_numbers_are_never_lowered(shop):
-    add(shop, "a", 3)
-    refused = run(shop, "set", "invoice", "2", "--scope", "a", "--period", "2026")
-
-    assert refused.code == 1
-    assert "'invoice' of scope 'a' in 2026 is at 3 already" in refused.err
-    assert run(shop, "set", "invoice", "2", "--period", "2026-3").code == 2
-    with shop.connect() as connection:
-        assert invoices.peek(connection, "a", MARCH).n == 3
-
-
-@SQLITE
-def test_a_counter_that_nobody_draws_from_is_refused(shop):
-    """Without a period, or in one of another kind."""
-    add(shop, "a", 3)
-    assert run(shop, "set", "case", "7").code == 0
-    for words in ([], ["--period", "2026-03"]):
-        refused = run(shop, "set", "invoice", "7", "--scope", "b", *words)
-        assert refused.code == 2
-        assert "the numbers of 'invoice' restart each year: give --period, as 2026" in refused.err
-    refused = run(shop, "set", "case", "8", "--period", "2026")
-    assert refused.code == 2
-    assert "the numbers of 'case' never restart: leave out --period" in refused.err
-
-    assert len(run(shop, "list", "--json").json) == 2
-    assert run(shop, "set", "case", "8").code == 0
-    assert run(shop, "set", "invoice", "7", "--period", "2025").code == 0
 
 
 def test_a_sound_column_has_no_findings(shop):
@@ -254,29 +246,23 @@ def test_texts_of_another_format_are_told(shop):
     assert [one[0] for one in found(shop, *BY_NUMBER)] == ["unreadable"]
 
 
+BARE = (*BY_NUMBER, "--format", "{n}")
+MIXED_UP = (
+    (2, "restart each year: give --period-column", (*BARE[:-4], *BARE[-2:])),
+    (2, "give --scope-column", BY_TEXT[:-2]),  # 1 is that of an audit that found something
+    (1, "1 names no year, and no date is beside it: give --period-column", BY_NUMBER[:-2]),
+    (1, "", ("audit", "number", "invoice")),
+    (1, "no number of 'invoce' was drawn yet, so it begins; ", (*BY_NUMBER[:2], "invoce", *BY_NUMBER[3:])),
+    (1, "nothing", ("audit", "invoice.nothing", *BY_NUMBER[2:])),
+)
+
+
 @SQLITE
 def test_what_would_mix_up_scopes_or_periods_is_refused(shop):
     add(shop, "a", 2)
-
-    bare = (*BY_NUMBER, "--format", "{n}")
-    for words, sentence in (
-        ((*bare[:-4], *bare[-2:]), "restart each year: give --period-column"),
-        (BY_TEXT[:-2], "give --scope-column"),
-    ):
-        refused = run(shop, *words)
-        assert refused.code == 2  # 1 is that of an audit that found something
-        assert sentence in refused.err
-    told = run(shop, *BY_NUMBER[:-2])
-    assert (told.code, "1 names no year, and no date is beside it: give --period-column" in told.out) == (
-        1,
-        True,
-    )
-    assert run(shop, "audit", "number", "invoice").code == 1
-    mistyped = run(shop, *("invoce" if word == "invoice" else word for word in BY_NUMBER))
-    assert mistyped.err == "no number of 'invoce' was drawn yet, so it begins; for others: allocator numbers list\n"
-    missing = run(shop, "audit", "invoice.nothing", *BY_NUMBER[2:])
-    assert missing.code == 1
-    assert "nothing" in missing.err
+    for code, sentence, words in MIXED_UP:
+        done = run(shop, *words)
+        assert (done.code, sentence in done.out + done.err) == (code, True), (words, done)
 
 
 @SQLITE
