@@ -14,6 +14,7 @@ from support.servers.administrator import execute
 from support.servers.databases import with_schema
 from support.servers.fleets import made, named
 from support.service.served import Guarded, Seat, Served, basic
+from support.transcripts import wrong_answers
 
 from allocator.database.tables import segment
 from allocator.database.verbs import node_rows, segments
@@ -56,12 +57,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowded]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def open_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(f"sqlite:///{tmp_path_factory.mktemp('open')}/ids.db") as service:
-        yield service
-
-
 @pytest.fixture
 def admin(guarded: Crowded) -> Seat:
     return Seat(guarded.service, guarded.admin)
@@ -78,42 +73,53 @@ def tags_in(page: str) -> list[str]:
 
 # -- coming in
 
+ENTRY = """
+GET PAGE -> 401 www-authenticate: Basic … enter a token as the password
+GET PAGE <Authorization: UNKNOWN> -> 401 www-authenticate: Basic … enter a token as the password
+GET PAGE <Host: BEYOND> -> 403 put TLS in front of the service … not www-authenticate
+GET PAGE <Host: BEYOND> <Authorization: ADMIN> -> 403 put TLS in front of the service … not www-authenticate
+GET PAGE <X-Forwarded-For: 192.0.2.7> <X-Forwarded-Proto: http> -> 403 put TLS in front of the service
+GET PAGE <X-Forwarded-For: 192.0.2.7> <X-Forwarded-Proto: http> <Authorization: ADMIN> -> 403 put TLS in front
+GET PAGE <Host: BEYOND> <X-Forwarded-For: 192.0.2.7> <X-Forwarded-Proto: https> -> 401
+GET PAGE <Host: BEYOND> <X-Forwarded-For: 192.0.2.7> <X-Forwarded-Proto: https> <Authorization: ADMIN> -> 200
+GET PAGE <Authorization: ADMIN> -> 200
+POST PAGE step=5 <Authorization: ADMIN> -> 405
+GET PAGE <Authorization: DRAWER> -> 403
+"""
+"""A token is neither asked for nor taken beyond this machine without TLS."""
+OF_A_READER = """
+GET /console/tags/seen-1 <Authorization: READER> -> 200 <dt>Failover gap</dt><dd>auto</dd> … not /console/fleet
+GET /console/tags/hidden-1 <Authorization: READER> -> 403
+GET /console/tags/no-such <Authorization: READER> -> 403
+GET /console/fleet <Authorization: READER> -> 403
+GET /console/doctor <Authorization: READER> -> 403
+GET / <Authorization: DRAWER> -> 403 may not read tags
+GET /console/tags/made-up <Authorization: ADMIN> -> 404
+GET /console/tags/tag-09996 <Authorization: ADMIN> -> 200
+"""
+OF_THE_API = """
+POST /v1/tags/seen-1/ids SENT -> 401 www-authenticate: Bearer
+POST /v1/meteor SENT -> 401 www-authenticate: Bearer
+GET /v1/tags SENT -> 401 www-authenticate: Bearer
+GET /metrics SENT -> 401 www-authenticate: Bearer
+"""
+"""A browser sends the token that it keeps with a form of a foreign site too; only pages of the console take it so."""
 
-def test_without_a_token_a_browser_is_made_to_ask_for_one(guarded):
-    for path in PAGES:
-        for sent in ({}, {"Authorization": basic("allocator_unknown")}):
-            answer = guarded.service.get(path, **sent)
-            assert (answer.status, answer.headers["WWW-Authenticate"][:5]) == (401, "Basic"), path
-            assert "enter a token as the password" in answer.body.decode(), path
 
-
-def test_a_token_is_neither_asked_for_nor_taken_beyond_this_machine_without_tls(guarded):
-    beyond = {"Host": f"ids.example:{guarded.service.port}"}
-    for sent in ({}, {"Authorization": basic(guarded.admin)}):
-        for via in (beyond, {"X_Forwarded_For": "192.0.2.7", "X_Forwarded_Proto": "http"}):
-            answer = guarded.service.get("/", **sent, **via)
-            assert (answer.status, "WWW-Authenticate" in answer.headers) == (403, False), via
-            assert "put TLS in front of the service" in answer.body.decode(), via
-        encrypted = {"X_Forwarded_For": "192.0.2.7", "X_Forwarded_Proto": "https"}
-        assert guarded.service.get("/", **sent, **beyond, **encrypted).status == (200 if sent else 401)
-
-
-def test_the_api_takes_no_basic_credentials(guarded):
-    """A browser sends them with a form of a foreign site too."""
+def test_who_may_look_and_that_looking_changes_and_makes_nothing(guarded, reader):
+    names = {name.upper(): basic(getattr(guarded, name)) for name in ("admin", "reader", "drawer")}
+    names |= {"UNKNOWN": basic("allocator_unknown"), "BEYOND": f"ids.example:{guarded.service.port}"}
     before = guarded.database.run(segments.fetch, "seen-1")
-    form = {"Authorization": basic(guarded.admin), "Content_Type": "application/x-www-form-urlencoded"}
-    foreign = {"Origin": "https://evil.example", "Sec_Fetch_Site": "cross-site"}
-    for method, path in (
-        ("POST", "/v1/tags/seen-1/ids"),
-        ("POST", "/v1/meteor"),
-        ("GET", "/v1/tags"),
-        ("GET", "/metrics"),
-    ):
-        for site in (foreign, {"Sec_Fetch_Site": "same-origin"}):
-            refused = guarded.service.ask(method, path, **form, **site)
-            assert (refused.status, refused.headers["WWW-Authenticate"]) == (401, "Bearer"), path
+    for page in PAGES:
+        assert wrong_answers(guarded.service, ENTRY, PAGE=page, **names) == []
+    assert wrong_answers(guarded.service, OF_A_READER, **names) == []
+    for site in ("<Sec-Fetch-Site: same-origin>", "<Sec-Fetch-Site: cross-site> <Origin: https://evil.example>"):
+        sent = f"<Authorization: {names['ADMIN']}> <Content-Type: application/x-www-form-urlencoded> {site}"
+        assert wrong_answers(guarded.service, OF_THE_API, SENT=sent) == []
 
+    assert until(lambda: tags_in(reader.text("/")) == ["seen-1", "seen-2"])
     assert guarded.database.run(segments.fetch, "seen-1") == before
+    assert guarded.database.run(segments.fetch, "made-up") is None
 
 
 def test_a_page_ends_with_its_token(guarded):
@@ -124,12 +130,16 @@ def test_a_page_ends_with_its_token(guarded):
     assert until(lambda: seat.get("/").status == 401)
 
 
-def test_without_a_token_configured_it_is_open_to_this_machine_by_its_own_names(open_service):
+OPEN = """
+GET / -> 200
+GET / <Host: evil.example:8000> -> 401 ask it by the name localhost … not www-authenticate
+"""
+
+
+def test_without_a_token_configured_it_is_open_to_this_machine_by_its_own_names(tmp_path):
     """A page of the web cannot look at it, also by a name that it has pointed here."""
-    assert open_service.get("/").status == 200
-    refused = open_service.get("/", Host=f"evil.example:{open_service.port}")
-    assert (refused.status, "WWW-Authenticate" in refused.headers) == (401, False)
-    assert "ask it by the name localhost" in refused.body.decode()
+    with Served(f"sqlite:///{tmp_path}/ids.db") as service:
+        assert wrong_answers(service, OPEN) == []
 
 
 # -- what a browser is told
@@ -169,47 +179,17 @@ def test_of_ten_thousand_tags_a_hundred_are_listed_those_in_use_first(guarded, a
     assert len(tags_in(page.body.decode())) == 100
     assert "The 100 busiest of 10\u202f000 tags" in page.body.decode()
     assert len(page.body) < 60_000
-    assert admin.get("/console/tags/tag-09996").status == 200, "not listed, and there"
 
 
-def test_looking_changes_and_makes_nothing(guarded, admin):
-    before = guarded.database.run(segments.fetch, "seen-1")
-    for path in PAGES:
-        assert admin.get(path).status == 200, path
-        assert guarded.service.post(path, body="step=5", **admin.sent).status == 405, path
-    assert admin.get("/console/tags/made-up").status == 404
-
-    assert guarded.database.run(segments.fetch, "seen-1") == before
-    assert guarded.database.run(segments.fetch, "made-up") is None
-
-
-def test_what_comes_from_outside_is_escaped(admin):
+def test_the_fleet_and_the_doctor_are_shown_and_what_comes_from_outside_is_escaped(admin):
     def page() -> str:
         return admin.get("/console/fleet").body.decode()
 
-    assert until(lambda: html.escape(EVIL, quote=False) in page())
-    assert EVIL not in page()
-    assert "1<b>" not in page()
-
-
-def test_the_fleet_and_the_doctor_are_shown_to_who_may_do_everything(admin):
-    assert until(lambda: "serving" in admin.text("/console/fleet"))
-    fleet = admin.text("/console/fleet")
-    assert "Meteor nodes" in fleet
-    assert "pods</span>: 1 held, 3 free, leases of 600 seconds" in fleet
+    assert until(lambda: html.escape(EVIL, quote=False) in page() and "serving" in page())
+    assert [word for word in (EVIL, "1<b>") if word in page()] == []
+    assert "Meteor nodes" in page()
+    assert "pods</span>: 1 held, 3 free, leases of 600 seconds" in page()
     assert until(lambda: re.search(r"\bfindings?, checked ", admin.text("/console/doctor")))
-
-
-def test_a_reader_sees_its_own_tags_alone(guarded, reader):
-    assert until(lambda: tags_in(reader.text("/")) == ["seen-1", "seen-2"])
-    page = reader.text("/console/tags/seen-1")
-    assert "<dt>Failover gap</dt><dd>auto</dd>" in page
-    assert "/console/fleet" not in page
-    for path in ("/console/tags/hidden-1", "/console/tags/no-such", "/console/fleet", "/console/doctor"):
-        assert reader.get(path).status == 403, path
-    refused = Seat(guarded.service, guarded.drawer).get("/")
-    assert refused.status == 403
-    assert "may not read tags" in refused.body.decode()
 
 
 # -- without the database

@@ -8,7 +8,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -41,8 +40,6 @@ from allocator.service.app import application
 from allocator.service.http_server import DRAIN, GRACE
 
 FASTAPI = Path(allocator.__file__).parent.parent / "examples" / "fastapi_app"
-START_SECONDS = 60.0
-LISTENING = re.compile(r"running on (http://[\d.:]+)")
 
 
 @pytest.fixture(scope="module")
@@ -54,28 +51,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def shop(folder: Path) -> Iterator[str]:
     """The address of the example."""
-    log = folder / "log"
-    command = [sys.executable, "-m", "uvicorn", "app:app", "--app-dir", str(FASTAPI), "--port", "0"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("SHOP_")}
-    with log.open("wb") as told:
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=told, stderr=told)
-    try:
-        yield address(process, log)
-        process.terminate()
-        assert process.wait(START_SECONDS) in {0, -15}, log.read_text()
-        assert "Traceback" not in log.read_text()
-    finally:
-        process.kill()
-        process.wait()
-
-
-def address(process: subprocess.Popen[bytes], log: Path) -> str:
-    end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end and process.poll() is None:
-        if found := LISTENING.search(log.read_text()):
-            return found.group(1)
-        time.sleep(0.05)
-    raise RuntimeError(f"the example does not start:\n{log.read_text()}")
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "app:app", "--app-dir", str(FASTAPI), "--port", str(port)]
+    with serving(command, folder, port):
+        yield f"http://127.0.0.1:{port}"
+    assert "Traceback" not in (folder / "log").read_text()
 
 
 def test_orders_with_items_made_concurrently(shop: str, folder: Path):

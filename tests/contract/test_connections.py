@@ -19,9 +19,7 @@ from support.processes.patience import until
 from support.service.served import START_SECONDS, Connection, Served, post
 
 from allocator import Allocator
-from allocator.errors import AccessDenied, DatabaseUnavailable, InvalidSetting
-from allocator.service.server import check_access
-from allocator.service.settings import ServeSettings
+from allocator.errors import DatabaseUnavailable
 
 
 def test_requests_that_come_together_or_in_pieces_have_an_answer_each(guarded, connection, tag):
@@ -161,6 +159,7 @@ def test_ids_come_over_it_and_its_file_goes_at_the_end(at_socket, tag):
         drawn = [*ids.next_ids(tag, 50), *others.next_ids(tag, 50)]
         assert distinct(drawn) == 100
         assert ids.tags.get(tag).name == tag
+    assert run(f"unix:///none.sock UNIX://{path}", "next", tag).out.strip().isdigit()
     assert S_IMODE(path.stat().st_mode) == 0o660
     process.send_signal(signal.SIGTERM)
     process.wait(START_SECONDS)
@@ -186,27 +185,6 @@ def test_only_the_socket_of_a_service_that_was_killed_is_replaced(at_socket, fre
         second.terminate()
 
 
-@SQLITE
-def test_a_client_needs_a_token_once_there_is_one(at_socket, fresh, tag):
-    path, _ = at_socket
-    secret = run(fresh, "tokens", "create", "shop", "--tags", tag, "--json").json["secret"]
-
-    with Allocator(f"unix://{path}") as stranger:
-        assert until(lambda: is_refused(stranger, tag), START_SECONDS)
-    with Allocator(f"unix://{path}", token=secret) as ids:
-        assert ids.next_id(tag) > 0
-    drawn = run(f"unix:///none.sock UNIX://{path}", "next", tag, ALLOCATOR_TOKEN=secret)
-    assert drawn.out.strip().isdigit(), drawn
-
-
-def is_refused(ids: Allocator, tag: str) -> bool:
-    try:
-        ids.reserve(tag, 1)
-    except AccessDenied:
-        return True
-    return False
-
-
 def test_no_service_there_is_named(tmp_path):
     said = r"unix:///.*/none\.sock did not answer: FileNotFoundError: \[Errno 2\] No such file or directory$"
     with Allocator(f"unix://{tmp_path}/none.sock", timeout=0.5) as ids, pytest.raises(DatabaseUnavailable, match=said):
@@ -219,10 +197,3 @@ def test_a_socket_takes_no_host_port_or_certificate():
 
         assert refused.code == 2
         assert "--uds excludes --host, --port and --certificate" in refused.err
-
-
-@SQLITE
-def test_without_a_token_the_message_names_the_socket(fresh):
-    said = r"nobody could use the service on /run/ids\.sock; create one .* allocator serve --open$"
-    with pytest.raises(InvalidSetting, match=said):
-        check_access(ServeSettings((fresh,), host="0.0.0.0", uds="/run/ids.sock"))

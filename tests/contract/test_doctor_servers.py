@@ -120,15 +120,19 @@ def variables(url: str, **values: str) -> Iterator[None]:
         yield
 
 
+ON_BOTH = [
+    ("binlog-of-statements", "STATEMENT", {"binlog_format": "'STATEMENT'"}),
+    ("several-writers", "is 2 and auto_increment_offset 1", {"auto_increment_increment": "2"}),
+]
 OF_MYSQL = {
-    "binlog-of-statements": ("STATEMENT", {"binlog_format": "'STATEMENT'"}),
-    "several-writers": ("is 2 and auto_increment_offset 1", {"auto_increment_increment": "2"}),
+    "mysql": [*ON_BOTH, ("not-durable", "innodb_doublewrite is DETECT_ONLY", {"innodb_doublewrite": "DETECT_ONLY"})],
+    "mariadb": ON_BOTH,
 }
 
 
 @ON_MYSQL
-def test_settings_of_mysql(patient):
-    for name, (words, settings) in OF_MYSQL.items():
+def test_settings_of_mysql(kind, patient):
+    for name, words, settings in OF_MYSQL[kind]:
         with variables(patient.url, **settings):
             found = patient.found()[name]
         assert (found.severity, words in found.found, name in patient.healthy) == (DANGER, True, False)
@@ -160,16 +164,6 @@ def test_settings_of_mysql_that_lose_commits_are_one_finding_and_the_guard_count
     assert "not-durable" not in patient.healthy
     assert found.severity == DANGER
     assert "set innodb_flush_log_at_trx_commit = 1, sync_binlog = 1 in the server's configuration" in found.mend
-
-
-@on("mysql")
-@pytest.mark.nightly
-def test_pages_that_cannot_be_mended(patient):
-    with variables(patient.url, innodb_doublewrite="DETECT_ONLY"):
-        found = patient.found()["not-durable"]
-
-    assert found.severity == DANGER
-    assert found.found.endswith("innodb_doublewrite is DETECT_ONLY")
 
 
 @ON_MARIADB

@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -30,11 +31,11 @@ LOCK = "UPDATE allocator_segment SET step = step + 1"
 
 
 class Case(NamedTuple):
-    """What a user meets. The first statements are the administrator's."""
+    """What a user meets. The first statements are the administrator's, with semicolons between them."""
 
     error: type[AllocatorError]
     sentence: str
-    by: tuple[str, ...] = ()
+    by: str = ""
     url: dict[str, Any] = {}
     sql: str = LOCK
     holds: str = ""
@@ -52,73 +53,64 @@ def setting(words: str) -> dict[str, Any]:
     return {"query": {"init_command": words}}
 
 
+refused, away, behind = (partial(Case, error) for error in (DatabaseRefused, DatabaseUnavailable, SchemaOutOfDate))
+
+
 ANYWHERE = (
-    Case(DatabaseRefused, "refuses the login: .*; check user and password", url={"password": "s3cret"}),
-    Case(DatabaseUnavailable, "no address is known for the host: .*; check its name", url={"host": "nosuch.invalid"}),
-    Case(DatabaseUnavailable, "is not available: .*[Cc]onnection refused", url={"port": 1, "password": "s3cret"}),
-    Case(
-        DatabaseRefused,
-        "lacks what is not the allocator's: .*bills.*; create it, or look for the",
-        sql="SELECT n FROM bills",
-    ),
-    Case(
-        SchemaOutOfDate, "of the allocator: .*allocator_x.*; run: allocator db upgrade", sql="SELECT n FROM allocator_x"
-    ),
-    Case(SchemaOutOfDate, "of the allocator: .*nix.*; run: allocator db", sql="SELECT nix FROM allocator_segment"),
-    Case(DatabaseRefused, "refuses: .*syntax", sql="SELEKT 1"),
+    refused("refuses the login: .*; check user and password", url={"password": "s3cret"}),
+    away("no address is known for the host: .*; check its name", url={"host": "nosuch.invalid"}),
+    away("is not available: .*[Cc]onnection refused", url={"port": 1, "password": "s3cret"}),
+    refused("lacks what is not the allocator's: .*bills.*; create it, or look for the", sql="SELECT n FROM bills"),
+    behind("of the allocator: .*allocator_x.*; run: allocator db upgrade", sql="SELECT n FROM allocator_x"),
+    behind("of the allocator: .*nix.*; run: allocator db", sql="SELECT nix FROM allocator_segment"),
+    refused("refuses: .*syntax", sql="SELEKT 1"),
 )
 OF_POSTGRES = (
     *ANYWHERE,
-    Case(DatabaseRefused, "there is no such database.*no_such", url={"database": "no_such"}),
-    Case(DatabaseRefused, "lacks a right: .*not permitted to log in", ("ALTER ROLE {user} NOLOGIN",)),
-    Case(
-        DatabaseRefused,
+    refused("there is no such database.*no_such", url={"database": "no_such"}),
+    refused("lacks a right: .*not permitted to log in", "ALTER ROLE {user} NOLOGIN"),
+    refused(
         "lacks a right: .*permission denied for database .*; grant it",
-        ("REVOKE CONNECT ON DATABASE {name} FROM PUBLIC, {user}",),
+        "REVOKE CONNECT ON DATABASE {name} FROM PUBLIC, {user}",
     ),
-    Case(
-        DatabaseRefused, "lacks a right: permission denied for table", ("REVOKE ALL ON allocator_segment FROM {user}",)
-    ),
-    Case(
-        DatabaseRefused,
+    refused("lacks a right: permission denied for table", "REVOKE ALL ON allocator_segment FROM {user}"),
+    refused(
         r"row-level security policy .*; give the user a policy there, or: ALTER TABLE",
-        ("ALTER TABLE allocator_number ENABLE ROW LEVEL SECURITY",),
+        "ALTER TABLE allocator_number ENABLE ROW LEVEL SECURITY",
         sql="INSERT INTO allocator_number VALUES ('case', '', '', 1)",
     ),
     *(
-        Case(DatabaseRefused, f"refuses a setting .*{words}.*: URL, engine or user", url={"query": {"options": option}})
+        refused(f"refuses a setting .*{words}.*: URL, engine or user", url={"query": {"options": option}})
         for words, option in (
             ("statement_timeout", "-c statement_timeout=abc"),
             ("no_such", "-c no_such=1"),
             ("session_replication_role", "-c session_replication_role=replica"),
         )
     ),
-    Case(DatabaseRefused, "client and server do not agree on TLS: .*SSL", url={"query": {"sslmode": "require"}}),
-    Case(DatabaseUnavailable, "has no connection left: .*too many.*; raise", ("ALTER ROLE {user} CONNECTION LIMIT 0",)),
-    Case(
-        DatabaseUnavailable,
+    refused("client and server do not agree on TLS: .*SSL", url={"query": {"sslmode": "require"}}),
+    away("has no connection left: .*too many.*; raise", "ALTER ROLE {user} CONNECTION LIMIT 0"),
+    away(
         "ended the statement: .*statement timeout; retry, or raise the timeout",
-        ("ALTER ROLE {user} SET statement_timeout = '50ms'",),
+        "ALTER ROLE {user} SET statement_timeout = '50ms'",
         sql="SELECT pg_sleep(5)",
     ),
-    Case(
-        DatabaseUnavailable,
+    away(
         "other transactions hold what this one needs: .*lock timeout",
-        ("ALTER ROLE {user} SET lock_timeout = '50ms'",),
+        "ALTER ROLE {user} SET lock_timeout = '50ms'",
         holds=LOCK,
     ),
-    Case(DatabaseUnavailable, "other transactions hold what", sql=signal("40P01")),
-    Case(DatabaseUnavailable, "has no space left: as told; free some", sql=signal("53100")),
-    Case(DatabaseRefused, "refuses: as told", sql=signal("P0001")),
-    Case(DatabaseRefused, "refuses: null value", sql="INSERT INTO allocator_segment (tag) VALUES ('x')"),
-    Case(DatabaseUnavailable, "is not available: .*administrator", sql="SELECT pg_terminate_backend(pg_backend_pid())"),
+    away("other transactions hold what", sql=signal("40P01")),
+    away("has no space left: as told; free some", sql=signal("53100")),
+    refused("refuses: as told", sql=signal("P0001")),
+    refused("refuses: null value", sql="INSERT INTO allocator_segment (tag) VALUES ('x')"),
+    away("is not available: .*administrator", sql="SELECT pg_terminate_backend(pg_backend_pid())"),
 )
 OF_MYSQL = (
     *ANYWHERE,
-    Case(DatabaseRefused, "there is no such database.*no_such", url={"database": "no_such"}),
-    Case(DatabaseRefused, "lacks a right: .*denied.*; grant it", ("REVOKE UPDATE ON {name}.* FROM {user}",)),
+    refused("there is no such database.*no_such", url={"database": "no_such"}),
+    refused("lacks a right: .*denied.*; grant it", "REVOKE UPDATE ON {name}.* FROM {user}"),
     *(
-        Case(DatabaseRefused, f"refuses a setting .*{named}.*: URL, engine or user", url=setting(words))
+        refused(f"refuses a setting .*{named}.*: URL, engine or user", url=setting(words))
         for named, words in (
             ("NIX", "SET sql_mode = 'NIX'"),
             ("nix", "SET nix = 1"),
@@ -128,51 +120,38 @@ OF_MYSQL = (
             ("GLOBAL", "SET SESSION max_connections = 3"),
         )
     ),
-    Case(DatabaseRefused, "lacks what is not .*bills", url=setting("SELECT n FROM bills")),
-    Case(
-        DatabaseRefused,
+    refused("lacks what is not .*bills", url=setting("SELECT n FROM bills")),
+    refused(
         "lacks what is not .*seen",
-        ("CREATE TABLE things (n INT)", "CREATE VIEW seen AS SELECT n FROM things", "DROP TABLE things"),
+        "CREATE TABLE things (n INT); CREATE VIEW seen AS SELECT n FROM things; DROP TABLE things",
         sql="SELECT n FROM seen",
     ),
-    Case(
-        DatabaseRefused,
-        "refuses the login: .*, and without TLS",
-        ("ALTER USER {user} REQUIRE SSL",),
-        {"query": {"ssl_disabled": "true"}},
+    refused(
+        "refuses the login: .*, and without TLS", "ALTER USER {user} REQUIRE SSL", {"query": {"ssl_disabled": "true"}}
     ),
-    Case(DatabaseRefused, "refuses: .*locked", ("ALTER USER {user} ACCOUNT LOCK",)),
-    Case(DatabaseRefused, "refuses: .*(expired|SET PASSWORD)", ("ALTER USER {user} PASSWORD EXPIRE",)),
-    Case(
-        DatabaseUnavailable,
+    refused("refuses: .*locked", "ALTER USER {user} ACCOUNT LOCK"),
+    refused("refuses: .*(expired|SET PASSWORD)", "ALTER USER {user} PASSWORD EXPIRE"),
+    away(
         "has no connection left: .*max_user_connections.*; raise",
-        ("ALTER USER {user} WITH MAX_USER_CONNECTIONS 1",),
+        "ALTER USER {user} WITH MAX_USER_CONNECTIONS 1",
         holds="SELECT 1",
     ),
-    Case(DatabaseUnavailable, "other transactions hold what this one needs: .*Lock wait", holds=LOCK),
-    Case(DatabaseUnavailable, "ended the statement: .*interrupted", sql="KILL QUERY CONNECTION_ID()"),
-    Case(
-        DatabaseUnavailable,
+    away("other transactions hold what this one needs: .*Lock wait", holds=LOCK),
+    away("ended the statement: .*interrupted", sql="KILL QUERY CONNECTION_ID()"),
+    away(
         "has no space left: .*is full.*; free some",
-        (
-            "SET SESSION max_heap_table_size = 16384",
-            "CREATE TABLE {name}.narrow (n VARCHAR(9000) CHARACTER SET latin1) ENGINE = MEMORY",
-        ),
+        "SET SESSION max_heap_table_size = 16384; "
+        "CREATE TABLE {name}.narrow (n VARCHAR(9000) CHARACTER SET latin1) ENGINE = MEMORY",
         sql="INSERT INTO narrow SELECT repeat('x', 9000) FROM information_schema.columns LIMIT 100",
     ),
-    *(
-        Case(error, sentence, sql=signal(code))
-        for error, sentence, code in (
-            (DatabaseRefused, "client and server do not agree on TLS", 3159),
-            (DatabaseRefused, "refuses: .*as told", 1364),
-            (DatabaseRefused, "writes a binary log of statements, .*as told", 1665),
-            (DatabaseUnavailable, "is read-only: .*; use the primary", 1290),
-            (DatabaseUnavailable, "has no connection left", 1040),
-            (DatabaseUnavailable, "has no space left", 1021),
-            (DatabaseUnavailable, "is not available", 1053),
-            (DatabaseUnavailable, "other transactions hold what", 1213),
-        )
-    ),
+    refused("client and server do not agree on TLS", sql=signal(3159)),
+    refused("refuses: .*as told", sql=signal(1364)),
+    refused("writes a binary log of statements, .*as told", sql=signal(1665)),
+    away("is read-only: .*; use the primary", sql=signal(1290)),
+    away("has no connection left", sql=signal(1040)),
+    away("has no space left", sql=signal(1021)),
+    away("is not available", sql=signal(1053)),
+    away("other transactions hold what", sql=signal(1213)),
 )
 CASES = {"postgres": OF_POSTGRES, "mysql": OF_MYSQL, "mariadb": OF_MYSQL}
 
@@ -208,7 +187,7 @@ def test_what_a_server_says(fresh, kind):
     wrong = []
     for case in CASES[kind]:
         names = {"user": f"told_{next(numbers)}_{place.database}"[:32], "name": place.database}
-        execute(fresh, *(words.format(**names) for words in (*USER[of], *case.by)))
+        execute(fresh, *(words.format(**names) for words in (*USER[of], *filter(None, case.by.split("; ")))))
         theirs = place.set(username=names["user"], password="word")
         with ExitStack() as stack:
             if case.holds:
@@ -224,25 +203,30 @@ def test_what_a_server_says(fresh, kind):
     assert not wrong, "\n".join(wrong)
 
 
+OF_SQLITE = (
+    refused("lacks what is not the allocator's: no such table: bills;", sql="SELECT n FROM bills"),
+    refused("lacks what is not the allocator's: no such column: nix;", sql="SELECT nix FROM sqlite_master"),
+    behind("of the allocator: no such table: allocator_x; run:", sql="SELECT n FROM allocator_x"),
+    behind("of the allocator: no such column: nix; run:", sql="SELECT nix FROM allocator_segment"),
+    refused(r"ids.db refuses: near .*syntax error$", sql="SELEKT 1"),
+    away("has no space left: .* full; free some", sql="CREATE TABLE more AS SELECT zeroblob(100000)"),
+)
+
+
 def test_what_sqlite_says(tmp_path):
     url = f"sqlite:///{tmp_path}/ids.db"
     with Allocator(url) as ids:
         ids.reserve("order", 1)
-    for error, sentence, sql in (
-        (DatabaseRefused, "lacks what is not the allocator's: no such table: bills;", "SELECT n FROM bills"),
-        (DatabaseRefused, "lacks what is not the allocator's: no such column: nix;", "SELECT nix FROM sqlite_master"),
-        (SchemaOutOfDate, "of the allocator: no such table: allocator_x; run:", "SELECT n FROM allocator_x"),
-        (SchemaOutOfDate, "of the allocator: no such column: nix; run:", "SELECT nix FROM allocator_segment"),
-        (DatabaseRefused, r"ids.db refuses: near .*syntax error$", "SELEKT 1"),
-        (DatabaseUnavailable, "has no space left: .* full; free some", "CREATE TABLE more AS SELECT zeroblob(100000)"),
-    ):
+    wrong = []
+    for case in OF_SQLITE:
         engine = create_engine(url)
         event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count = 1"))
-        found = told(engine, sql)
+        found = told(engine, case.sql)
         engine.dispose()
+        if type(found) is not case.error or not re.search(case.sentence, str(found)):
+            wrong.append(f"{case.sentence}: {found!r}")
 
-        assert type(found) is error, (sql, found)
-        assert re.search(sentence, str(found)), (sql, found)
+    assert wrong == []
 
 
 LOGGING = {

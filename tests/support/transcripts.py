@@ -1,8 +1,8 @@
 """What is asked and what is answered, as texts: requests of a service, and commands.
 
 A request is a line `METHOD /path BODY <Header: value> -> STATUS words … words`. `name: ` before the method sends the
-token of that name. Words stand in the headers or the body, `= words` are all of the body. A line that begins with
-blanks belongs to the one before.
+token of that name. Words stand in the headers or the body, `= words` are all of the body, `not words` stand nowhere.
+A line that begins with blanks belongs to the one before.
 
 A command is a line `$ words`, or `1$ words` where it ends with that code, above what it prints: see `alike`.
 """
@@ -56,6 +56,8 @@ def faults(service: Served, line: str, tokens: Mapping[str, str]) -> Iterator[st
 
 
 def stand_in(answer: Reply, words: str) -> bool:
+    if words.startswith("not "):
+        return not stand_in(answer, words[4:])
     body = dense(answer.body.decode())
     if words.startswith("="):
         return dense(words[1:].strip()) == body

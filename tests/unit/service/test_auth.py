@@ -78,15 +78,6 @@ def test_a_secret_is_known_by_its_digest():
     assert found.find_in_memory({}) is None
 
 
-def test_an_open_book_is_open_to_this_machine_until_a_token_was_made():
-    assert token_cache(is_open=True).find_in_memory({b"host": b"localhost"})
-    assert not token_cache(is_open=True).find_in_memory({b"host": b"example.org"})
-    assert not token_cache(is_open=True).find_in_memory(bearer())
-    assert not token_cache(is_open=True, made=True).find_in_memory({b"host": b"localhost"})
-    assert not token_cache(token(), is_open=True).find_in_memory({b"host": b"localhost"})
-    assert token_cache(token(), is_open=True).find_in_memory(bearer())
-
-
 def find(found: TokenCache, headers: dict[bytes, bytes]) -> Principal:
     """As by a request that comes between two reads."""
 

@@ -13,7 +13,6 @@ from starlette.requests import Request
 
 from allocator.errors import DatabaseUnavailable
 from allocator.runtime.threads import Background
-from allocator.schemes.tag import Tag
 from allocator.schemes.token import VERBS, Token, digest_of
 from allocator.service import auth
 from allocator.service.auth import Principal, TokenCache
@@ -21,7 +20,7 @@ from allocator.service.console import figures
 from allocator.service.console import latest as module
 from allocator.service.console.access import principal_of
 from allocator.service.console.history import ALL, EVERY, MAX_TAGS, POINTS, History
-from allocator.service.console.latest import Latest, read_tags
+from allocator.service.console.latest import Latest
 from allocator.service.console.rendering import Pages
 from allocator.service.error_responses import Unauthorized
 
@@ -207,26 +206,6 @@ def test_a_page_does_not_wait_for_ever(monkeypatch):
     monkeypatch.setattr(module, "MAX_WAIT", 0.0)
     run(hangs.wait, test)
     hangs.set()
-
-
-class Shard:
-    def __init__(self, answers: bool) -> None:
-        self.answers = answers
-
-    def fetch_page(self, after: str, most: int) -> list[Tag]:
-        if not self.answers:
-            raise DatabaseUnavailable("away")
-        return [Tag("order", 7)]
-
-
-def test_a_shard_that_is_away_hides_no_tag():
-    def fleet(*answers: bool) -> Any:
-        return [Shard(one) for one in answers]
-
-    assert read_tags(fleet(True, False, True)) == ({"order": Tag("order", 7)}, [2], 3)
-    assert read_tags(fleet(True)).away == []
-    with pytest.raises(DatabaseUnavailable):
-        read_tags(fleet(False, False))
 
 
 # -- pages are rendered once for all who look at the same
