@@ -55,14 +55,10 @@ $ next order -n 3
 1
 2
 3
-$ next order
-4
 $ tags list --json
-[{"tag": "order", "max_value": "4", ...}]
+[{"tag": "order", "max_value": "3", ...}]
 $ next order --count 2 --json
-{"tag": "order", "ids": ["5", "6"]}
-$ next --scheme objectid --json
-{...}
+{"tag": "order", "ids": ["4", "5"]}
 """,
     "tags are made, listed and changed": """
 $ tags create order --step 10 --max-step 20 --start-after 99
@@ -138,12 +134,10 @@ no number was leased yet
 ...PID...
 $ worker list --json
 {...{"node": ... "process": PID, ...}
-$ doctor
-no findings
 $ doctor --json
 {"findings": []}
 """,
-    "tokens are made, listed and revoked": """
+    "tokens are made and revoked": """
 $ tokens create billing --tags order-* --tags @meteor --may draw --may read
 allocator_...
 ...
@@ -154,10 +148,6 @@ $ tokens list --json
 [{... "name": "billing", ... ["draw", "read"], "tags": ["order-*", "@meteor"], ...
 $ tokens revoke 1
 token 1 is revoked
-$ tokens revoke 2
-token 2 is revoked
-$ tokens list --json
-[]
 1$ tokens create a/b
 error: the name of a token must be spelled like a tag...
 1$ tokens create a --tags x/y
@@ -314,6 +304,7 @@ def test_a_reader_that_has_gone_is_no_error_to_tell(here):
         assert (here / "code").read_text() == "1\n", count
 
 
+SEVERAL = "several URLs have commas between them; "
 REFUSED = {
     "public decode ch7CeG9133OA2RkV": "was altered or mistyped",
     "public decode ch7CeG9133OA2RkUx": "error: a public id is 16 characters of 0-9 A-Z a-z, got 17",
@@ -332,18 +323,46 @@ REFUSED = {
     "tags set order --step 5": "error: tag 'order' does not exist",
     "tags create order --step 0": "error: step must be 1 to 100000000, got 0",
 }
+MISUSED = {
+    **dict.fromkeys(("nope", "next order --nope", "db"), ""),
+    **dict.fromkeys(("next", "next order -n five", "next order --scheme meteor", "inspect 5 --scheme meteor"), ""),
+    "tags create x --limit 5 --beside-column orders.id": "",
+    "next sqlite:///ids.db": "a URL is given by --url: main next --url URL",
+    "tags list --json sqlite:///ids.db": "a URL is given by --url: main tags list --url URL",
+    "next order --url sqlite:///one.db,sqlite:///two.db": f"{SEVERAL}give --url once for each",
+    "tags --url sqlite:///ids.db list": "An option comes after its command: main tags COMMAND --url",
+    "serve --open sqlite:///ids.db": "a URL is given by --url: main serve --url URL",
+    "serve --port 99999": "99999",
+    "serve --compat twitter": "'twitter' is not one of 'leaf', 'tinyid'",
+    "serve --certificate c --key nowhere.pem": "'c' does not exist",
+    "serve --certificate /etc/passwd": "--certificate and --key need each other",
+    "serve --url=": "--url is empty; give it the URL of a database",
+    "serve --host ' '": "--host is empty, which would be every address",
+    "serve --host=": "--host is empty, which would be every address",
+    "serve --timeout 0": "timeout must be",
+    "serve --url https://ids.example.org": "--url must be a database",
+    "serve --url nonsense": "this is not a database URL",
+}
 
 
-def test_a_refusal_is_one_sentence_and_exit_code_1(here):
+def test_a_refusal_is_one_sentence_and_exit_code_1_and_what_is_not_understood_is_2(here):
     url = f"sqlite:///{here}/ids.db"
     run("tags", "create", "other", url=url)  # or there would be no file to look into
-    for words, sentence in REFUSED.items():
-        done, as_json = run(*words.split(), url=url), run(*words.split(), "--json", url=url)
+    for words, sentence in (REFUSED | MISUSED).items():
+        done = run(*shlex.split(words), url=url)
+        is_usage = "Usage: " in done.stderr
 
-        assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (1, "", 1), words
-        assert sentence in done.stderr
+        assert (done.exit_code, done.stdout) == (2 if is_usage else 1, ""), words
+        assert sentence in done.stderr, words
         assert "s3cret" not in done.stderr
-        assert sentence.removeprefix("error: ") in json.loads(as_json.stderr)["message"]
+        if words in REFUSED:
+            assert done.stderr.count("\n") == 1, words
+            message = json.loads(run(*words.split(), "--json", url=url).stderr)["message"]
+            assert sentence.removeprefix("error: ") in message
+        else:
+            assert is_usage or words.startswith("serve"), words
+    said = run("next", "x", url="sqlite:///a,sqlite:///b").stderr
+    assert f"{SEVERAL}separate them by blanks in ALLOCATOR_DATABASE_URL\n" in said
 
 
 EMPTY: list[tuple[dict[str, Any], str]] = [
@@ -358,33 +377,6 @@ EMPTY: list[tuple[dict[str, Any], str]] = [
     ({"database": [""]}, "a list of servers may hold only addresses"),
     ({"database": "http://localhost", "token": ""}, "token must be printable ASCII characters"),
 ]
-
-NOT_UNDERSTOOD = (
-    "nope",
-    "next",
-    "next order --scheme meteor",
-    "inspect 5 --scheme meteor",
-    "next order -n five",
-    "next order --nope",
-    "db",
-    "tags create x --limit 5 --beside-column orders.id",
-    "next sqlite:///ids.db",
-    "serve --open sqlite:///ids.db",
-    "tags list --json sqlite:///ids.db",
-    "next order --url sqlite:///one.db,sqlite:///two.db",
-    "tags --url sqlite:///ids.db list",
-)
-
-
-def test_what_is_not_understood_is_exit_code_2(here):
-    assert {words: run(*words.split()).exit_code for words in NOT_UNDERSTOOD} == dict.fromkeys(NOT_UNDERSTOOD, 2)
-    told = run(*NOT_UNDERSTOOD[-1].split()).stderr
-    assert "An option comes after its command: main tags COMMAND --url" in told
-    assert "a URL is given by --url: main serve --url URL" in run("serve", "--open", "sqlite:///ids.db").stderr
-    several = "several URLs have commas between them; "
-    assert f"{several}give --url once for each\n" in run("next", "x", "--url", "sqlite:///a, sqlite:///b").stderr
-    said = run("next", "x", url="sqlite:///a,sqlite:///b").stderr
-    assert f"{several}separate them by blanks in ALLOCATOR_DATABASE_URL\n" in said
 
 
 def test_every_command_wants_the_url_of_its_database(here):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import signal
 import socket
 import subprocess
@@ -17,7 +16,6 @@ from pathlib import Path
 import pytest
 from support.distinct import distinct
 from support.faults.wire import Wire
-from support.kit import run
 from support.processes.patience import until
 from support.servers.throwaway import free_port
 from support.service.served import Connection, Reply, Served, post
@@ -173,29 +171,6 @@ def test_a_token_made_while_the_database_hangs_is_503_within_the_timeout_and_the
         assert refused.headers["Retry-After"] == "1"
         assert seconds < 3, seconds
         assert until(lambda: service.post(f"/v1/tags/{tag}/ids", token=made).status == 200)
-
-
-REFUSED = {
-    "--url postgresql+psycopg://u:s3cret@127.0.0.1:1/x --certificate c --key nowhere.pem": "'c' does not exist",
-    "--port 99999": "99999",
-    "--compat twitter": "Invalid value for '--compat': 'twitter' is not one of 'leaf', 'tinyid'",
-    "--certificate /etc/passwd": "--certificate and --key need each other",
-    "--timeout 0": "timeout must be",
-    "--url https://ids.example.org": "--url must be a database",
-    "--url nonsense": "this is not a database URL",
-    "--url=": "--url is empty; give it the URL of a database",
-    "--host ' '": "--host is empty, which would be every address",
-    "--host=": "--host is empty, which would be every address",
-}
-
-
-def test_a_start_that_cannot_be_is_refused_with_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for options, sentence in REFUSED.items():
-        done = run("sqlite:///ids.db", "serve", *shlex.split(options))
-        assert done.code in {1, 2}, options
-        assert sentence in done.err.replace(" (env var: 'ALLOCATOR_COMPAT')", ""), options  # click may add it
-        assert "s3cret" not in done.err
 
 
 def test_what_a_start_finds_missing_or_taken_is_said(new_database, tmp_path):

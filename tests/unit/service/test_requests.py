@@ -14,13 +14,9 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from fastapi import FastAPI
 from granian.server.embed import Server
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 from starlette.requests import Request
-from starlette.routing import Match
 from starlette.types import Message, Receive, Scope, Send
 
 from allocator import errors
@@ -30,7 +26,7 @@ from allocator.schemes.tag import unknown
 from allocator.schemes.token import VERBS, Token, digest_of
 from allocator.service import routes, schemas
 from allocator.service.auth import EVERYTHING, Principal
-from allocator.service.dispatch import Dispatch, GuardedRoute, refusal_of
+from allocator.service.dispatch import Dispatch, refusal_of
 from allocator.service.error_responses import (
     HttpRefusal,
     Unauthorized,
@@ -105,31 +101,6 @@ def test_what_cannot_be_is_refused_by_its_name(subtests):
     ]:
         with subtests.test(sentence=sentence), pytest.raises(kind, match=sentence):
             read(form, value)
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
-    max_leaves=10,
-)
-BODIES = [schemas.Settings, schemas.NumberRenewal, schemas.NumberWanted]
-QUERIES = [schemas.Count, schemas.Wanted, schemas.Pages, schemas.Format]
-
-
-def some(forms: list[type[schemas.Form]], values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    names = sorted({name for form in forms for name in form.model_fields})
-    given = st.dictionaries(st.sampled_from(names) | st.text(max_size=5), values, max_size=4)
-    return st.tuples(st.sampled_from(forms), given)
-
-
-@given(some(BODIES, json_values) | some(QUERIES, st.text(max_size=30)))
-def test_whatever_comes_is_read_or_refused_in_a_line(request_of):
-    sentence = ""
-    try:
-        read(*request_of)
-    except AllocatorError as error:
-        sentence = str(error)
-    assert "\n" not in sentence
 
 
 # -- which status an error has, and what of it may be told
@@ -261,23 +232,6 @@ def test_a_framework_without_a_promise_of_its_own_has_an_upper_bound():
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["server"]
     bounded = {re.split("[^a-z]", one)[0] for one in extra if ",<" in one}
     assert bounded >= {"fastapi", "granian", "pydantic", "starlette"}
-
-
-def test_routes_of_our_own_class_are_served_and_described():
-    """`FastAPI(routes=…)` keeps their class, and OpenAPI says of each whether it takes a body, as we do."""
-    app = FastAPI(routes=MADE)
-    described = app.openapi()["paths"]
-    said = {}
-    for path, methods in described.items():
-        for method, each in methods.items():
-            said[path, method.upper()] = "requestBody" in each
-
-    ours = [one for one in app.routes if isinstance(one, GuardedRoute)]
-    assert ours == MADE
-    assert said == {(one.path, *one.methods): one.takes_body for one in ours}
-    assert set(said.values()) == {False, True}
-    scope = {"type": "http", "method": "POST", "path": "/v1/meteor", "headers": []}
-    assert [one.path for one in ours if one.matches(scope)[0] is Match.FULL] == ["/v1/meteor"]
 
 
 def test_no_private_or_undocumented_attribute_of_a_route_is_read():
