@@ -129,9 +129,7 @@ admin: PUT /v1/tags/hidden-1 {} -> 201
 admin: PUT /v1/tags/bill-2 {} -> 201
 drawing: POST /v1/tags/order/ids -> 200
 drawing: POST /v1/tags/bill-2/ids -> 200
-drawing: POST /v1/tags/orders/ids -> 403
 drawing: POST /v1/tags/other/segments -> 403
-drawing: POST /v1/tickets/bill-x -> 200
 drawing: POST /v1/tickets/x -> 403
 drawing: POST /v1/workers/bill-x {"seconds":60,"now":NOW} -> 200
 drawing: POST /v1/workers/yours {"seconds":60,"now":NOW} -> 403
