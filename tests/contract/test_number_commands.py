@@ -37,7 +37,7 @@ MARCH = date(2026, 3, 9)
 rows = Table(
     "invoice",
     MetaData(),
-    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("id", BigInteger, primary_key=True, autoincrement=False, default=lambda: next(keys)),
     Column("tenant", String(64)),
     Column("booked", Date),
     Column("number", String(64)),
@@ -59,11 +59,18 @@ def run(shop: Engine, *words: str) -> kit.Said:
     return kit.run(shop.url.render_as_string(hide_password=False), "numbers", *words)
 
 
-def add(shop: Engine, tenant: str, times: int = 1, at: date = MARCH) -> None:
+def add(shop: Engine, tenant: str, times: int = 1, at: date = MARCH, of: Numbers = invoices) -> list[str]:
+    """Rows with numbers: their texts."""
     with shop.begin() as connection:
-        for number in invoices.next(connection, tenant, at, count=times):
-            values = {"tenant": tenant, "booked": at, "number": number.text, "n": number.n}
-            connection.execute(insert(rows).values(id=next(keys), **values))
+        drawn = of.next(connection, tenant, at, count=times)
+        row = {"tenant": tenant, "booked": date(at.year, at.month, at.day)}
+        connection.execute(insert(rows), [row | {"number": one.text, "n": one.n} for one in drawn])
+    return [one.text for one in drawn]
+
+
+def put(shop: Engine, **values: object) -> None:
+    with shop.begin() as connection:
+        connection.execute(insert(rows).values(values))
 
 
 def remove(shop: Engine, tenant: str, *numbers: int) -> None:
@@ -126,9 +133,8 @@ ASSIGN = ("assign", *BY_TEXT[1:], "--period-column", "booked", "--order-column",
 @pytest.mark.statements
 def test_rows_that_wait_are_numbered(shop):
     add(shop, "a")
-    with shop.begin() as connection:
-        for tenant, booked in (("a", MARCH), ("b", MARCH), ("a", date(2025, 1, 1)), ("a", None)):
-            connection.execute(insert(rows).values(id=next(keys), tenant=tenant, booked=booked))
+    for tenant, booked in (("a", MARCH), ("b", MARCH), ("a", date(2025, 1, 1)), ("a", None)):
+        put(shop, tenant=tenant, booked=booked)
     assert run(shop, *BY_TEXT).out == "1 row: nothing was found\n"
     assert run(shop, *ASSIGN).out == "3 rows numbered\n"
     assert run(shop, *ASSIGN, "--reset", "year", "--json").json == {"numbered": 0}
@@ -179,8 +185,7 @@ def test_a_sound_column_has_no_findings(shop):
     add(shop, "a", 1100)
     add(shop, "b", 12)
     add(shop, "a", 9, date(2027, 1, 1))
-    with shop.begin() as connection:
-        connection.execute(insert(rows).values(id=next(keys), tenant="a", booked=MARCH))  # a draft
+    put(shop, tenant="a", booked=MARCH)  # a draft
 
     for words in (BY_TEXT, BY_NUMBER):
         done = run(shop, *words)
@@ -194,11 +199,9 @@ def test_planted_faults_are_found(shop):
     add(shop, "b", 4, date(2027, 1, 1))
     remove(shop, "a", 4, 5, 20)
     remove(shop, "b", 5)
+    put(shop, tenant="a", booked=MARCH, number="INV-2026-007", n=7)
+    put(shop, tenant="b", booked=date(2027, 5, 1), number="INV-2027-006", n=6)
     with shop.begin() as connection:
-        twice = {"tenant": "a", "booked": MARCH, "number": "INV-2026-007", "n": 7}
-        ahead = {"tenant": "b", "booked": date(2027, 5, 1), "number": "INV-2027-006", "n": 6}
-        for values in (twice, ahead):
-            connection.execute(insert(rows).values(id=next(keys), **values))
         for text in ("INV-2026-005", "INV-2026-006"):
             invoices.void(connection, invoices.parse(text, "a"), "the customer left")
 
@@ -237,8 +240,7 @@ def test_disorder_is_by_a_column(shop):
 @SQLITE
 def test_texts_of_another_format_are_told(shop):
     add(shop, "a", 2)
-    with shop.begin() as connection:
-        connection.execute(insert(rows).values(id=next(keys), tenant="a", booked=MARCH, number="RE-1", n=0))
+    put(shop, tenant="a", booked=MARCH, number="RE-1", n=0)
     done = run(shop, *BY_TEXT)
 
     assert done.code == 1
@@ -267,9 +269,8 @@ def test_what_would_mix_up_scopes_or_periods_is_refused(shop):
 
 @SQLITE
 def test_another_start_and_reset_than_the_counters_say(shop):
-    with shop.begin() as connection:
-        for n in (100, 101, 103):
-            connection.execute(insert(rows).values(id=next(keys), tenant="a", booked=MARCH, n=n))
+    for n in (100, 101, 103):
+        put(shop, tenant="a", booked=MARCH, n=n)
     words = (*BY_NUMBER, "--reset", "month", "--start", "100")
 
     assert found(shop, *words) == [("gap", "a", "2026-03", "102", "102"), ("ahead", "a", "2026-03", "100", "103")]
@@ -280,12 +281,9 @@ def test_a_timer_that_is_told_nothing_numbers_as_the_application_does(shop):
     fiscal = {"format": "FY{year}-{n:03}", "reset": "year", "year_starts": "04-01"}
     bills = Numbers("bill", timezone="Europe/Berlin", **fiscal)
     february, april = date(2027, 2, 1), date(2027, 4, 1)
-    with shop.begin() as connection:
-        drawn = bills.next(connection, "a", february)
-        values = {"tenant": "a", "booked": february, "number": drawn.text}
-        connection.execute(insert(rows).values(id=next(keys), **values))
-        for day in (february, april):
-            connection.execute(insert(rows).values(id=next(keys), tenant="a", booked=day))
+    add(shop, "a", 1, february, bills)
+    for day in (february, april):
+        put(shop, tenant="a", booked=day)
     words = ("invoice.number", "bill", "--scope-column", "tenant", "--period-column", "booked")
     for option, value in (("--year-starts", "01-01"), ("--reset", "never"), ("--timezone", "UTC")):
         refused = run(shop, "assign", *words, "--order-column", "id", option, value)
@@ -319,13 +317,8 @@ def test_fiscal_years_are_drawn_and_audited(shop):
     days = [datetime.fromisoformat(day) for day in ("2026-03-31T23:30", "2026-04-01T00:00", "2027-03-31T20:00+00:00")]
     with shop.begin() as connection:
         connection.execute(delete(rows))
-        texts = []
-        for day in days:
-            number = fiscal.next(connection, "a", day)
-            texts.append(number.text)
-            values = {"tenant": "a", "booked": day.date(), "number": number.text, "n": number.n}
-            connection.execute(insert(rows).values(id=next(keys), **values))
 
+    texts = [text for day in days for text in add(shop, "a", 1, day, fiscal)]
     assert texts == ["FY25-26/1", "FY26-27/3", "FY27-28/1"]
     by_text = (*BY_TEXT[:3], "--format", "FY{yy}-{end_yy}/{n}", "--scope-column", "tenant", "--year-starts", "04-01")
     assert found(shop, *by_text) == [("gap", "a", "2026", "1", "2")]
@@ -343,7 +336,7 @@ def test_fiscal_years_are_drawn_and_audited(shop):
 def test_only_the_first_findings_are_printed_and_all_are_counted(shop):
     with shop.begin() as connection:
         invoices.set(connection, 2200, scope="a", at=MARCH)
-        even = [{"id": next(keys), "tenant": "a", "booked": MARCH, "n": n} for n in range(2, 2201, 2)]
+        even = [{"tenant": "a", "booked": MARCH, "n": n} for n in range(2, 2201, 2)]
         connection.execute(insert(rows), even)
     lines = run(shop, *BY_NUMBER).out.splitlines()
 

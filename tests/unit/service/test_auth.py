@@ -90,13 +90,16 @@ def find(found: TokenCache, headers: dict[bytes, bytes]) -> Principal:
     return asyncio.run(story())
 
 
-def test_nothing_is_open_before_the_tokens_were_read():
-    found = TokenCache(raising, True)
-    asyncio.run(found.refresh())
+def test_nothing_is_open_before_the_tokens_were_read_and_nobody_waits_for_them_longer_than_for_the_database():
+    unread, found = TokenCache(raising, True), TokenCache(lambda: ([], True), is_open=False, timeout=0.0)
+    for one in (unread, found):
+        asyncio.run(one.refresh())
 
-    assert found.find_in_memory({b"host": b"localhost"}) is None
+    assert unread.find_in_memory({b"host": b"localhost"}) is None
     with pytest.raises(DatabaseUnavailable):
-        find(found, {b"host": b"localhost"})
+        find(unread, {b"host": b"localhost"})
+    with pytest.raises(DatabaseUnavailable, match="the tokens could not be read within 0 seconds"):
+        asyncio.run(found.find(bearer()))
 
 
 def test_a_token_that_may_be_new_is_looked_for_and_not_refused_while_the_tokens_cannot_be_read(caplog):
@@ -123,14 +126,6 @@ def test_a_token_that_may_be_new_is_looked_for_and_not_refused_while_the_tokens_
         (level, f"cannot read the tokens; the last ones stay valid: {failure}")
         for level, failure in zip(("WARNING", "ERROR", "ERROR"), failures, strict=True)
     ]
-
-
-def test_nobody_waits_for_the_tokens_longer_than_for_the_database():
-    found = TokenCache(lambda: ([], True), is_open=False, timeout=0.0)
-    asyncio.run(found.refresh())
-
-    with pytest.raises(DatabaseUnavailable, match="the tokens could not be read within 0 seconds"):
-        asyncio.run(found.find(bearer()))
 
 
 def test_the_end_of_an_outage_is_said_once(caplog):
@@ -166,22 +161,6 @@ def test_a_grant_that_did_not_change_keeps_what_it_had_ready():
     assert found.find_in_memory(bearer()) is not first
 
 
-def test_a_token_uses_a_share_of_the_connections_and_no_more():
-    async def story() -> bool:
-        principal, other, now = Principal(token()), Principal(token()), monotonic()
-        async with AsyncExitStack() as held:
-            for _ in range(SHARE):
-                await held.enter_async_context(principal.connection_slot(now))
-            with pytest.raises(HttpRefusal, match="too many requests"):
-                await held.enter_async_context(principal.connection_slot(now))
-            await held.enter_async_context(other.connection_slot(now))
-        async with principal.connection_slot(now):  # what was held is given back
-            return True
-
-    assert asyncio.run(story())
-    assert CONNECTIONS - 1 == SHARE
-
-
 def test_who_stands_in_line_leaves_others_a_moment_now_and_then_and_who_is_alone_none(monkeypatch):
     rested, principal, sleep = [], Principal(token()), asyncio.sleep
 
@@ -201,23 +180,29 @@ def test_who_stands_in_line_leaves_others_a_moment_now_and_then_and_who_is_alone
     assert rested == [0.0, PAUSE, 0.0, 0.0]
 
 
-def test_requests_that_wait_for_their_turn_are_refused_once_their_token_is_revoked():
+def test_requests_beyond_the_share_of_a_token_wait_for_their_turn_and_are_refused_once_it_is_revoked():
     async def story() -> None:
         tokens = [token()]
         found = TokenCache(lambda: (tokens, True), is_open=False)
         await found.refresh()
-        principal = found.find_in_memory(bearer())
+        principal, other, now = found.find_in_memory(bearer()), Principal(token()), monotonic()
         assert principal is not None
         async with AsyncExitStack() as held:
             for _ in range(SHARE):
-                await held.enter_async_context(principal.connection_slot(monotonic() + 10))
-            waiting = asyncio.create_task(held.enter_async_context(principal.connection_slot(monotonic() + 10)))
+                await held.enter_async_context(principal.connection_slot(now))
+            with pytest.raises(HttpRefusal, match="too many requests"):
+                await held.enter_async_context(principal.connection_slot(now))
+            await held.enter_async_context(other.connection_slot(now))
+            waiting = asyncio.create_task(held.enter_async_context(principal.connection_slot(now + 10)))
             tokens.clear()
             await found.refresh()
         with pytest.raises(Unauthorized, match="this token was revoked"):
             await waiting
+        async with other.connection_slot(now):  # what was held is given back
+            pass
 
     asyncio.run(story())
+    assert CONNECTIONS - 1 == SHARE
 
 
 # -- the rule of rates: one number, and time that is an argument
