@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, closing
 from pathlib import Path
@@ -42,57 +42,34 @@ from allocator.service.http_server import DRAIN, GRACE
 FASTAPI = Path(allocator.__file__).parent.parent / "examples" / "fastapi_app"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the example keeps its files."""
-    return tmp_path_factory.mktemp("shop")
-
-
-@pytest.fixture(scope="module")
-def shop(folder: Path) -> Iterator[str]:
-    """The address of the example."""
-    port = free_port()
+def test_orders_with_items_made_concurrently_and_what_is_refused(tmp_path):
+    port, products = free_port(), ["tea", "cup", "spoon"]
+    shop = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "uvicorn", "app:app", "--app-dir", str(FASTAPI), "--port", str(port)]
-    with serving(command, folder, port):
-        yield f"http://127.0.0.1:{port}"
-    assert "Traceback" not in (folder / "log").read_text()
-
-
-def test_orders_with_items_made_concurrently(shop: str, folder: Path):
     pool = urllib3.PoolManager(maxsize=8, retries=False, timeout=60)
-    products = ["tea", "cup", "spoon"]
 
     def make(number: int) -> dict:
         reply = pool.request("POST", f"{shop}/orders", json={"customer": f"c{number}", "products": products})
         assert reply.status == 201, reply.data
         return reply.json()
 
-    with ThreadPoolExecutor(8) as threads:
+    with serving(command, tmp_path, port), ThreadPoolExecutor(8) as threads:
         made = list(threads.map(make, range(40)))
+        for order in made[:3]:
+            assert pool.request("GET", f"{shop}/orders/{order['id']}").json() == order
+        assert [pool.request("POST", f"{shop}/jobs").json() for _ in range(3)] == [{"number": n} for n in "123"]
+        refused = pool.request("POST", f"{shop}/orders", json={"customer": "nobody", "products": [None]})
+        assert (refused.status, pool.request("GET", f"{shop}/orders/77").status) == (422, 404)
 
     assert distinct(order["id"] for order in made) == 40
     assert distinct(item["id"] for order in made for item in order["items"]) == 120
     assert {len(order["items"]) for order in made} == {3}
-    for order in made[:3]:
-        assert pool.request("GET", f"{shop}/orders/{order['id']}").json() == order
-    with closing(sqlite3.connect(folder / "shop.db")) as rows:
-        found = {
-            (str(order), str(item))
-            for order, item in rows.execute(
-                'SELECT "order".id, item.id FROM "order" JOIN item ON order_id = "order".id'
-            )
-        }
-    assert found == {(order["id"], item["id"]) for order in made for item in order["items"]}
-
-
-def test_what_is_not_in_a_table_and_what_is_refused(shop: str, folder: Path):
-    pool = urllib3.PoolManager(retries=False, timeout=60)
-    assert [pool.request("POST", f"{shop}/jobs").json() for _ in range(3)] == [{"number": n} for n in "123"]
-    assert pool.request("POST", f"{shop}/orders", json={"customer": "nobody", "products": [None]}).status == 422
-    assert pool.request("GET", f"{shop}/orders/77").status == 404
-
-    with closing(sqlite3.connect(folder / "shop.db")) as rows:
+    joined = 'SELECT "order".id, item.id FROM "order" JOIN item ON order_id = "order".id'
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as rows:
+        found = {(str(order), str(item)) for order, item in rows.execute(joined)}
         assert rows.execute("SELECT count(*) FROM \"order\" WHERE customer = 'nobody'").fetchone() == (0,)
+    assert found == {(order["id"], item["id"]) for order in made for item in order["items"]}
+    assert "Traceback" not in (tmp_path / "log").read_text()
 
 
 # -- the example of a Celery worker, with two processes and no server

@@ -17,6 +17,8 @@ import pytest
 from support.distinct import distinct
 from support.faults.wire import Wire
 from support.processes.patience import until
+from support.processes.prefork import serving
+from support.servers.fleets import bare, on_one_of_each
 from support.servers.throwaway import free_port
 from support.service.served import Connection, Reply, Served, post
 
@@ -54,16 +56,13 @@ def test_a_stop_tells_each_busy_connection_and_cuts_none(tmp_path, number):
         last.append((status, headers.get("connection")))
 
     with Served(f"sqlite:///{tmp_path}/ids.db") as service:
-        connections = [Connection(service) for _ in range(16)]
-        asking = [threading.Thread(target=ask_until_told, args=(one,), daemon=True) for one in connections]
-        for one in asking:
-            one.start()
-        assert until(lambda: len(busy) == 16)
-        code = service.stop(number)
-        for one in asking:
-            one.join(30)
-        for connection in connections:
-            connection.close()
+        with ThreadPoolExecutor(16) as pool, ExitStack() as opened:
+            connections = [opened.enter_context(Connection(service)) for _ in range(16)]
+            asking = [pool.submit(ask_until_told, connection) for connection in connections]
+            assert until(lambda: len(busy) == 16)
+            code = service.stop(number)
+            for one in asking:
+                one.result(30)
         log = service.log()
 
     assert (code, last) == (0, [(200, "close")] * 16), log
@@ -216,10 +215,7 @@ def test_a_proxy_on_this_machine_says_who_asks(tmp_path):
         assert until(lambda: [line for line in service.lines() if line.get("caller") == "192.0.2.7"])
 
 
-OTHER_SERVERS = {
-    "uvicorn": ["--port", "{port}"],
-    "hypercorn": ["--bind", "127.0.0.1:{port}"],
-}
+OTHER_SERVERS = {"uvicorn": ["--port", "{port}"], "hypercorn": ["--bind", "127.0.0.1:{port}"]}
 
 
 def test_other_servers_serve_the_application(tmp_path):
@@ -230,17 +226,14 @@ def test_other_servers_serve_the_application(tmp_path):
     made = f"application(ServeSettings(({url!r},), console=False))"
     (tmp_path / "ids.py").write_text(f"from allocator.service import ServeSettings, application\napp = {made}\n")
     for server, options in OTHER_SERVERS.items():
-        port, log = free_port(), tmp_path / server
+        port = free_port()
         command = [sys.executable, "-m", server, "ids:app", *(one.format(port=port) for one in options)]
-        with log.open("wb") as said, subprocess.Popen(command, cwd=tmp_path, stderr=said) as process:
-            try:
-                with Allocator(f"http://127.0.0.1:{port}", token=secret, timeout=60) as ids:
-                    assert distinct([*ids.next_ids("order", 5000), *ids.next_ids("order", 3)]) == 5003, server
-                with Allocator(f"http://127.0.0.1:{port}") as stranger, pytest.raises(AccessDenied):
-                    stranger.next_id("order")
-            finally:
-                process.terminate()
-        assert "Traceback" not in log.read_text(), server
+        with serving(command, tmp_path, port):
+            with Allocator(f"http://127.0.0.1:{port}", token=secret, timeout=60) as ids:
+                assert distinct([*ids.next_ids("order", 5000), *ids.next_ids("order", 3)]) == 5003, server
+            with Allocator(f"http://127.0.0.1:{port}") as stranger, pytest.raises(AccessDenied):
+                stranger.next_id("order")
+    assert "Traceback" not in (tmp_path / "log").read_text()
 
 
 def test_it_serves_https(tmp_path, monkeypatch):
@@ -312,31 +305,20 @@ def until_closed(connection: socket.socket) -> bytes:
     return said
 
 
-@pytest.mark.parametrize("fleet_kind", ["sqlite", "mixed"], indirect=True)
-def test_a_fleet_is_served(fleet):
+@on_one_of_each
+def test_a_fleet_is_served_and_a_client_can_start_while_a_slot_is_away(fleet, fleet_kind):
     urls = fleet(2)
     with Served(*urls) as service:
         drawn = [number for _ in range(20) for number in service.post("/v1/tags/order/ids?count=300").ids]
         tickets = [service.post("/v1/tickets/a").json["id"] for _ in range(10)]
         figures = service.get("/metrics").body.decode()
+        if fleet_kind == "sqlite":
+            file = Path(bare(urls[1]).removeprefix("sqlite:///"))
+            file.rename(file.with_suffix(".away"))
         with Allocator(service.address) as ids:
-            drawn += map(str, ids.next_ids("order", 1000))
-            drawn += map(str, ids.reserve("order", 100))
-
-    assert distinct(drawn)
-    assert distinct(tickets) == 10
-    assert 'allocator_shard_up{slot="2"} 1.0' in figures
-
-
-@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
-def test_a_client_can_start_while_a_slot_is_away(fleet):
-    urls = fleet(2)
-    with Served(*urls) as service:
-        drawn = [service.post("/v1/tags/order/ids?count=10").ids for _ in range(4)]
-        file = Path(urls[1].removeprefix("sqlite:///").partition("?shard=")[0])
-        file.rename(file.with_suffix(".away"))
-        with Allocator(service.address) as ids:
-            drawn.append([str(ids.next_id("order")) for _ in range(5)])
+            drawn += map(str, [ids.next_id("order"), *ids.next_ids("order", 1000), *ids.reserve("order", 100)])
         assert service.get("/v1/tags/order").status == 200
 
-    assert distinct(sum(drawn, [])) == 45
+    assert distinct(drawn) == 7101
+    assert distinct(tickets) == 10
+    assert 'allocator_shard_up{slot="2"} 1.0' in figures

@@ -326,16 +326,15 @@ def test_a_role_that_is_read_only_hears_how_to_mend_it(fresh):
 
 
 @ON_POSTGRES
-@pytest.mark.parametrize("setting", ["isolation = serializable", "read_only = on"])
-def test_a_transaction_of_ours_is_not_what_the_role_is_set_to(fresh, setting):
-    with set_in(fresh, f"default_transaction_{setting}"), closing(Database(fresh)) as database:
+def test_a_transaction_of_ours_is_not_what_the_role_is_set_to(fresh):
+    def seen(connection: Connection, dialect: Dialect) -> tuple[str, str]:
+        with transaction(connection, dialect):
+            shown = ("transaction_isolation", "transaction_read_only")
+            return tuple(connection.exec_driver_sql(f"SHOW {name}").scalar_one() for name in shown)
 
-        def seen(connection: Connection, dialect: Dialect) -> tuple[str, str]:
-            with transaction(connection, dialect):
-                shown = ("transaction_isolation", "transaction_read_only")
-                return tuple(connection.exec_driver_sql(f"SHOW {name}").scalar_one() for name in shown)
-
-        assert database.run(seen) == ("read committed", "off")
+    for setting in ("isolation = serializable", "read_only = on"):
+        with set_in(fresh, f"default_transaction_{setting}"), closing(Database(fresh)) as database:
+            assert database.run(seen) == ("read committed", "off")
 
 
 @contextmanager
