@@ -4,7 +4,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,9 @@ from support.servers.throwaway import free_port, start, stop, unprivileged, wait
 from allocator import Allocator, Numbers
 from allocator.errors import DatabaseRefused
 
-CONNECTIONS = 2
-"""To the server: fewer than clients, so that each is used by many."""
-
 SETTINGS = """
 [databases]
-{name} = host={host} port={server_port}
+{server.database} = host={server.host} port={server.port}
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = {port}
@@ -31,36 +27,26 @@ unix_socket_dir =
 auth_type = trust
 auth_file = {folder}/users
 pool_mode = transaction
-default_pool_size = {connections}
+default_pool_size = 2
 """
+"""To the server: fewer than clients, so that each is used by many."""
 
 
-@contextmanager
-def pooled(url: str) -> Iterator[str]:
-    """The URL of a database through the pooler. Raises `LookupError` where there is no PgBouncer."""
+@pytest.fixture
+def pooler(fresh: str) -> Iterator[str]:
+    """The URL of a database through the pooler."""
     binary = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin")
     if binary is None:
-        raise LookupError("no pgbouncer on this machine")
-    server, folder, port = make_url(url), Path(tempfile.mkdtemp(prefix="allocator-pooler-")), free_port()
+        pytest.skip("no pgbouncer on this machine")
+    server, folder, port = make_url(fresh), Path(tempfile.mkdtemp(prefix="allocator-pooler-")), free_port()
     as_user = unprivileged(folder)
     (folder / "users").write_text(f'"{server.username}" "{server.password}"\n')
-    (folder / "settings").write_text(
-        SETTINGS.format(
-            name=server.database,
-            host=server.host,
-            server_port=server.port,
-            port=port,
-            folder=folder,
-            connections=CONNECTIONS,
-        )
-    )
+    (folder / "settings").write_text(SETTINGS.format(server=server, port=port, folder=folder))
     place = server.set(host="127.0.0.1", port=port)
     process = start(as_user, [binary, folder / "settings"], folder)
     wait_until(lambda: answers(place.set(drivername="postgresql").render_as_string(False)), process, folder)
-    try:
-        yield place.render_as_string(hide_password=False)
-    finally:
-        stop(process, folder)
+    yield place.render_as_string(hide_password=False)
+    stop(process, folder)
 
 
 def answers(url: str) -> bool:
@@ -73,15 +59,6 @@ def answers(url: str) -> bool:
 
 CLIENTS, TIMES = 8, 60
 pytestmark = ON_POSTGRES
-
-
-@pytest.fixture
-def pooler(fresh: str) -> Iterator[str]:
-    try:
-        with pooled(fresh) as url:
-            yield url
-    except LookupError as error:
-        pytest.skip(str(error))
 
 
 def at_once(act: Callable[[int], Any]) -> list[Any]:
