@@ -24,7 +24,7 @@ COMMAND = re.compile(r"^(\d*)\$ (.*)\n((?:(?!\d*\$ ).*\n)*)", re.MULTILINE)
 def wrong_commands(url: str, transcript: str, **names: str) -> list[str]:
     """The commands that print something else, with what they print. names: what stands in the transcript for what."""
     wrong = []
-    for code, words, expected in COMMAND.findall(filled(transcript, names)):
+    for code, words, expected in COMMAND.findall(filled(transcript, names).lstrip()):
         done = CliRunner().invoke(main, shlex.split(words), env={"ALLOCATOR_DATABASE_URL": url})
         if done.exit_code != int(code or 0) or not alike(expected, done.output):
             wrong.append(f"$ {words}\nends with {done.exit_code}:\n{done.output}")
