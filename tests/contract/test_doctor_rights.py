@@ -17,7 +17,7 @@ from support.faults.ill_databases import changed, named
 from support.kit import ON_POSTGRES, run
 from support.servers.administrator import administrator, execute
 from support.servers.available import KINDS
-from support.servers.databases import databases, with_schema
+from support.servers.databases import one_of_each, with_schema
 
 from allocator import Allocator
 from allocator.database.store import Database
@@ -35,6 +35,8 @@ class User:
     def __init__(self, kind: str, admin: str, name: str) -> None:
         self.kind, self.admin, self.name = kind, admin, f"{name}_{os.getpid()}"
         self.told = self.name if kind == "postgres" else f"'{self.name}'@'%'"
+        self.healthy: set[str] = set()
+        """What is found while nothing is changed."""
         self.url = make_url(admin).set(username=self.name, password=PASSWORD).render_as_string(hide_password=False)
 
     @contextmanager
@@ -52,36 +54,25 @@ class User:
 
 
 @pytest.fixture(scope="module")
-def services() -> Iterator[Callable[[str], User]]:
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], User]]:
     """A user on each kind with the rights of the page, in a database of their own."""
-    made: dict[str, User] = {}
-    with databases() as found, ExitStack() as stack:
+    with ExitStack() as stack:
 
-        def get(kind: str) -> User:
-            if kind not in made:
-                url = with_schema(found.new(kind, "rights"))
-                user = stack.enter_context(User(kind, url, "service").there())
-                user.allow(SERVICE)
-                made[kind] = user
-            return made[kind]
+        def user(url: str) -> User:
+            kind = url.partition("+")[0].replace("postgresql", "postgres")
+            made = stack.enter_context(User(kind, with_schema(url), "service").there())
+            made.allow(SERVICE)
+            made.healthy = set(named(examine(made.url)))
+            return made
 
-        yield get
+        with one_of_each("rights", tmp_path_factory.mktemp("rights"), user) as get:
+            yield get
+            stack.close()
 
 
 @pytest.fixture
 def service(kind: str, services: Callable[[str], User]) -> User:
     return services(kind)
-
-
-known: dict[str, set[str]] = {}
-
-
-@pytest.fixture
-def healthy(service: User) -> set[str]:
-    """What is found while nothing is changed, looked at once."""
-    if service.url not in known:
-        known[service.url] = set(named(examine(service.url)))
-    return known[service.url]
 
 
 @pytest.fixture(params=KINDS)
@@ -208,7 +199,7 @@ LOST = {
 """Rights that only these need."""
 
 
-def test_without_one_right_all_grants_of_the_page_are_printed_and_give_it(kind, service, healthy):
+def test_without_one_right_all_grants_of_the_page_are_printed_and_give_it(kind, service):
     page = {one for one in pairs(granted(kind, SERVICE, service.name)) if one[1] != "allocator_schema_version"}
     for words in ("UPDATE ON allocator_lease", "INSERT ON allocator_node", "SELECT ON allocator_token", *LOST[kind]):
         with changed(service.admin, f"REVOKE {words} FROM {service.told}", f"GRANT {words} TO {service.told}"):
@@ -217,11 +208,11 @@ def test_without_one_right_all_grants_of_the_page_are_printed_and_give_it(kind, 
             mended = set(named(examine(service.url)))
 
         assert (found.severity, f"lacks the right {words.split(' ')[0]} on " in found.found) == (OUTAGE, True), words
-        assert mended == healthy, words
+        assert mended == service.healthy, words
         if not words.startswith("USAGE"):
             assert pairs(found.mend.split(";")) == page - {("USAGE", "SCHEMA public")}
 
-    assert "right-missing" not in healthy
+    assert "right-missing" not in service.healthy
 
 
 def pairs(grants: list[str]) -> set[tuple[str, str]]:
@@ -261,14 +252,14 @@ def test_a_single_database_without_a_row_says_who_writes_it(service):
     database.close()
 
 
-def test_rights_on_the_columns_that_a_claim_writes_are_enough(service, healthy):
+def test_rights_on_the_columns_that_a_claim_writes_are_enough(service):
     table, few = "ON allocator_segment", "UPDATE (max_value, move, skipped, claimed_at) ON allocator_segment"
     with changed(
         service.admin,
         (f"REVOKE UPDATE {table} FROM {service.told}", f"GRANT {few} TO {service.told}"),
         (f"REVOKE {few} FROM {service.told}", f"GRANT UPDATE {table} TO {service.told}"),
     ):
-        assert set(named(examine(service.url))) == healthy
+        assert set(named(examine(service.url))) == service.healthy
         with Allocator(service.url, timeout=20) as ids:
             assert ids.next_id("columns") > 0
 

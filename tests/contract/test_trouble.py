@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, event, text
 from sqlalchemy.pool import StaticPool
 from support.distinct import distinct
 from support.faults.wire import Wire
-from support.kit import ON_MYSQL, ON_POSTGRES, ON_SERVERS, SQLITE, database_of, plain
+from support.kit import ON_MYSQL, ON_POSTGRES, ON_SERVERS, SQLITE, database_of
 from support.processes.patience import patiently, until
 from support.rules import rule
 from support.servers.administrator import SEEN_EACH, administrator, execute, opened, waits
@@ -30,6 +30,7 @@ from allocator.errors import (
     SchemaOutOfDate,
 )
 from allocator.schemes.shared.residues import Residue
+from allocator.schemes.tag import Tag
 
 INSERT = "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit) VALUES"
 
@@ -476,15 +477,12 @@ def test_a_folder_that_is_changed_later_changes_nothing(sync, tmp_path, tag, mon
 
 
 @SQLITE
-def test_a_row_of_no_fleet_stops_the_process_that_saw_one(sync, url, tag):
+def test_a_row_of_no_fleet_stops_the_process_that_saw_one(fresh, tag):
     """As a database that was restored to before the fleet was made."""
-    ids = sync(url, step=10, max_step=10)
-    ids.reserve(tag, 1)
-    supply = plain(ids).sequence(tag)
-    supply._core.seen[Residue(2, 2)] = 5000
-    for call in (lambda: ids.reserve(tag, 5), lambda: ids.next_id(tag)):
+    with closing(Database(fresh)) as database:
+        database.create_tag(Tag(tag), has_start=True)
         with pytest.raises(MaxValueWentBack, match="this process claimed ids up to 5000"):
-            call()
+            database.claim_segment(tag, 5, {Residue(2, 2): 5000})
 
 
 READ_ONLY = {
