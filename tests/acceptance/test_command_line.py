@@ -83,10 +83,6 @@ $ tags list *-US --json
 []
 1$ tags list order_eu
 error: tag 'order_eu' does not exist; similar tags: order-eu, order-us
-1$ tags set order_eu --step 2
-error: tag 'order_eu' does not exist; similar tags: order-eu, order-us
-1$ tags repair order_eu
-error: tag 'order_eu' does not exist; similar tags: order-eu, order-us
 1$ tags delete order_eu
 error: tag 'order_eu' does not exist; similar tags: order-eu, order-us
 1$ next usr --no-create
