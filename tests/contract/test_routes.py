@@ -482,7 +482,7 @@ def test_many_readers_wait_for_each_other_and_nobody_for_them(crowded):
 def test_a_reader_of_a_few_tags_learns_no_name_of_others():
     rows = MemoryBackend()
     for number in range(2_500):
-        rows.create_tag(Tag(f"hidden-{number}" if number % 500 else f"seen-{number}", 0), has_start=True)
+        rows.create_tag(Tag(f"hidden-{number}" if number % 500 else f"seen-{number}", 0), rows.read_shard())
 
     def names(after: str, limit: int) -> list[str]:
         return [tag.name for tag in page_of(rows.fetch_page, after, limit, lambda name: name.startswith("seen"))]
@@ -496,7 +496,7 @@ def test_pages_of_shards_are_those_of_all_their_tags():
     shards = [MemoryBackend() for _ in range(3)]
     for number, (which, shard) in product(range(24), enumerate(shards)):
         if number % (which + 2) == 0:
-            shard.create_tag(Tag(f"tag-{number:02}", 10 * which), has_start=True)
+            shard.create_tag(Tag(f"tag-{number:02}", 10 * which), shard.read_shard())
     tags = Tags(lambda: shards, Tag("", 0))  # type: ignore[arg-type, return-value]
     listed = [(tag.name, tag.max_value) for tag in tags.list()]
     for limit in (1, 2, 3, 7, 50):

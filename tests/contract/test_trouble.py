@@ -480,7 +480,7 @@ def test_a_folder_that_is_changed_later_changes_nothing(sync, tmp_path, tag, mon
 def test_a_row_of_no_fleet_stops_the_process_that_saw_one(fresh, tag):
     """As a database that was restored to before the fleet was made."""
     with closing(Database(fresh)) as database:
-        database.create_tag(Tag(tag), has_start=True)
+        database.create_tag(Tag(tag))
         with pytest.raises(MaxValueWentBack, match="this process claimed ids up to 5000"):
             database.claim_segment(tag, 5, {Residue(2, 2): 5000})
 
