@@ -14,7 +14,6 @@ from support.distinct import distinct
 from support.kit import backend_of
 from support.servers.throwaway import free_port
 from support.service.hostile_server import Hostile, saying
-from support.service.served import Guarded
 
 import allocator.errors
 import allocator.remote.http as client
@@ -46,21 +45,6 @@ def made() -> Iterator[Hostile]:
 def nowhere() -> str:
     """An address at which nobody listens."""
     return f"http://127.0.0.1:{free_port()}"
-
-
-def test_ids_come_from_memory_and_the_service_is_asked_once_a_segment(face, shared_service, tag):
-    ids = face(shared_service(), step=1000)
-    first = ids.next_id(tag)
-    claim = backend_of(ids)
-    asked: list[str] = []
-    request = claim.servers.request
-    claim.servers.request = lambda method, path, *args, **more: (
-        asked.append(path) or request(method, path, *args, **more)
-    )
-    drawn = [ids.next_id(tag) for _ in range(500)]
-
-    assert drawn == list(range(first + 1, first + 501))
-    assert len(asked) <= 1
 
 
 def test_a_server_in_trouble_is_left_for_another_which_is_asked_first_from_then_on(face, made, shared_service, tag):
@@ -116,20 +100,19 @@ def test_a_server_that_hangs_costs_no_more_than_the_timeout(face, made, tag):
     late.set()
 
 
-def test_a_token_is_sent_and_a_wrong_one_said(face, tmp_path, tag):
-    with Guarded(str(tmp_path)) as guarded:
-        service = guarded.service
-        ids = face(service.address, token=guarded.make("app", tags=(tag, "@meteor", "@snowflake")))
-        assert ids.next_id(tag) == 1  # made by the service, since this token may not administer
-        assert ids.meteor() != ids.snowflake()
-        assert ids.tags.get(tag) == Tag(tag, 10)
-        with pytest.raises(AccessDenied, match="this token may not draw 'other'"):
-            ids.next_id("other")
-        with pytest.raises(AccessDenied, match="may not administer"):
-            ids.tags.set(tag, step=5)
-        for wrong in (None, "allocator_wrong"):
-            with pytest.raises(AccessDenied, match="this request needs a valid token"):
-                face(service.address, token=wrong).next_id(tag)
+def test_a_token_is_sent_and_a_wrong_one_said(face, guarded, tag):
+    address = guarded.service.address
+    ids = face(address, token=guarded.make(f"app-{tag}", tags=(tag, "@meteor", "@snowflake")))
+    assert ids.next_id(tag) == 1  # made by the service, since this token may not administer
+    assert ids.meteor() != ids.snowflake()
+    assert ids.tags.get(tag) == Tag(tag, 10)
+    with pytest.raises(AccessDenied, match="this token may not draw 'other'"):
+        ids.next_id("other")
+    with pytest.raises(AccessDenied, match="may not administer"):
+        ids.tags.set(tag, step=5)
+    for wrong in (None, "allocator_wrong"):
+        with pytest.raises(AccessDenied, match="this request needs a valid token"):
+            face(address, token=wrong).next_id(tag)
 
 
 def test_parent_and_child_that_ask_at_once_never_read_each_others_answers(shared_service, tag):
