@@ -218,7 +218,7 @@ def test_the_verbs_of_a_client_are_those_of_a_database(guarded, service):
 
 
 @pytest.mark.statements
-def test_who_holds_what_is_listed(fresh):
+def test_who_holds_what_is_listed_and_which_nodes_there_are(fresh):
     assert run(fresh, "worker", "list").out == "no number was leased yet\n"
     with Allocator(fresh) as ids, ids.worker("pods", bits=2, seconds=90) as held:
         lines = run(fresh, "worker", "list").out.splitlines()
@@ -230,6 +230,10 @@ def test_who_holds_what_is_listed(fresh):
         assert [space[name] for name in ("space", "bits", "seconds", "free")] == ["pods", 2, 90.0, 3]
         assert space["held"][0]["process"] > 0
     assert run(fresh, "worker", "list").out == "pods: 0 held, 4 free, leases of 90 s\n"
+    assert run(fresh, "next", "--scheme", "meteor").code == 0
+    (node,) = run(fresh, "worker", "list", "--json").json["nodes"]
+    assert node["process"] == os.getpid()
+    assert run(fresh, "worker", "list").out.splitlines()[-1].split()[0] == str(node["node"])
 
 
 def test_a_space_has_figures(tmp_path):
