@@ -161,6 +161,12 @@ def test_code_stands_in_fences_where_it_is_run():
     assert [page.name for page in pages() if INDENTED.search(prose(page))] == []
 
 
+def test_the_readme_is_read_in_two_minutes():
+    words = re.sub(r"<!--.*?-->", "", prose(README), flags=re.DOTALL).split()
+
+    assert 500 < len(words) <= 900
+
+
 # -- whatever is public is said
 
 
