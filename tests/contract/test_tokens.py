@@ -6,7 +6,7 @@ import pty
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 from starlette.routing import Route
 from support.kit import SQLITE, now_ms, run
-from support.processes import patience
+from support.processes.patience import until
 from support.servers.administrator import administrator
 from support.service.served import Guarded, Served, of_an_operator
 from support.transcripts import wrong_answers
@@ -30,9 +30,6 @@ from allocator.service.dispatch import GuardedRoute
 from allocator.service.server import check_access
 from allocator.service.settings import COMPATIBLE, ServeSettings
 from allocator.service.token_administration import Tokens
-
-KNOWN_WITHIN = 8.0
-"""Seconds within which a service has read the tokens again."""
 
 
 @pytest.fixture
@@ -197,10 +194,6 @@ def test_a_pattern_makes_no_tags(guarded, service, tag):
         assert service.post(f"/v1/tags/{tag}-{name}/ids", token=pattern).status == 200
     assert service.post(f"/v1/tags/{tag}/ids", token=administrator).ids == ["1"]
     assert service.post(f"/v1/tags/{tag}/ids", token=pattern).ids == ["2"]
-
-
-def until(holds: Callable[[], bool], seconds: float = KNOWN_WITHIN) -> bool:
-    return patience.until(holds, seconds, every=0.1)
 
 
 def test_nodes_and_workers_are_given_slowly(guarded, service):

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from itertools import count
 from typing import Any
 
 import pytest
@@ -18,16 +17,6 @@ from allocator import Allocator
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting, LeaseLost, NodeIdsExhausted, TooManyRequests
 from allocator.schemes.worker_number_lease import NumberClaim
-
-L = 60_000
-
-spaces = (f"space-{number}" for number in count())
-
-
-@pytest.fixture
-def space() -> str:
-    """One that no other test uses."""
-    return next(spaces)
 
 
 @contextmanager
@@ -54,30 +43,26 @@ def leased(ids: Any, *args: Any, **settings: Any) -> Iterator[Any]:
         leave()
 
 
-def claim(space: str, holder: str = "a", bits: int = 2, length_ms: int = L, wall_ms: int | None = None) -> NumberClaim:
-    return NumberClaim(space, bits, length_ms, now_ms() if wall_ms is None else wall_ms, holder, "there", 5)
-
-
 # -- the faces
 
 
-def test_each_gets_the_smallest_number_that_nobody_holds(face, place, space):
+def test_each_gets_the_smallest_number_that_nobody_holds(face, place, tag):
     ids = face(place)
-    other = leased(ids, f"{space}.other", bits=16, seconds=5)
-    with leased(ids, space) as one, leased(ids, space) as two, other as first:
+    other = leased(ids, f"{tag}.other", bits=16, seconds=5)
+    with leased(ids, tag) as one, leased(ids, tag) as two, other as first:
         assert (one.number, two.number, first.number) == (0, 1, 0)
         assert not one.lost
         assert 0 < one.left() <= 60
         assert 0 < one.until.timestamp() - now_ms() / 1000 <= 60
 
 
-def test_a_number_is_given_back_at_the_end(face, place, space):
+def test_a_number_is_given_back_at_the_end(face, place, tag):
     ids = face(place)
-    with leased(ids, space) as one:
+    with leased(ids, tag) as one:
         pass
 
     assert (one.lost, one.left()) == (True, 0.0)
-    assert until(lambda: number_of(ids, space) == 0, every=1.0)
+    assert until(lambda: number_of(ids, tag) == 0, every=1.0)
 
 
 def number_of(ids: Any, space: str, **settings: Any) -> int:
@@ -86,36 +71,36 @@ def number_of(ids: Any, space: str, **settings: Any) -> int:
 
 
 @OF_THE_RULE
-def test_closing_the_allocator_gives_it_back(face, place, space):
+def test_closing_the_allocator_gives_it_back(face, place, tag):
     ids = face(place)
-    with leased(ids, space) as one:
+    with leased(ids, tag) as one:
         ids.close()
         assert one.lost
     with Allocator(place) as other:
-        assert until(lambda: number_of(other, space) == 0, every=1.0)
+        assert until(lambda: number_of(other, tag) == 0, every=1.0)
 
 
 @SQLITE
-def test_when_all_are_held_it_says_by_whom(face, url, space):
+def test_when_all_are_held_it_says_by_whom(face, url, tag):
     ids = face(url)
     with ExitStack() as held:
-        numbers = [held.enter_context(leased(ids, space, bits=2)).number for _ in range(4)]
+        numbers = [held.enter_context(leased(ids, tag, bits=2)).number for _ in range(4)]
         with pytest.raises(
             NodeIdsExhausted,
-            match=rf"all 4 numbers of space '{space}' are held, by .* \(process {os.getpid()}\); unless one is",
+            match=rf"all 4 numbers of space '{tag}' are held, by .* \(process {os.getpid()}\); unless one is",
         ):
-            held.enter_context(leased(ids, space, bits=2))
+            held.enter_context(leased(ids, tag, bits=2))
 
     assert numbers == [0, 1, 2, 3]
 
 
 @OF_THE_RULE
-def test_all_of_a_space_use_the_same_settings(face, place, space):
+def test_all_of_a_space_use_the_same_settings(face, place, tag):
     ids = face(place)
-    with leased(ids, space):
+    with leased(ids, tag):
         for settings, said in (({"bits": 3}, "is leased with bits=10, by"), ({"seconds": 30}, "has leases of 60 s, ")):
             with pytest.raises(InvalidSetting, match=said):
-                number_of(ids, space, **settings)
+                number_of(ids, tag, **settings)
 
 
 async def awaited() -> None: ...
@@ -130,10 +115,10 @@ def test_settings_that_are_none_are_refused_at_once(face, url):
 
 
 @pytest.mark.statements
-def test_several_that_start_at_once_have_a_number_each(url, space):
+def test_several_that_start_at_once_have_a_number_each(url, tag):
     def take(number: int) -> int:
         with closing(Database(url, timeout=30)) as database:
-            return database.lease_number(claim(space, f"{number}", bits=5)).number
+            return database.lease_number(NumberClaim(tag, 5, 60_000, now_ms(), f"{number}")).number
 
     with ThreadPoolExecutor(8) as pool:
         numbers = list(pool.map(take, range(32)))
