@@ -132,10 +132,6 @@ $ tokens list --json
 [{... "name": "billing", ... ["draw", "read"], "tags": ["order-*", "@meteor"], ...
 $ tokens revoke 1
 token 1 is revoked
-1$ tokens create a/b
-error: the name of a token must be spelled like a tag...
-1$ tokens create a --tags x/y
-error: a pattern must be 1 to 64 ...
 1$ tokens create a --days -1
 error: days must be above 0...
 1$ tokens revoke 7
@@ -295,16 +291,13 @@ REFUSED = {
     "public decode x --check 99": "error: check must be 0 to 48, got 99",
     "next a,b": "error: a tag is 1 to 64 of the characters",
     "next order -n 0": "error: count must be 1 to 10000000, got 0",
-    "next --scheme meteor -n 0": "error: count must be 1 to 10000000, got 0",
     "next order --no-create": "error: tag 'order' does not exist",
-    "next order --url nonsense": "error: this is not a database URL",
     "next order --url sqlite://ids.db": "error: the URL of a file has three slashes: sqlite:///ids.db",
     "next order --url sqlite://data/ids.db": "error: the URL of a file has three slashes: sqlite:///data/ids.db",
     "doctor --url http://127.0.0.1:1": "127.0.0.1:1 is a service; this needs the URL of the database itself",
     "db check --url unix:///run/ids.sock": "is a service; this needs the URL of the database itself",
     "next order --url oracle://u:s3cret@h/x": "known are sqlite, postgresql, mysql, mariadb",
     "tags set order --step 5": "error: tag 'order' does not exist",
-    "tags create order --step 0": "error: step must be 1 to 100000000, got 0",
 }
 MISUSED = {
     **dict.fromkeys(("nope", "next order --nope", "db"), ""),
@@ -324,7 +317,6 @@ MISUSED = {
     "serve --host=": "--host is empty, which would be every address",
     "serve --timeout 0": "timeout must be",
     "serve --url https://ids.example.org": "--url must be a database",
-    "serve --url nonsense": "this is not a database URL",
 }
 
 

@@ -88,7 +88,6 @@ GET /v1/inspect/5016762319896585?scheme=meteor -> 200
 GET /v1/inspect/9007199254740993?scheme=segment -> 200 "fields":{"value":"9007199254740993"}
 GET /v1/inspect/180363646902239241?layout=baidu:1/29/21/13&epoch=1474300800 -> 200
   "scheme":"baidu" … "time":"2017-01-19T04:15:46+00:00"
-GET /v1/inspect/nonsense -> 400
 GET /v1/inspect/a_b -> 400 InvalidId
 GET /v1/inspect/5?layout=baidu:1/2 -> 400
 """,

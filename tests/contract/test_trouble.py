@@ -233,7 +233,6 @@ ODD = "cannot be used: .*(sslmode|nosuch|timeout|keepalives|port).*; check the U
 OF_PYMYSQL = ("sslmode=require", "charset=nope", "read_timeout=abc", "connect_timeout=abc")
 OF_PSYCOPG = ("sslmode=bogus", "nosuch=1", "connect_timeout=abc", "keepalives=no", "port=99999")
 NO_DATABASE = {
-    "": "the URL of the database is empty",
     "nonsense": "this is not a database URL",
     "sqlite": "this is not a database URL",
     "oracle://u:s3cret@h/x": "known are sqlite, postgresql, mysql, mariadb",

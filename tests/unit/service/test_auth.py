@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator.database.connection import CONNECTIONS
-from allocator.errors import (
-    DatabaseRefused,
-    DatabaseUnavailable,
-    InvalidSetting,
-    SchemaOutOfDate,
-    TooManyRequests,
-)
+from allocator.errors import DatabaseRefused, DatabaseUnavailable, InvalidSetting, SchemaOutOfDate, TooManyRequests
 from allocator.schemes.token import VERBS, Token, digest_of
 from allocator.service import auth
 from allocator.service.auth import PAUSE, RARE_BURST, RARE_SECONDS, SHARE, Principal, TokenCache, is_local
