@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import create_engine, insert
 from support.faults.wire import Wire
 from support.kit import now_ms
 from support.processes.patience import until
@@ -18,10 +17,9 @@ from support.servers.administrator import execute
 from support.servers.databases import with_schema
 from support.servers.fleets import made, named
 from support.service.browser import DARK, DESKTOP, HURRIED, LIGHT, PHONE, Visit, browser
-from support.service.served import Guarded, Seat, Served, basic
+from support.service.served import Guarded, Seat, Served, basic, fill
 from support.transcripts import wrong_answers
 
-from allocator.database.tables import segment
 from allocator.database.verbs import node_rows, segments
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import NumberClaim
@@ -40,23 +38,12 @@ class Crowded(Guarded):
     def prepare(self) -> None:
         self.reader = self.make("reader", "read", tags=("seen-*",))
         self.drawer = self.make("drawer", "draw")
-        fill(self.url)
+        fill(self.url, (f"tag-{number:05}" for number in range(MANY - 3)))
         for name in ("seen-1", "seen-2", "hidden-1"):
             self.database.create_tag(Tag(name))
         self.database.lease_number(NumberClaim("pods", 2, 600_000, now_ms(), "a", f"{EVIL}.example", 7))
         at, known = datetime(2026, 1, 2, tzinfo=UTC), self.database.current().shard
         self.database.run(node_rows.register, f"{EVIL}.example", 7, "1<b>", at, known)
-
-
-def fill(url: str) -> None:
-    """Tags in one transaction, since each alone would be a write to the disk."""
-    engine = create_engine(url)
-    tag = Tag("any")
-    settings = {"step": tag.step, "max_step": tag.max_step, "id_limit": tag.limit}
-    with engine.begin() as connection:
-        rows = [{"tag": f"tag-{number:05}", "max_value": number, **settings} for number in range(MANY - 3)]
-        connection.execute(insert(segment), rows)
-    engine.dispose()
 
 
 @pytest.fixture(scope="module")

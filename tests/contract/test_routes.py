@@ -13,18 +13,16 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from sqlalchemy import create_engine, insert
 from support.distinct import distinct
 from support.kit import now_ms, run
 from support.processes.patience import until
 from support.rules import rule
 from support.servers.fleets import on_one_of_each
-from support.service.served import Guarded, Served
+from support.service.served import Guarded, Served, fill
 from support.transcripts import wrong_answers
 
 import allocator
 from allocator import Allocator, inspect_id
-from allocator.database.tables import segment
 from allocator.fleet.tag_administration import Tags
 from allocator.schemes.shared.argument_checks import MAX_STEP
 from allocator.schemes.tag import Tag
@@ -442,11 +440,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     url = f"sqlite:///{tmp_path_factory.mktemp('crowded')}/ids.db"
     with Allocator(url) as ids:
         ids.next_id("order")
-    engine = create_engine(url)
-    row = {"max_value": 7, "step": 10, "max_step": 100, "id_limit": 1000, "failover_gap": 0}
-    with engine.begin() as connection:
-        connection.execute(insert(segment), [{**row, "tag": f"tag-{number:04}"} for number in range(2_499)])
-    engine.dispose()
+    fill(url, (f"tag-{number:04}" for number in range(2_499)))
     with Served(url) as service:
         yield service
 

@@ -12,14 +12,17 @@ import subprocess
 import sys
 import tempfile
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import urllib3
+from sqlalchemy import create_engine, insert
 
 from allocator.database.store import Database
+from allocator.database.tables import segment
+from allocator.schemes.tag import Tag
 from allocator.service.token_administration import Tokens
 from support.closing import Closing
 from support.processes.patience import until
@@ -198,6 +201,16 @@ class Guarded(Closing):
     def close(self) -> None:
         self.service.close()
         self.database.close()
+
+
+def fill(url: str, names: Iterable[str]) -> None:
+    """Tags in one transaction, since each alone would be a write to the disk."""
+    engine, tag = create_engine(url), Tag("any")
+    row = {"step": tag.step, "max_step": tag.max_step, "id_limit": tag.limit}
+    with engine.begin() as connection:
+        rows = [row | {"tag": name, "max_value": number} for number, name in enumerate(names)]
+        connection.execute(insert(segment), rows)
+    engine.dispose()
 
 
 # -- A connection that stays open, and requests byte by byte
