@@ -1,10 +1,10 @@
 """The fixtures as an application's own tests use them: in runs of pytest of their own."""
 
-import subprocess
 import sys
 from importlib.metadata import entry_points
 
 import pytest
+from support.kit import output
 
 pytest_plugins = ["pytester"]
 
@@ -65,9 +65,8 @@ def test_to_load_it_imports_next_to_nothing():
         "import sys, pytest; before = set(sys.modules); import allocator.integrations.pytest_plugin; "
         "print(*sorted(sys.modules.keys() - before))"
     )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
 
-    assert done.stdout.split() == [
+    assert output(code).split() == [
         "allocator",
         "allocator.errors",
         "allocator.integrations",

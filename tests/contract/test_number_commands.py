@@ -143,20 +143,6 @@ def test_rows_that_wait_are_numbered(shop):
     assert numbers == ["INV-2026-001", "INV-2026-002", "INV-2026-001", "INV-2025-001", None]
 
 
-@SQLITE
-def test_rows_are_not_numbered_otherwise_than_by_the_application(shop):
-    for code, sentence, words in (
-        (2, "no counter keeps the reset of 'invoice': give --reset", ASSIGN),
-        (2, "--reset is 'month', but the counters of 'invoice' say 'year'", (*ASSIGN, "--reset", "month")),
-        (1, "the numbers of 'invoice' have scopes: give --scope-column", (*ASSIGN[:5], *ASSIGN[7:])),
-        (1, "there is no table bills", ("assign", "bills.number", *ASSIGN[2:])),
-        (1, "'nummer' is no column of the table invoice", ("assign", "invoice.nummer", *ASSIGN[2:])),
-    ):
-        refused = run(shop, *words)
-        assert (refused.code, sentence in refused.err) == (code, True), refused.err
-        add(shop, "a")
-
-
 @pytest.mark.statements
 @pytest.mark.parametrize(
     ("holds", "tenant", "drawn"),
@@ -250,6 +236,11 @@ def test_texts_of_another_format_are_told(shop):
 
 BARE = (*BY_NUMBER, "--format", "{n}")
 MIXED_UP = (
+    (2, "no counter keeps the reset of 'invoice': give --reset", ASSIGN),
+    (2, "--reset is 'month', but the counters of 'invoice' say 'year'", (*ASSIGN, "--reset", "month")),
+    (1, "the numbers of 'invoice' have scopes: give --scope-column", (*ASSIGN[:5], *ASSIGN[7:])),
+    (1, "there is no table bills", ("assign", "bills.number", *ASSIGN[2:])),
+    (1, "'nummer' is no column of the table invoice", ("assign", "invoice.nummer", *ASSIGN[2:])),
     (2, "restart each year: give --period-column", (*BARE[:-4], *BARE[-2:])),
     (2, "give --scope-column", BY_TEXT[:-2]),  # 1 is that of an audit that found something
     (1, "1 names no year, and no date is beside it: give --period-column", BY_NUMBER[:-2]),
@@ -260,11 +251,11 @@ MIXED_UP = (
 
 
 @SQLITE
-def test_what_would_mix_up_scopes_or_periods_is_refused(shop):
-    add(shop, "a", 2)
+def test_what_would_mix_up_scopes_or_periods_is_refused_and_no_row_is_numbered_otherwise_than_by_the_application(shop):
     for code, sentence, words in MIXED_UP:
         done = run(shop, *words)
         assert (done.code, sentence in done.out + done.err) == (code, True), (words, done)
+        add(shop, "a")
 
 
 @SQLITE
