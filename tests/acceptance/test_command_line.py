@@ -320,22 +320,23 @@ MISUSED = {
 }
 
 
-def test_a_refusal_is_one_sentence_and_exit_code_1_and_what_is_not_understood_is_2(here):
+def test_a_refusal_is_one_sentence_and_exit_code_1_and_what_is_not_understood_is_2(here, subtests):
     url = f"sqlite:///{here}/ids.db"
     run("tags", "create", "other", url=url)  # or there would be no file to look into
     for words, sentence in (REFUSED | MISUSED).items():
-        done = run(*shlex.split(words), url=url)
-        is_usage = "Usage: " in done.stderr
+        with subtests.test(words=words):
+            done = run(*shlex.split(words), url=url)
+            is_usage = "Usage: " in done.stderr
 
-        assert (done.exit_code, done.stdout) == (2 if is_usage else 1, ""), words
-        assert sentence in done.stderr, words
-        assert "s3cret" not in done.stderr
-        if words in REFUSED:
-            assert done.stderr.count("\n") == 1, words
-            message = json.loads(run(*words.split(), "--json", url=url).stderr)["message"]
-            assert sentence.removeprefix("error: ") in message
-        else:
-            assert is_usage or words.startswith("serve"), words
+            assert (done.exit_code, done.stdout) == (2 if is_usage else 1, ""), words
+            assert sentence in done.stderr, words
+            assert "s3cret" not in done.stderr
+            if words in REFUSED:
+                assert done.stderr.count("\n") == 1, words
+                message = json.loads(run(*words.split(), "--json", url=url).stderr)["message"]
+                assert sentence.removeprefix("error: ") in message
+            else:
+                assert is_usage or words.startswith("serve"), words
     said = run("next", "x", url="sqlite:///a,sqlite:///b").stderr
     assert f"{SEVERAL}separate them by blanks in ALLOCATOR_DATABASE_URL\n" in said
 

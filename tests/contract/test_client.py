@@ -287,13 +287,14 @@ SECONDS = [
 ]
 
 
-def test_an_error_has_the_seconds_of_retry_after():
+def test_an_error_has_the_seconds_of_retry_after(subtests):
     for status, named, header, seconds in SECONDS:
-        body = {"error": named, "detail": "so it is"} if named else b"busy"
-        hostile = always(body, status=status, head=f"Retry-After: {header}\r\n")
-        with hostile, pytest.raises(DatabaseUnavailable) as refused:
-            tickets(asking(hostile.address), 1)
-        assert refused.value.seconds == seconds, (status, named, header)
+        with subtests.test(header=header, named=named):
+            body = {"error": named, "detail": "so it is"} if named else b"busy"
+            hostile = always(body, status=status, head=f"Retry-After: {header}\r\n")
+            with hostile, pytest.raises(DatabaseUnavailable) as refused:
+                tickets(asking(hostile.address), 1)
+            assert refused.value.seconds == seconds, (status, named, header)
 
 
 # -- wrong answers
@@ -318,12 +319,13 @@ NOT_ASKED_FOR: list[tuple[object, Callable[[ServiceBackend], object], str]] = [
 """The fields are judged by unit/remote/test_client."""
 
 
-def test_what_was_not_asked_for_is_refused_and_the_next_server_asked():
+def test_what_was_not_asked_for_is_refused_and_the_next_server_asked(subtests):
     for answer, call, said in NOT_ASKED_FOR:
-        with always(answer) as hostile, pytest.raises(OF_AN_ANSWER) as refused:
-            pytest.fail(f"{call(asking(hostile.address))} of {answer!r}")
-        assert said in str(refused.value)
-        assert said == "" or hostile.address in str(refused.value)
+        with subtests.test(answer=str(answer)[:50]):
+            with always(answer) as hostile, pytest.raises(OF_AN_ANSWER) as refused:
+                pytest.fail(f"{call(asking(hostile.address))} of {answer!r}")
+            assert said in str(refused.value)
+            assert said == "" or hostile.address in str(refused.value)
     with always(NOT_ASKED_FOR[0][0]) as hostile, always(BLOCK) as good:
         assert claimed(asking(hostile.address, good.address)) == range(1, 51)
     with always(SETTINGS | {"tag": "other"}) as hostile, always(SETTINGS) as good:

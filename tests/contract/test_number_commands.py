@@ -251,11 +251,14 @@ MIXED_UP = (
 
 
 @SQLITE
-def test_what_would_mix_up_scopes_or_periods_is_refused_and_no_row_is_numbered_otherwise_than_by_the_application(shop):
+def test_what_would_mix_up_scopes_or_periods_is_refused_and_no_row_is_numbered_otherwise_than_by_the_application(
+    shop, subtests
+):
     for code, sentence, words in MIXED_UP:
-        done = run(shop, *words)
-        assert (done.code, sentence in done.out + done.err) == (code, True), (words, done)
-        add(shop, "a")
+        with subtests.test(words=words):
+            done = run(shop, *words)
+            assert (done.code, sentence in done.out + done.err) == (code, True), (words, done)
+            add(shop, "a")
 
 
 @SQLITE

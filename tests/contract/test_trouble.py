@@ -247,12 +247,13 @@ NO_DATABASE = {
 }
 
 
-def test_what_names_no_database_or_an_argument_that_its_driver_does_not_take_is_a_clear_error(tag):
+def test_what_names_no_database_or_an_argument_that_its_driver_does_not_take_is_a_clear_error(tag, subtests):
     """Trying again would never help."""
     for url, sentence in NO_DATABASE.items():
-        with pytest.raises((ValueError, DatabaseRefused), match=sentence) as refused:
-            Allocator(url).next_id(tag)
-        assert "s3cret" not in str(refused.value)
+        with subtests.test(url=url):
+            with pytest.raises((ValueError, DatabaseRefused), match=sentence) as refused:
+                Allocator(url).next_id(tag)
+            assert "s3cret" not in str(refused.value)
 
 
 @ON_POSTGRES

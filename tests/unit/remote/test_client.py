@@ -112,18 +112,19 @@ def test_a_scheme_may_have_capitals():
         assert addresses(written) == ([address] if address else [])
 
 
-def test_an_odd_address_is_refused():
+def test_an_odd_address_is_refused(subtests):
     for wrong in (
         *(f"http://{host}" for host in ("a..b", "a" * 64, "\u00e4" * 64)),
         *("http://", "https:///x", "http://user:s3cret@host", "http://user:s3cret@host:99999", "http://host:99999"),
         *("http://user:s3/cr?et#@host:s3cret@host:99999", "http://host?token=s3cret", ["http://a", "sqlite:///x"]),
         *("unix://run/ids.sock", "unix:/run/ids.sock", "unix:///", "unix:///a\nb"),
     ):
-        with pytest.raises(InvalidDatabase) as refused:
-            Allocator(wrong)
-        assert "s3cret" not in str(refused.value)
-        assert "host" in str(refused.value) or "host" not in wrong, wrong
-        assert ("a Unix socket is written unix:///run/" in str(refused.value)) == (wrong[:5] == "unix:"), wrong
+        with subtests.test(wrong=wrong):
+            with pytest.raises(InvalidDatabase) as refused:
+                Allocator(wrong)
+            assert "s3cret" not in str(refused.value)
+            assert "host" in str(refused.value) or "host" not in wrong, wrong
+            assert ("a Unix socket is written unix:///run/" in str(refused.value)) == (wrong[:5] == "unix:"), wrong
 
 
 def test_a_token_that_others_may_overhear_is_warned_of_once(caplog):

@@ -138,9 +138,10 @@ TOLD = [
 ]
 
 
-def test_nothing_of_the_database_is_told_no_other_tag_and_no_url_that_the_service_would_be_blamed_for():
+def test_nothing_of_the_database_is_told_no_other_tag_and_no_url_that_the_service_would_be_blamed_for(subtests):
     for error, detail in TOLD:
-        assert json.loads(body_of(error, ""))["detail"].startswith(detail), error
+        with subtests.test(detail=detail):
+            assert json.loads(body_of(error, ""))["detail"].startswith(detail), error
     for name in ("DatabaseUnavailable", "DatabaseRefused", "SchemaOutOfDate", "SchemaDamaged", "ShardMisconfigured"):
         told = body_of(getattr(errors, name)(SECRET), "r")
 
