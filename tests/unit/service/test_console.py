@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from math import inf
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from starlette.requests import Request
@@ -127,24 +128,9 @@ def test_ten_minutes_are_kept_and_a_tag_that_was_idle_for_so_long_makes_room():
 # -- what the databases say, read once for all who look
 
 
-class Source:
-    """Answers, or raises, what it has."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.reads = 0
-        self.answer: Any = "one"
-
-    def read(self) -> Any:
-        self.reads += 1
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
-
-
 @pytest.fixture
-def source(monkeypatch: pytest.MonkeyPatch) -> Source:
-    made = Source()
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    made = SimpleNamespace(now=100.0)
     monkeypatch.setattr(module, "monotonic", lambda: made.now)
     return made
 
@@ -155,46 +141,44 @@ def run(read: Any, test: Any) -> None:
     background.close(0.0)
 
 
-def test_it_is_read_once_for_all_who_ask_within_its_time_and_what_was_read_last_stays_while_it_fails(source):
+def test_it_is_read_once_for_all_who_ask_within_its_time_and_what_was_read_last_stays_while_it_fails(clock):
+    read = Mock(side_effect=["one", "two", DatabaseUnavailable("away"), RuntimeError("no new thread"), "back"])
+
     async def test(latest: Latest[str]) -> None:
+        async def asks(seconds: float) -> int:
+            clock.now, reads = clock.now + seconds, latest.reads
+            await latest.ask()
+            return reads
+
+        async def read_after(reads: int) -> None:
+            while latest.reads == reads:
+                await asyncio.sleep(0)
+
         await asyncio.gather(*(latest.ask() for _ in range(24)))
-        assert (latest.value, source.reads) == ("one", 1)
-        await asks(latest, 2.9, "two")
-        assert (latest.value, source.reads) == ("one", 1)
-        await asks(latest, 9.0, "two")
+        await asks(2.9)
+        assert (latest.value, read.call_count) == ("one", 1)
+        await asks(9.0)
         assert (latest.value, latest.age) == ("two", 0.0), "an old one is waited for"
-        for error in (DatabaseUnavailable("away"), RuntimeError("can't start new thread")):
-            await asks(latest, 9.0, error)
-            await read_again(latest)
+        for _ in range(2):
+            await read_after(await asks(9.0))
             assert (latest.value, type(latest.error)) == ("two", DatabaseUnavailable)
-        await asks(latest, 4.0, "back")
+        reads = await asks(4.0)
         assert latest.error, "a page does not wait while reads fail"
-        await read_again(latest)
+        await read_after(reads)
         assert (latest.value, latest.error) == ("back", None)
 
-    async def asks(latest: Latest[str], seconds: float, answer: Any) -> None:
-        nonlocal reads
-        reads, source.now, source.answer = latest.reads, source.now + seconds, answer
-        await latest.ask()
-
-    async def read_again(latest: Latest[str]) -> None:
-        while latest.reads == reads:
-            await asyncio.sleep(0)
-
-    reads = 0
-    run(source.read, test)
+    run(read, test)
 
 
-def test_an_old_error_is_not_shown(source):
+def test_an_old_error_is_not_shown(clock):
     async def test(latest: Latest[str]) -> None:
-        source.answer = DatabaseUnavailable("away")
         await latest.ask()
         assert latest.error
-        source.now, source.answer = source.now + 100, "back"
+        clock.now += 100
         await latest.ask()
         assert (latest.value, latest.error) == ("back", None)
 
-    run(source.read, test)
+    run(Mock(side_effect=[DatabaseUnavailable("away"), "back"]), test)
 
 
 def test_a_page_does_not_wait_for_ever(monkeypatch):
