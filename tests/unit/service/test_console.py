@@ -22,7 +22,7 @@ from allocator.service.console import latest as module
 from allocator.service.console.access import principal_of
 from allocator.service.console.history import ALL, EVERY, MAX_TAGS, POINTS, History
 from allocator.service.console.latest import Latest
-from allocator.service.console.rendering import Pages
+from allocator.service.console.views import Pages
 from allocator.service.error_responses import Unauthorized
 
 SECRET = "allocator_known"

@@ -18,8 +18,8 @@ from allocator.schemes.tag import Tag
 from allocator.schemes.token import PREFIX
 from allocator.service.http_server import address_of, handed_over, place_of
 from allocator.service.log_config import Caller, caller_of, config_of, masked
-from allocator.service.metric_updates import MetricsUpdater, unready_reason
 from allocator.service.metrics import MAX_TAGS, Metrics
+from allocator.service.monitoring import MetricsUpdater, unready_reason
 
 
 def updater(rows: Any = None) -> MetricsUpdater:

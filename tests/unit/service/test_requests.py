@@ -28,7 +28,6 @@ from allocator.service import routes, schemas
 from allocator.service.auth import EVERYTHING, Principal
 from allocator.service.dispatch import Dispatch, refusal_of
 from allocator.service.error_responses import HttpRefusal, Unauthorized, body_of, headers_of, status_of
-from allocator.service.handlers import IdHandlers
 from allocator.service.hot_path import HotPath
 from allocator.service.http_server import HttpServer
 from allocator.service.served_ids import Source
@@ -208,7 +207,7 @@ def test_a_thousand_requests_of_one_token_have_few_answers_before_the_next_id_of
 
 ROOT = Path(__file__).parents[3]
 NOTHING: Any = type("Nothing", (), {"sequences": None, "databases": None})()
-MADE = list(routes.routes(IdHandlers(NOTHING, NOTHING, NOTHING)))
+MADE = list(routes.routes(routes.IdHandlers(NOTHING, NOTHING)))
 
 
 def test_a_framework_without_a_promise_of_its_own_has_an_upper_bound():
