@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from support.service.served import Served
 from support.verdict import add_option, judge
 
 from allocator import Allocator
+from allocator.database.store import Database
 from allocator.database.tables import metadata
 
 os.environ["SSL_CERT_FILE"] = os.devnull
@@ -152,6 +154,13 @@ def fresh(empty: str) -> str:
 def ids(fresh: str) -> Iterator[Allocator]:
     """An allocator on a database of this test alone."""
     with Allocator(fresh, timeout=PATIENT) as made:
+        yield made
+
+
+@pytest.fixture
+def database(fresh: str) -> Iterator[Database]:
+    """A database of this test alone, as the verbs use it."""
+    with closing(Database(fresh)) as made:
         yield made
 
 

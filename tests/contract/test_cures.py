@@ -5,8 +5,8 @@ from datetime import date
 
 import pytest
 from sqlalchemy import make_url
-from support.kit import ON_MYSQL, on, run
-from support.servers.administrator import execute, opened, values
+from support.kit import ON_MYSQL, SQLITE, run
+from support.servers.administrator import opened, values
 
 from allocator import Allocator, Numbers
 from allocator.errors import DatabaseRefused, InvalidDatabase
@@ -32,47 +32,14 @@ def test_a_schema_of_the_server_is_no_place_for_tables(fresh):
         ids.next_id("order")
 
 
-@on("postgres", "mysql")
-def test_a_user_without_rights_gets_them_by_what_the_doctor_prints(kind, fresh):
-    """One right is missing at a time, and there are fourteen."""
-    user, database = "newcomer", make_url(fresh).database
-    login = {
-        "postgres": ("CREATE ROLE newcomer LOGIN PASSWORD 'word'", f"GRANT CONNECT ON DATABASE {database} TO newcomer"),
-        "mysql": ("CREATE USER newcomer IDENTIFIED BY 'word'", f"GRANT CREATE ON {database}.* TO newcomer"),
-    }
-    gone = {"postgres": ("DROP OWNED BY newcomer", "DROP ROLE newcomer"), "mysql": ("DROP USER newcomer",)}
-    execute(fresh, *login[kind])
-    url = make_url(fresh).set(username=user, password="word").render_as_string(hide_password=False)
-    with Allocator(url) as ids, pytest.raises(DatabaseRefused, match="the user lacks a right") as refused:
-        ids.next_id("order")
-    command = str(refused.value).rpartition(": allocator ")[2]
-    printed = run(url, *command.split(), "--json").out
-    execute(fresh, *re.findall(r"GRANT [^;]*", printed.replace("\\n", "\n")))
-    with Allocator(url) as ids:
-        assert ids.next_id("order") == 1
-    execute(fresh, *gone[kind])
-
-
-def test_urls_with_commas_between_them_are_a_list(tmp_path):
-    urls = [f"sqlite:///{tmp_path}/{slot}.db?shard=7f3a91c2.{slot}" for slot in (1, 2)]
-    with pytest.raises(InvalidDatabase, match="several URLs have commas between them") as refused:
-        Allocator(",".join(urls))
-    assert "Allocator(shards=[…, …])" in str(refused.value)
-    Allocator(shards=urls).close()
-
-
-def test_a_file_and_a_limit_and_a_count_by_what_is_recommended(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    url = re.search(r"sqlite:///\S+", run("sqlite://ids.db", "next", "order").err)[0]
-    assert run(url, "next", "order", "--count", "2").out == "1\n2\n"
-    assert run(url, "serve", url).err.endswith("a URL is given by --url: main serve --url URL\n")
-
-    run(url, *["tags", "create", "few", "--limit", "2", "--step", "1"])
-    run(url, "next", "few", "-n", "2")
-    told = run(url, "next", "few").err
+@SQLITE
+def test_a_limit_by_what_is_recommended(fresh):
+    run(fresh, *["tags", "create", "few", "--limit", "2", "--step", "1"])
+    run(fresh, "next", "few", "-n", "2")
+    told = run(fresh, "next", "few").err
     mend, above = re.search(r"with: allocator (.*) N, for N above (\d+)", told).groups()
-    run(url, *mend.split(), f"{int(above) + 1}")
-    assert run(url, "next", "few").out == "3\n"
+    run(fresh, *mend.split(), f"{int(above) + 1}")
+    assert run(fresh, "next", "few").out == "3\n"
 
 
 def test_numbers_that_a_restore_may_have_lost_are_told(fresh, caplog):

@@ -3,13 +3,13 @@
 import re
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy import BigInteger, Column, Engine, MetaData, String, Table, insert
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from support.closing import Closing
 from support.distinct import distinct
@@ -17,7 +17,7 @@ from support.documents.pages import ROOT, Block, blocks
 from support.documents.reader import Reading
 from support.kit import run
 from support.processes.patience import until
-from support.servers.administrator import execute, values
+from support.servers.administrator import execute, opened, values
 
 from allocator import Allocator
 
@@ -25,82 +25,65 @@ PATIENCE = 120.0
 """Seconds until a writer that does not come is given up."""
 
 
-class Writer(threading.Thread):
-    """Inserts an order and a line of it in each transaction, until it is told to stop or fails."""
-
-    def __init__(self, url: str, tag: str) -> None:
-        super().__init__(daemon=True)
-        self.url, self.tag = url, tag
-        self.ids: list[int] = []
-        self.error: Exception | None = None
-        self.stopped = threading.Event()
-        self.start()
-
-    def run(self) -> None:
-        engine = create_engine(self.url)
-        try:
-            with Allocator(self.url) as ids:
-                while not self.stopped.is_set():
-                    self.ids.append(insert_order(engine, ids.next_id(self.tag) if self.tag else None))
-        except Exception as error:
-            self.error = error
-        finally:
-            engine.dispose()
+ORDERS = Table("orders", MetaData(), Column("id", BigInteger, primary_key=True), Column("what", String(20)))
+LINES = Table("line", MetaData(), Column("order_id", BigInteger))
 
 
-def insert_order(engine: Engine, new: int | None) -> int:
+def insert_order(engine: Engine, **given: object) -> int:
     with engine.begin() as connection:
-        if new is None:
-            new = insert_raw(connection)
-        else:
-            connection.execute(text("INSERT INTO orders (id, what) VALUES (:id, 'new')"), {"id": new})
-        connection.execute(text("INSERT INTO line (order_id) VALUES (:id)"), {"id": new})
-        return new
+        (number,) = connection.execute(insert(ORDERS).values(what="new", **given)).inserted_primary_key
+        connection.execute(insert(LINES).values(order_id=number))
+        return int(number)
 
 
-def insert_raw(connection: Connection) -> int:
-    """As the old writers do."""
-    if connection.dialect.name == "postgresql":
-        return int(connection.scalar(text("INSERT INTO orders (what) VALUES ('old') RETURNING id")) or 0)
-    done: Any = connection.execute(text("INSERT INTO orders (what) VALUES ('old')"))
-    return int(done.lastrowid)
+class Writer:
+    """Inserts an order and a line of it in each transaction, until it is told to stop or fails. An old one leaves the
+    id to the column."""
+
+    def __init__(self, pool: ThreadPoolExecutor, url: str, tag: str) -> None:
+        self.ids: list[int] = []
+        self.stopped = threading.Event()
+        self.writing = pool.submit(self.write, url, tag)
+
+    def write(self, url: str, tag: str) -> None:
+        with opened(url) as engine, Allocator(url) as ids:
+            while not self.stopped.is_set():
+                self.ids.append(insert_order(engine, **({"id": ids.next_id(tag)} if tag else {})))
 
 
 class Writers(Closing):
     """Old and new ones. A test waits for what they have written, never for a time."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
+        self.url, self.pool = url, ThreadPoolExecutor(12)
         self.all: list[Writer] = []
 
     def add(self, count: int, tag: str = "") -> list[Writer]:
-        made = [Writer(self.url, tag) for _ in range(count)]
+        made = [Writer(self.pool, self.url, tag) for _ in range(count)]
         self.all += made
         return made
 
     def wait_for(self, more: int, writers: list[Writer] | None = None) -> None:
         """Until each has written so many rows more."""
-        of = writers or self.all
-        least = [len(one.ids) + more for one in of]
+        least = [(one, len(one.ids) + more) for one in writers or self.all]
 
-        def have_written() -> bool:
-            return all(len(one.ids) >= count for one, count in zip(of, least, strict=True))
+        def have_ended() -> list[BaseException | None]:
+            return [one.writing.exception() for one, _ in least if one.writing.done()]
 
-        assert until(have_written, PATIENCE, hopeless=lambda: any(one.error for one in of)), [one.error for one in of]
+        assert until(lambda: all(len(one.ids) >= count for one, count in least), PATIENCE, hopeless=have_ended), (
+            have_ended()
+        )
 
     def stop(self, writers: list[Writer] | None = None) -> None:
-        of = writers or self.all
-        self.end(of)
-        assert [one.error for one in of if one.error] == []
-
-    def end(self, writers: list[Writer]) -> None:
-        for one in writers:
+        for one in writers or self.all:
             one.stopped.set()
-        for one in writers:
-            one.join(PATIENCE)
+        for one in writers or self.all:
+            one.writing.result(PATIENCE)
 
     def close(self) -> None:
-        self.end(self.all)
+        for one in self.all:
+            one.stopped.set()
+        self.pool.shutdown()
 
 
 PAGE = ROOT / "docs" / "existing-tables.md"
@@ -225,7 +208,5 @@ def test_control_a_tag_that_starts_where_the_counter_is_repeats_its_ids(kind, re
     execute(url, "INSERT INTO orders (what) VALUES ('old')")
     with Writers(url) as writers:
         (new,) = writers.add(1, "order")
-        new.join(PATIENCE)
-
-    assert isinstance(new.error, IntegrityError)
+        assert isinstance(new.writing.exception(PATIENCE), IntegrityError)
     reading.read(Block(PAGE, 0, "console", f"$ allocator {BESIDE}\ndanger  second-generator (...\n...\n"))

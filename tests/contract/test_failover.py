@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import MetaData, create_engine
+from sqlalchemy import MetaData
+from support.documents.pages import ROOT
 from support.faults.forgetting import SCENES, VERDICTS, Promoted
-from support.kit import on
+from support.servers.administrator import opened
 from support.servers.available import without
 from support.servers.databases import with_schema
 from support.servers.machines import Postgres, Templates, until
@@ -50,31 +51,12 @@ def replicated(templates: Templates) -> Iterator[Promoted]:
         yield place
 
 
-on_each = on("sqlite", "postgres", "mysql", "mariadb")
-
-
-@on_each
 def test_rows_alone_are_loaded_as_the_page_says(kind, fresh, new_database):
-    page = (Path(__file__).parents[2] / "docs" / "failover.md").read_text()
-    a_copy_skips_what_it_lacks(fresh, with_schema(new_database(kind)), re.findall(r"`(DELETE FROM \w+)`", page))
-
-
-@on_each
-def test_tags_whose_rows_are_loaded_beside_ours_skip_a_gap(kind, fresh, new_database):
-    """What a tag's row has is the key of a move of another database."""
-    copy = with_schema(new_database(kind))
-    with Allocator(fresh) as ids:
-        given = ids.reserve("order", 100)
-    load(fresh, copy, ())
-    with Allocator(copy) as ids:
-        assert ids.next_id("order") > given[-1] + 4_000_000
-
-
-def a_copy_skips_what_it_lacks(url: str, copy: str, emptied: Iterable[str] = ()) -> None:
     """What the copy lacks was given on the server that it is from."""
-    with Allocator(url) as ids:
+    page, copy = (ROOT / "docs" / "failover.md").read_text(), with_schema(new_database(kind))
+    with Allocator(fresh) as ids:
         ids.next_id("order"), ids.ticket("job")
-        load(url, copy, emptied)
+        load(fresh, copy, re.findall(r"`(DELETE FROM \w+)`", page))
         assert max(ids.ticket("job") for _ in range(40)) == 41
 
     with Allocator(copy) as ids:
@@ -85,10 +67,19 @@ def a_copy_skips_what_it_lacks(url: str, copy: str, emptied: Iterable[str] = ())
         assert ids.ticket("job") < 2 * FLOOR + 100, "skipped twice"
 
 
+def test_tags_whose_rows_are_loaded_beside_ours_skip_a_gap(kind, fresh, new_database):
+    """What a tag's row has is the key of a move of another database."""
+    copy = with_schema(new_database(kind))
+    with Allocator(fresh) as ids:
+        given = ids.reserve("order", 100)
+    load(fresh, copy, ())
+    with Allocator(copy) as ids:
+        assert ids.next_id("order") > given[-1] + 4_000_000
+
+
 def load(old: str, new: str, emptied: Iterable[str]) -> None:
     """Copy the rows whose keys are not there."""
-    source, target = create_engine(old), create_engine(new)
-    with source.connect() as reader, target.begin() as writer:
+    with opened(old) as source, opened(new) as target, source.connect() as reader, target.begin() as writer:
         for statement in emptied:
             writer.exec_driver_sql(statement)
         tables = MetaData()
@@ -97,20 +88,12 @@ def load(old: str, new: str, emptied: Iterable[str]) -> None:
             has_rows = writer.execute(table.select()).first() is not None
             if not has_rows and (rows := [dict(row) for row in reader.execute(table.select()).mappings()]):
                 writer.execute(table.insert(), rows)
-    source.dispose(), target.dispose()
-
-
-CALLS: tuple[Callable[[Allocator], object], ...] = (
-    lambda ids: ids.ticket("job"),
-    lambda ids: ids.meteor(),
-    lambda ids: ids.snowflake(),
-    lambda ids: ids.next_id("order"),
-)
 
 
 def test_a_process_that_was_led_to_a_hot_standby_leaves_it(replicated: Promoted) -> None:
     """Its connection stays open, and new ones lead to the primary again."""
-    for call in CALLS:
+    calls: list[Callable[[Allocator], object]] = [Allocator.meteor, Allocator.snowflake]
+    for call in (*calls, lambda ids: ids.ticket("job"), lambda ids: ids.next_id("order")):
         replicated.wire.lead_to(replicated.standby.url)
         with Allocator(replicated.url, timeout=3) as led_astray:
             with pytest.raises(DatabaseUnavailable, match="recovery is in progress|read-only transaction"):
@@ -121,14 +104,11 @@ def test_a_process_that_was_led_to_a_hot_standby_leaves_it(replicated: Promoted)
 
 
 def test_a_hot_standby_shows_numbers_and_gives_none(replicated: Promoted):
-    primary, standby = create_engine(replicated.machine.url), create_engine(replicated.standby.url)
-    with primary.begin() as connection:
+    with opened(replicated.machine.url) as primary, primary.begin() as connection:
         Numbers("case").next(connection)
     until(lambda: replicated.standby.has_all_of(replicated.machine), "the standby has all")
-    with standby.connect() as connection:
+    with opened(replicated.standby.url) as standby, standby.connect() as connection:
         with pytest.raises(DatabaseRefused, match=r"is a replica, or the transaction is read-only: .*; use the pr"):
             Numbers("case").next(connection)
         connection.rollback()
         assert str(Numbers("case").peek(connection)) == "1"
-    primary.dispose()
-    standby.dispose()

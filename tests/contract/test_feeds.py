@@ -10,13 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import BigInteger, Engine, SmallInteger, String, create_engine, delete, insert, select, text, update
+from sqlalchemy import BigInteger, Engine, SmallInteger, String, insert, select, text, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
-from support.kit import ON_POSTGRES, ON_SERVERS, SQLITE
+from support.applications.shop import emptied
+from support.kit import ON_POSTGRES, ON_SERVERS, SQLITE, statements
 from support.processes.patience import until
+from support.servers.administrator import opened
 
 from allocator import Numbers
-from allocator.database.tables import number
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, SchemaOutOfDate
 from allocator.numbers import Feed, WaitingNumbers
 
@@ -43,17 +44,11 @@ feed = Feed(Happened, position="position", order_by="id")
 
 
 @pytest.fixture
-def shop(kind: str, url: str) -> Iterator[Engine]:
+def shop(url: str) -> Iterator[Engine]:
     """Who waits for a lock gives up, as MySQL does by itself."""
-    engine = create_engine(
-        url, pool_size=10, connect_args={"options": "-c lock_timeout=20s"} if kind == "postgres" else {}
-    )
-    Base.metadata.create_all(engine)
-    with engine.begin() as connection:
-        for table in (number, *Base.metadata.sorted_tables):
-            connection.execute(delete(table))
-    yield engine
-    engine.dispose()
+    options = {"connect_args": {"options": "-c lock_timeout=20s"}} if url.startswith("postgres") else {}
+    with opened(url, pool_size=10, **options) as engine:
+        yield emptied(engine, Base.metadata)
 
 
 def add(engine: Engine, *ids: int) -> None:
@@ -70,7 +65,7 @@ def read(engine: Engine, last: int = 0) -> list[tuple[int, int]]:
         return [tuple(row) for row in found]
 
 
-@pytest.mark.statements
+@statements
 def test_rows_are_numbered_in_their_order_from_one_call_to_the_next(shop):
     add(shop, 30, 10, 20)
     assert feed.assign(shop) == 3
@@ -98,7 +93,7 @@ def test_a_row_that_commits_late_is_read_later_and_not_missed(shop):
 
 
 @ON_SERVERS
-@pytest.mark.statements
+@statements
 def test_a_row_that_somebody_holds_holds_nobody_up_and_leaves_no_gap(shop):
     add(shop, *range(1, 21))
     with shop.connect() as holder:
@@ -112,10 +107,9 @@ def test_a_row_that_somebody_holds_holds_nobody_up_and_leaves_no_gap(shop):
     assert [position for _, position in read(shop)] == list(range(1, 24))
 
 
-@pytest.mark.statements
+@ON_SERVERS  # the threads of a file take turns
+@statements
 def test_assigners_of_several_threads_leave_neither_gap_nor_duplicate(shop):
-    if shop.dialect.name == "sqlite":
-        pytest.skip("its threads take turns")
     feeds = [Feed(Happened, position="position", order_by="id", at_once=7) for _ in range(4)]  # which share no turns
     with ThreadPoolExecutor(8) as pool:
         writers = [pool.submit(add, shop, *range(100 * n, 100 * n + 50)) for n in range(4)]
@@ -127,11 +121,10 @@ def test_assigners_of_several_threads_leave_neither_gap_nor_duplicate(shop):
     assert [position for _, position in read(shop)] == list(range(1, 201))
 
 
-@pytest.mark.statements
+@ON_SERVERS  # the integers of SQLite have one width
+@statements
 def test_a_column_without_room_takes_no_position(shop):
     narrow = Feed(Narrow, position="position", order_by="id")
-    if shop.dialect.name == "sqlite":
-        pytest.skip("its integers have one width")
     with shop.begin() as connection:
         if shop.dialect.name != "postgresql":
             connection.execute(text("SET SESSION sql_mode = ''"))  # cuts numbers down in place of an error

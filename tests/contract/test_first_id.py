@@ -1,22 +1,23 @@
-"""How much a process asks of its database before its first id, counted on the wire."""
+"""Before the first id: `ping`, `create_tables`, and how much a process asks of its database, counted on the wire."""
 
 from collections.abc import Callable
-from contextlib import closing
 
 import pymysql
 import pytest
 from pymysql.constants import CLIENT
 from sqlalchemy import create_engine, make_url
 from support.distinct import distinct
+from support.faults.meanwhile import meanwhile
 from support.faults.wire import counted
-from support.kit import ON_MYSQL, ON_POSTGRES, SQLITE
+from support.kit import OF_THE_RULE, ON_MYSQL, ON_POSTGRES, SQLITE, on, statements
 from support.servers.administrator import execute
+from support.servers.fleets import bare
 
 from allocator import Allocator
-from allocator.database.store import Database
 from allocator.database.tables import VERSION_TABLE
 from allocator.database.verbs import segments
-from allocator.errors import SchemaDamaged, SchemaOutOfDate
+from allocator.errors import DatabaseUnavailable, InvalidSetting, SchemaDamaged, SchemaOutOfDate
+from allocator.testing import MemoryAllocator
 
 ACTS: tuple[tuple[int, Callable[[Allocator], object]], ...] = (
     (2, lambda ids: ids.next_id("there")),
@@ -32,7 +33,7 @@ THEIRS = 9
 """What SQLAlchemy and its driver ask at the first connect of a process, at most, and the ends of a transaction."""
 
 
-@pytest.mark.statements
+@statements
 def test_a_process_asks_little_before_its_first_id(fresh):
     with Allocator(fresh) as before:
         before.next_id("there"), before.ticket("there")
@@ -73,29 +74,24 @@ def test_a_proxy_may_greet_as_the_other_of_mysql_and_mariadb(fresh, kind):
         assert distinct([ids.meteor(), ids.snowflake()]) == 2
 
 
-@pytest.mark.statements
-def test_a_second_revision_is_an_error_and_no_loop(fresh):
+@statements
+def test_a_second_revision_is_an_error_and_no_loop(fresh, database):
     execute(fresh, f"INSERT INTO {VERSION_TABLE} VALUES ('zz')")
 
-    with closing(Database(fresh)) as database, pytest.raises(SchemaOutOfDate, match="revision zz, which is newer"):
+    with pytest.raises(SchemaOutOfDate, match="revision zz, which is newer"):
         database.start()
 
 
 @SQLITE
-def test_tables_that_another_thread_made_meanwhile_are_looked_at_again(fresh, monkeypatch):
-    with closing(Database(fresh)) as database:
-        run, late = database.run, [SchemaOutOfDate("none of the tables for ids yet")]
+def test_tables_that_another_thread_made_meanwhile_are_looked_at_again(database, monkeypatch):
+    fetch = segments.fetch_start
 
-        def run_late(verb, *said) -> object:
-            if verb is segments.fetch_start and late:
-                raise late.pop()
-            return run(verb, *said)
+    def be_early(*_: object) -> None:
+        raise SchemaOutOfDate("none of the tables for ids yet")
 
-        monkeypatch.setattr(database, "run", run_late)
-
-        database.start()
-
-    assert late == []
+    meanwhile(monkeypatch, segments, "fetch_start", be_early)
+    database.start()
+    assert segments.fetch_start is fetch
 
 
 @ON_MYSQL
@@ -107,3 +103,58 @@ def test_a_table_without_transactions_is_refused(fresh):
         with Allocator(fresh) as ids, pytest.raises(SchemaDamaged, match=f"undo it: {undo}"):
             getattr(ids, draw)("order")
         execute(fresh, undo)
+
+
+# -- `ping` and `create_tables`
+
+
+@OF_THE_RULE
+def test_a_ping_draws_nothing(face, place, tag):
+    ids = face(place)
+    ids.ping()
+    ids.ping()
+
+    assert ids.next_id(tag) == 1
+
+
+@statements
+def test_a_ping_says_what_is_missing_until_the_tables_are_made(sync, kind, empty):
+    ids = sync(empty)
+    if kind != "sqlite":  # which makes its own
+        with pytest.raises(SchemaOutOfDate, match="allocator db upgrade"):
+            ids.ping()
+    ids.create_tables()
+    ids.create_tables()
+    ids.ping()
+    assert ids.next_id("order") == 1
+    execute(empty, "DROP TABLE allocator_segment")
+    with pytest.raises(SchemaOutOfDate, match="allocator_segment.*allocator db upgrade"):
+        sync(empty).ping()
+
+
+@on("sqlite", of="fleet_kind")  # whose shards are of this test alone
+def test_a_ping_of_a_fleet_is_answered_by_one(fleet):
+    urls = fleet(2)
+    with Allocator(shards=urls) as ids:
+        ids.ping()
+        execute(bare(urls[0]), "DROP TABLE allocator_shard")
+        ids.ping()
+        execute(bare(urls[1]), "DROP TABLE allocator_shard")
+        with pytest.raises(SchemaOutOfDate):
+            ids.ping()
+
+
+def test_a_ping_of_nobody_and_a_service_that_makes_no_tables(face):
+    for address in ("postgresql+psycopg://127.0.0.1:9/none", "http://127.0.0.1:9"):
+        with pytest.raises(DatabaseUnavailable):
+            face(address, timeout=0.5).ping()
+    with pytest.raises(InvalidSetting, match="a client of a service cannot create tables"):
+        face("http://127.0.0.1:9").create_tables()
+
+
+def test_in_memory_there_is_nothing_to_make():
+    with MemoryAllocator() as ids:
+        ids.create_tables()
+        ids.ping()
+        with ids.fail(DatabaseUnavailable("away")), pytest.raises(DatabaseUnavailable):
+            ids.ping()

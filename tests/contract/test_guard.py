@@ -8,15 +8,13 @@ import pytest
 from support.distinct import distinct
 from support.faults.ill_databases import changed, named
 from support.faults.wire import Wire
-from support.kit import ON_MYSQL, ON_POSTGRES, ON_TWO, database_of, run
+from support.kit import ON_MYSQL, ON_POSTGRES, ON_TWO, database_of, run, statements
 from support.servers.administrator import execute, values
 from support.servers.databases import migrate, with_schema
 
 from allocator import Allocator
 from allocator.doctor import DANGER, examine
 from allocator.errors import MaxValueWentBack, SchemaDamaged, TagExists
-
-on_guarded = ON_TWO
 
 
 def script(kind: str) -> str:
@@ -52,8 +50,8 @@ OF_KIND = {
 }
 
 
-@on_guarded
-@pytest.mark.statements
+@ON_TWO
+@statements
 def test_what_sets_a_row_back_is_refused_and_without_the_guard_it_is_done(guarded, kind):
     with Allocator(guarded) as ids:
         ids.reserve("order", 10)
@@ -69,8 +67,8 @@ def test_what_sets_a_row_back_is_refused_and_without_the_guard_it_is_done(guarde
     assert values(guarded, "SELECT count(*) FROM allocator_segment") == [0]
 
 
-@on_guarded
-@pytest.mark.statements
+@ON_TWO
+@statements
 def test_ids_are_drawn_and_tags_are_managed_under_the_guard(guarded, sync):
     ids = sync(guarded, step=10)
     drawn = [*(ids.next_id("order") for _ in range(25)), *ids.reserve("order", 30), *ids.reserve("order", 1)]
@@ -100,67 +98,47 @@ def test_a_claim_is_one_round_trip_under_the_guard(guarded, sync):
 ROWS = "ON allocator_segment FOR EACH ROW"
 
 
-@on_guarded
-def test_the_guard_is_known(guarded):
-    assert "the tables are correct" in run(guarded, "db", "check").out
-    assert "schema-damaged" not in named(examine(guarded))
-
-
-KEEPS = (
-    "CREATE FUNCTION keeps() RETURNS trigger LANGUAGE plpgsql AS "
-    "$$ BEGIN NEW.max_value := OLD.max_value; RETURN NEW; END $$"
-)
-UNDOES = (
-    "CREATE FUNCTION undoes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-    "UPDATE allocator_segment SET max_value = OLD.max_value WHERE tag = OLD.tag; RETURN NULL; END $$"
-)
+SET_BACK = "UPDATE allocator_segment SET max_value = OLD.max_value WHERE tag = OLD.tag"
+FUNCTION = "CREATE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {}; END $$"
+KEEPS, UNDOES = "NEW.max_value := OLD.max_value; RETURN NEW", f"{SET_BACK}; RETURN NULL"
 IN_MYSQL = [
-    ([f"CREATE TRIGGER keeps BEFORE UPDATE {ROWS} SET NEW.max_value = OLD.max_value"], "DROP TRIGGER `keeps`"),
-    ([f"CREATE TRIGGER `lo``oks` AFTER UPDATE {ROWS} SET @seen = NEW.max_value"], "DROP TRIGGER `lo``oks`"),
+    ("TRIGGER `keeps`", f"CREATE TRIGGER keeps BEFORE UPDATE {ROWS} SET NEW.max_value = OLD.max_value"),
+    ("TRIGGER `lo``oks`", f"CREATE TRIGGER `lo``oks` AFTER UPDATE {ROWS} SET @seen = NEW.max_value"),
 ]
-UNDONE = (
-    "CREATE TRIGGER undoes AFTER UPDATE ON allocator_segment BEGIN "
-    "UPDATE allocator_segment SET max_value = OLD.max_value WHERE tag = OLD.tag; END"
-)
+UNDONE = f"CREATE TRIGGER undoes AFTER UPDATE ON allocator_segment BEGIN {SET_BACK}; END"
+ONCE = f"AFTER UPDATE {ROWS} WHEN (pg_trigger_depth() = 0)"
 OTHER = "UPDATE ON allocator_segment", "UPDATE ON allocator_ticket"
+OURS, THERE = "allocator_guard_own", f"AFTER UPDATE {ROWS} EXECUTE FUNCTION keeps()".replace(*OTHER)
 BY_HAND = {
     "postgres": [
-        ([KEEPS, f"CREATE TRIGGER keeps BEFORE UPDATE {ROWS} EXECUTE FUNCTION keeps()"], "DROP TRIGGER keeps"),
-        (
-            [
-                UNDOES,
-                f"CREATE TRIGGER undoes AFTER UPDATE {ROWS} WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION undoes()",
-            ],
-            "DROP TRIGGER undoes",
-        ),
-        (
-            [f"CREATE TRIGGER allocator_guard_own BEFORE UPDATE {ROWS} EXECUTE FUNCTION keeps()"],
-            "DROP TRIGGER allocator_guard_own",
-        ),
-        (
-            [f"CREATE TRIGGER allocator_guard_rows AFTER UPDATE {ROWS} EXECUTE FUNCTION keeps()".replace(*OTHER)],
-            "DROP TRIGGER allocator_guard_rows",
-        ),
-        (["CREATE RULE drops AS ON UPDATE TO allocator_ticket DO INSTEAD NOTHING"], "DROP RULE drops"),
+        ("TRIGGER keeps", f"CREATE TRIGGER keeps BEFORE UPDATE {ROWS} EXECUTE FUNCTION keeps()"),
+        ("TRIGGER undoes", f"CREATE TRIGGER undoes {ONCE} EXECUTE FUNCTION undoes()"),
+        (f"TRIGGER {OURS}", f"CREATE TRIGGER {OURS} BEFORE UPDATE {ROWS} EXECUTE FUNCTION keeps()"),
+        ("TRIGGER allocator_guard_rows", f"CREATE TRIGGER allocator_guard_rows {THERE}"),
+        ("RULE drops", "CREATE RULE drops AS ON UPDATE TO allocator_ticket DO INSTEAD NOTHING"),
     ],
     "sqlite": [
-        ([UNDONE], 'DROP TRIGGER "undoes"'),
-        ([UNDONE.replace("ON allocator", "ON ALLOCATOR")], 'DROP TRIGGER "undoes"'),
-        ([UNDONE.replace("undoes", '"un""does"')], 'DROP TRIGGER "un""does"'),
-        ([UNDONE.replace("undoes", "allocator_guard_own")], 'DROP TRIGGER "allocator_guard_own"'),
-        ([UNDONE.replace("undoes", "allocator_guard_fall").replace(*OTHER)], 'DROP TRIGGER "allocator_guard_fall"'),
-        (["CREATE TRIGGER looks BEFORE INSERT ON allocator_ticket BEGIN SELECT 1; END"], 'DROP TRIGGER "looks"'),
+        ('TRIGGER "undoes"', UNDONE),
+        ('TRIGGER "undoes"', UNDONE.replace("ON allocator", "ON ALLOCATOR")),
+        ('TRIGGER "un""does"', UNDONE.replace("undoes", '"un""does"')),
+        (f'TRIGGER "{OURS}"', UNDONE.replace("undoes", OURS)),
+        ('TRIGGER "allocator_guard_fall"', UNDONE.replace("undoes", "allocator_guard_fall").replace(*OTHER)),
+        ('TRIGGER "looks"', "CREATE TRIGGER looks BEFORE INSERT ON allocator_ticket BEGIN SELECT 1; END"),
     ],
     "mysql": IN_MYSQL,
     "mariadb": IN_MYSQL,
 }
+"""What is made, and how."""
 
 
-@pytest.mark.statements
+@statements
 def test_a_trigger_made_by_hand_is_refused_at_first_contact_and_the_message_says_how_to_drop_it(fresh, kind):
     drawn: list[int] = []
-    for made, drop in BY_HAND[kind]:
-        execute(fresh, *made)
+    if kind == "postgres":
+        execute(fresh, FUNCTION.format("keeps", KEEPS), FUNCTION.format("undoes", UNDOES))
+    for what, made in BY_HAND[kind]:
+        drop = f"DROP {what}"
+        execute(fresh, made)
         for _ in range(2):
             with Allocator(fresh, step=5, max_step=5) as ids:
                 with pytest.raises(SchemaDamaged) as refused:
@@ -171,7 +149,7 @@ def test_a_trigger_made_by_hand_is_refused_at_first_contact_and_the_message_says
         assert drop in run(fresh, "db", "check").out
         found = named(examine(fresh))["schema-damaged"]
         assert (found.severity, drop in found.mend) == (DANGER, True)
-        table_name = "allocator_ticket" if "allocator_ticket" in made[-1] else "allocator_segment"
+        table_name = "allocator_ticket" if "allocator_ticket" in made else "allocator_segment"
         execute(fresh, f"{drop} ON {table_name}" if kind == "postgres" else drop)
         with Allocator(fresh, step=5, max_step=5) as ids:
             drawn += ids.reserve("order", 5)
@@ -199,8 +177,10 @@ def test_what_comes_without_an_insert_id_is_not_served(fresh):
             assert distinct(drawn) == 2
 
 
-@on_guarded
-def test_a_downgrade_under_the_guard_and_the_guard_made_again(guarded, kind):
-    migrate(guarded, "downgrade", "base")
-    guard(kind, with_schema(guarded))
-    assert "the tables are correct" in run(guarded, "db", "check").out
+@ON_TWO
+def test_the_guard_is_known_and_after_a_downgrade_made_again(guarded, kind):
+    for _ in range(2):
+        assert "the tables are correct" in run(guarded, "db", "check").out
+        assert "schema-damaged" not in named(examine(guarded))
+        migrate(guarded, "downgrade", "base")
+        guard(kind, with_schema(guarded))

@@ -1,8 +1,5 @@
 """What a retry finds that its first run wrote: a commit whose answer was lost."""
 
-from __future__ import annotations
-
-from contextlib import closing
 from types import ModuleType
 from typing import Any
 
@@ -10,7 +7,6 @@ import pytest
 from sqlalchemy.exc import IntegrityError, OperationalError
 from support.servers.administrator import execute
 
-from allocator.database.store import Database
 from allocator.database.verbs import segments, token_rows
 from allocator.schemes.tag import Tag
 from allocator.service.token_administration import Tokens
@@ -18,48 +14,44 @@ from allocator.service.token_administration import Tokens
 pytestmark = pytest.mark.statements
 
 
-def test_a_token_is_one_row_and_its_revocation_holds(fresh, monkeypatch):
+def test_a_token_is_one_row_and_its_revocation_holds(database, monkeypatch):
     """With two rows the secret stayed valid by the one that was not revoked."""
-    with closing(Database(fresh)) as database:
-        tokens = Tokens(database)
-        tokens.create("before", verbs=("draw",), tags=("*",))
-        made = lose_answer(monkeypatch, token_rows, "add")
-        _, token = tokens.create("billing", verbs=("draw",), tags=("*",))
-        assert tokens.list()[1:] == [token]
-        assert made == [token.number, token.number]
+    tokens = Tokens(database)
+    tokens.create("before", verbs=("draw",), tags=("*",))
+    made = lose_answer(monkeypatch, token_rows, "add")
+    _, token = tokens.create("billing", verbs=("draw",), tags=("*",))
+    assert tokens.list()[1:] == [token]
+    assert made == [token.number, token.number]
 
-        tokens.revoke(token.number)
-        assert [one.name for one in tokens.list()] == ["before"]
+    tokens.revoke(token.number)
+    assert [one.name for one in tokens.list()] == ["before"]
 
 
-def test_a_secret_cannot_be_two_rows(fresh):
+def test_a_secret_cannot_be_two_rows(fresh, database):
     """Not even by a statement that the server ran after its client had given up."""
-    with closing(Database(fresh)) as database:
-        Tokens(database).create("billing", verbs=("draw",), tags=("*",))
+    Tokens(database).create("billing", verbs=("draw",), tags=("*",))
     columns = "name, digest, verbs, tags, created_at"
 
     with pytest.raises(IntegrityError):
         execute(fresh, f"INSERT INTO allocator_token ({columns}) SELECT {columns} FROM allocator_token")
 
 
-def test_a_tag_that_was_deleted_is_not_told_to_be_in_use(fresh, monkeypatch):
-    with closing(Database(fresh)) as database:
-        database.create_tag(Tag("order"), database.read_shard())
-        database.close_tag(Tag("order"))
-        removed = lose_answer(monkeypatch, segments, "remove")
+def test_a_tag_that_was_deleted_is_not_told_to_be_in_use(database, monkeypatch):
+    database.create_tag(Tag("order"), database.read_shard())
+    database.close_tag(Tag("order"))
+    removed = lose_answer(monkeypatch, segments, "remove")
 
-        assert database.remove_tag("order")
-        assert removed == [True, True]
-        assert database.fetch_tag("order") is None
+    assert database.remove_tag("order")
+    assert removed == [True, True]
+    assert database.fetch_tag("order") is None
 
 
-def test_control_a_row_that_a_claim_has_raised_is_not_deleted(fresh):
-    with closing(Database(fresh)) as database:
-        database.open_segment(Tag("order"), create=True)
-        database.claim_segment("order", 10, {})
+def test_control_a_row_that_a_claim_has_raised_is_not_deleted(database):
+    database.open_segment(Tag("order"), create=True)
+    database.claim_segment("order", 10, {})
 
-        assert database.close_tag(Tag("order")) is None
-        assert not database.remove_tag("order")
+    assert database.close_tag(Tag("order")) is None
+    assert not database.remove_tag("order")
 
 
 # -- a verb whose first run commits, while its answer is lost with the connection

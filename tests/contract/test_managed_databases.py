@@ -25,47 +25,37 @@ from allocator.errors import DatabaseRefused
 
 REFUSED = """CREATE FUNCTION says.{name}() RETURNS {returns} LANGUAGE plpgsql AS $$ BEGIN
     RAISE EXCEPTION '{words}' USING ERRCODE = '{code}'; END $$"""
-ANSWERS = "CREATE OR REPLACE FUNCTION says.{name} RETURNS {returns} LANGUAGE sql AS $$ SELECT {value} $$"
 
 
-def refused(name: str, returns: str, words: str, code: str) -> str:
+def refused(name: str, returns: str, words: str = "permission denied for this function", code: str = "42501") -> str:
     """A function that refuses, in place of the server's own."""
     return REFUSED.format(name=name, returns=returns, words=words, code=code)
 
 
+def answers(name: str, returns: str, value: str) -> str:
+    return f"CREATE OR REPLACE FUNCTION says.{name} RETURNS {returns} LANGUAGE sql AS $$ SELECT {value} $$"
+
+
+OF_AURORA = "Function pg_current_wal_lsn() is currently not supported for Aurora"
+FSYNC = "CASE name WHEN 'fsync' THEN 'off' ELSE pg_catalog.current_setting(name) END"
 NO_WAL = refused("pg_current_wal_lsn", "pg_lsn", "wal_level must be set to ''logical''", "55000")
-NO_WAL_BEFORE = refused(
-    "pg_current_wal_lsn", "pg_lsn", "Function pg_current_wal_lsn() is currently not supported for Aurora", "0A000"
-)
-NO_CONTROL = refused(
-    "pg_control_system",
-    "TABLE (pg_control_version integer, system_identifier bigint)",
-    "permission denied for function pg_control_system",
-    "42501",
-)
-NO_START = refused(
-    "pg_postmaster_start_time", "timestamptz", "permission denied for function pg_postmaster_start_time", "42501"
-)
-IS_AURORA = ANSWERS.format(name="aurora_version()", returns="text", value="'17.4.0'")
-NO_FSYNC = ANSWERS.format(
-    name="current_setting(name text)",
-    returns="text",
-    value="CASE name WHEN 'fsync' THEN 'off' ELSE pg_catalog.current_setting(name) END",
-)
-BRANCH = "ALTER DATABASE {database} SET neon.timeline_id = '{0}'"
+NO_WAL_BEFORE = refused("pg_current_wal_lsn", "pg_lsn", OF_AURORA, "0A000")
+NO_CONTROL = refused("pg_control_system", "TABLE (pg_control_version integer, system_identifier bigint)")
+NO_START = refused("pg_postmaster_start_time", "timestamptz")
+IS_AURORA = answers("aurora_version()", "text", "'17.4.0'")
+NO_FSYNC = answers("current_setting(name text)", "text", FSYNC)
 
 
 def address(last: str) -> str:
-    return ANSWERS.format(name="inet_server_addr()", returns="inet", value=f"CAST('10.0.0.{last}' AS inet)")
+    return answers("inet_server_addr()", "inet", f"CAST('10.0.0.{last}' AS inet)")
 
 
 def start(day: str) -> str:
-    value = f"CAST('2026-01-0{day} 00:00:00+00' AS timestamptz)"
-    return ANSWERS.format(name="pg_postmaster_start_time()", returns="timestamptz", value=value)
+    return answers("pg_postmaster_start_time()", "timestamptz", f"CAST('2026-01-0{day} 00:00:00+00' AS timestamptz)")
 
 
 def branch(number: str) -> str:
-    return BRANCH.replace("{0}", number * 32)
+    return f"ALTER DATABASE {{database}} SET neon.timeline_id = '{number * 32}'"
 
 
 class LookAlike(NamedTuple):

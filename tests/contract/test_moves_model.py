@@ -1,9 +1,8 @@
-"""The rows of `simulation.rows` and the statements of each database do the same.
+"""What the simulator runs and the statements of each database do the same: a claim (`simulation.statement`), and the
+rows of `simulation.rows`.
 
-`test_claim_model` says it of a claim. Without these the worlds of `simulation.moves` prove a model and no package.
+Without these its worlds prove a model, and nothing ties the model to the SQL.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulation import rows as model
 from simulation.rows import CLAIM, NODES, REPLACE, SHARD, TICKETS
+from simulation.statement import Row, Rules, claimed
 from sqlalchemy import Connection, delete, insert, select, update
 from support.kit import on
 
@@ -23,6 +23,7 @@ from allocator.database.store import Database
 from allocator.database.tables import segment, shard
 from allocator.database.verbs import fleet_rows, node_rows, segments, shard_row, tickets
 from allocator.database.verbs.fleet_rows import Given
+from allocator.database.verbs.segments import Fence
 from allocator.errors import ShardMisconfigured
 from allocator.schemes.failover import Move, Skipped, crossing
 from allocator.schemes.shared.residues import ALL, NONE, Residue
@@ -113,6 +114,47 @@ class Scene:
         found = read(self.database)
         assert found[SHARD]._replace(made=0) == expected[SHARD]._replace(made=0)
         assert found.get(NAME) == expected.get(NAME)
+
+
+# -- a claim
+
+GUARDS = st.sampled_from(["", "limit", "seen", "residue", "was", "now", "run"])
+"""One says no, or none does: so each is tried where the others let the claim through."""
+RESIDUES = st.sampled_from([ALL, Residue(1, 3), Residue(2, 3)])
+SLACK = st.integers(0, 3)
+
+
+@ON_ALL
+@given(GUARDS, st.integers(0, 100), st.integers(1, 30), RESIDUES, st.none() | st.integers(0, 50), SLACK, SLACK)
+def test_a_claim_does_what_the_simulator_says(database: Database, no, at, size, residue, skip, left, ahead):
+    shard, span, jump = database.current().shard.move, size * residue.step, skip or 0
+    seen = at + jump + 1 + ahead if no == "seen" else max(0, at + jump - ahead)
+    limit = max(at, at + jump + span + (-1 - left if no == "limit" else left))
+    was = shard.key if skip is None else 7
+    row = Row(at, 1, 1, limit, NONE if no == "residue" else residue, skipped=3, move=8 if no == "was" else was)
+    now, run = 9 if no == "now" else shard.key, "another" if no == "run" else shard.run
+    fence = Fence(residue, was, now, run, jump)
+
+    def write(connection: Connection, dialect: Dialect) -> None:
+        connection.execute(delete(segment).where(segment.c.tag == NAME))
+        more = {"skipped": row.skipped, "move": row.move, "claimed_at": 1}
+        more |= {"shard_offset": row.residue.offset, "shard_step": row.residue.step}
+        connection.execute(insert(segment).values(segments.row_of(row.tag(NAME), Shard()) | more))
+
+    def read(connection: Connection, dialect: Dialect) -> tuple[int, int, int]:
+        columns = segment.c.max_value, segment.c.skipped, segment.c.move
+        return tuple(connection.execute(select(*columns).where(segment.c.tag == NAME)).one())
+
+    database.run(write)
+    model = claimed(row, shard, shard.run, span, fence, seen, Rules())
+    end = database.run(segments.claim, NAME, size, fence, seen)
+    expected = model or row
+
+    assert end == (model and model.max_value)
+    assert database.run(read) == (expected.max_value, expected.skipped, expected.move)
+
+
+# -- what else is written
 
 
 @ON_ALL

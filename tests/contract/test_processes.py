@@ -3,12 +3,11 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
-from pathlib import Path
 
 import pytest
 from support.distinct import distinct
 from support.faults.wire import Wire
-from support.kit import ON_SERVERS, SQLITE, database_of, output
+from support.kit import ON_SERVERS, SQLITE, database_of
 from support.processes.children import in_child
 from support.processes.patience import until
 from support.rules import rule
@@ -91,10 +90,3 @@ def test_claims_of_one_moment_have_no_id_in_common(url, tag):
     distinct([(name, one) for name, ids in claimed for one in ids])
     with Allocator(url) as ids:
         assert {name: ids.tags.get(name).max_value for name in names} == dict.fromkeys(names, 8 * 12 * 2)
-
-
-def test_a_process_ends_by_itself_without_close(url, tag, tmp_path: Path):
-    """Threads of the pool must not keep the interpreter alive."""
-    code = f"from allocator import Allocator; ids = Allocator({url!r}); print(ids.next_ids({tag!r}, 150)[-1])"
-
-    assert output(code) == "150\n"

@@ -4,51 +4,41 @@ What moved (MOVES) times what is drawn (DRAWS); what a tag may say about it; mov
 that come back; fleets; and how each database tells that it is another one.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from itertools import count
+from contextlib import closing, contextmanager
+from itertools import count, pairwise
 from pathlib import Path
 from struct import pack_into
-from time import monotonic, sleep, time, time_ns
+from time import time, time_ns
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import make_url, text
 from support.distinct import distinct
-from support.kit import ON_MYSQL, ON_POSTGRES, SERVERS, SQLITE, database_of, run, statements
+from support.faults.meanwhile import die, meanwhile
+from support.kit import ON_MYSQL, ON_POSTGRES, ON_SERVERS, SERVERS, SQLITE, database_of, on, run, statements
+from support.processes.patience import patiently, until
 from support.servers.administrator import administrator, execute, values
 from support.servers.fleets import MYSQLS, bare
 
-from allocator import Allocator
+from allocator import Allocator, SnowflakeSettings, errors
 from allocator.database import fork_gate
 from allocator.database import sqlite as sqlite_file
 from allocator.database.dialect import GUARD_RESTARTS
 from allocator.database.postgresql import PostgreSQL
 from allocator.database.store import Database
 from allocator.database.verbs import segments
-from allocator.errors import (
-    DatabaseUnavailable,
-    InvalidSetting,
-    MaxValueWentBack,
-    SchemaDamaged,
-    ServerReplaced,
-    UnknownTag,
-)
+from allocator.errors import DatabaseUnavailable, InvalidSetting, ServerReplaced
 from allocator.fleet.tag_administration import Tags
-from allocator.generators.worker_numbers import read_clocks
 from allocator.schemes.failover import NODES_SKIPPED, TICKETS_SKIPPED
 from allocator.schemes.meteor import METEOR
-from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from allocator.schemes.slots import Shard
-from allocator.schemes.snowflake import LeaseClaim
 from allocator.schemes.tag import Tag
 
 LEAST = 1 << 22
@@ -61,6 +51,11 @@ numbers = count()
 def other(url: str, **settings: object) -> Allocator:
     """Another process, which has seen nothing."""
     return Allocator(url, **{"step": 100, "max_step": 100, **settings})
+
+
+def ids_of_another(url: str, tag: str, count: int) -> list[int]:
+    with other(url) as ids:
+        return ids.next_ids(tag, count)
 
 
 # -- what moved, times what is drawn
@@ -82,6 +77,14 @@ DRAWS = {
     "tag by its first id": Draw(lambda ids: ids.next_id(f"new-{next(numbers)}"), LEAST),
     "tag that is created": Draw(lambda ids: ids.tags.create(f"made-{next(numbers)}").max_value, LEAST),
 }
+
+
+def drawn_by_another(url: str) -> dict[str, int]:
+    """One of each kind."""
+    with other(url) as ids:
+        return {name: draw.one(ids) for name, draw in DRAWS.items()}
+
+
 Move = Callable[[str], Callable[[], object]]
 """Begins while the rows are as they will be again; what it returns moves there."""
 
@@ -126,15 +129,11 @@ ALL_MOVES += [("sqlite", older_file), ("postgres", logical_replica)]
 @statements
 @pytest.mark.parametrize(("kind", "move"), ALL_MOVES, indirect=["kind"], ids=lambda of: getattr(of, "__name__", of))
 def test_after_a_move_a_process_begins_above_all_that_may_be_forgotten(fresh, move: Move, caplog):
-    def by_another() -> dict[str, int]:
-        with other(fresh) as ids:
-            return {name: draw.one(ids) for name, draw in DRAWS.items()}
-
-    by_another()
+    drawn_by_another(fresh)
     moved = move(fresh)
-    before = [by_another() for _ in range(3)]
+    before = [drawn_by_another(fresh) for _ in range(3)]
     moved()
-    after = [by_another() for _ in range(2)]
+    after = [drawn_by_another(fresh) for _ in range(2)]
 
     for name, draw in DRAWS.items():
         first, last = min(one[name] for one in after), max(one[name] for one in after)
@@ -144,12 +143,9 @@ def test_after_a_move_a_process_begins_above_all_that_may_be_forgotten(fresh, mo
 
 
 def test_control_without_a_move_nothing_is_skipped(fresh):
-    found = []
-    for _ in range(2):
-        with other(fresh) as ids:
-            found.append({name: draw.one(ids) for name, draw in DRAWS.items()})
+    before, after = drawn_by_another(fresh), drawn_by_another(fresh)
 
-    assert {name: found[1][name] - found[0][name] < 10_000 for name in DRAWS} == dict.fromkeys(DRAWS, True)
+    assert [name for name in DRAWS if after[name] - before[name] >= 10_000] == []
 
 
 def test_control_without_a_gap_the_ids_come_again(sync, fresh):
@@ -166,7 +162,7 @@ def test_without_a_gap_what_was_seen_still_stops_the_tag(sync, fresh):
     ids = sync(fresh, step=100, max_step=100, failover_gap=0)
     ids.reserve("order", 100)
     execute(fresh, FORGET.format(100), MOVED)
-    with pytest.raises(MaxValueWentBack, match="tags repair"):
+    with pytest.raises(errors.MaxValueWentBack, match="tags repair"):
         ids.next_ids("order", 300)
 
 
@@ -222,8 +218,7 @@ def test_a_tag_that_refuses_waits_to_be_repaired(sync, fresh, settings, words):
             another.reserve("order", 1)
         assert another.tags.repair("order", above=2000).max_value == 2000
 
-    sleep(RETRY_PAUSE)  # the pace of tries is one a second
-    assert ids.reserve("order", 10) == range(2001, 2011)
+    assert patiently(lambda: ids.reserve("order", 10), ServerReplaced) == range(2001, 2011)
 
 
 def test_the_gap_is_a_setting_of_the_tag_and_what_it_says_of_itself_can_be_set_again(sync, place, tag):
@@ -253,19 +248,17 @@ def test_repair_skips_a_gap_unless_it_is_said_where_to_go_on(sync, url, tag):
     assert ids.reserve(tag, 1)[0] == 10**12 + 1
     with pytest.raises(InvalidSetting, match="above must be 1000000000001 to"):
         ids.tags.repair(tag, above=10)
-    with pytest.raises(UnknownTag):
+    with pytest.raises(errors.UnknownTag):
         ids.tags.repair(f"{tag}-unknown")
 
 
 @SQLITE
 def test_repair_goes_on_where_one_tag_does_not_fit(fresh):
     with other(fresh) as ids:
-        for name, limit in (("a", 50), ("b", 2**53 - 1)):
-            ids.tags.create(name, limit=limit)
-    done = run(fresh, "tags", "repair", "--all")
-    assert (done.code, "tag 'a' has only 50 ids left" in done.err) == (1, True)
-    with other(fresh) as ids:
-        assert ids.tags.get("b").max_value > 0
+        ids.tags.create("a", limit=50), ids.tags.create("b", limit=2**53 - 1)
+        done = run(fresh, "tags", "repair", "--all")
+        assert (done.code, ids.tags.get("b").max_value > 0) == (1, True)
+    assert "tag 'a' has only 50 ids left" in done.err
 
 
 @SQLITE
@@ -279,24 +272,6 @@ def test_a_tag_with_a_low_limit_bears_failovers_close_to_it(sync, fresh):
 
 
 # -- moves in the middle of something
-
-
-@pytest.fixture
-def database(fresh: str) -> Iterator[Database]:
-    with closing(Database(fresh)) as found:
-        yield found
-
-
-def meanwhile(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, act: Callable[..., object]) -> None:
-    """Once, something else happens before this verb, on its connection."""
-    verb = getattr(owner, name)
-
-    def interrupted(*given: object, **more: object) -> object:
-        monkeypatch.setattr(owner, name, verb)
-        act(*given)
-        return verb(*given, **more)
-
-    monkeypatch.setattr(owner, name, interrupted)
 
 
 def moving(connection, *_: object) -> None:
@@ -331,56 +306,55 @@ def test_a_move_that_is_cut_off_leaves_nothing(fresh, database, monkeypatch):
     database.register_node()
     execute(fresh, MOVED)
 
-    def cut_off(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(database.dialect.__class__, "skip_nodes", cut_off)
+    meanwhile(monkeypatch, type(database.dialect), "skip_nodes", die)
+    with pytest.raises(KeyboardInterrupt):
         database.current()
     assert values(fresh, "SELECT server_run FROM allocator_shard") == ["elsewhere"]
     assert database.register_node() > NODES_SKIPPED
 
 
+@contextmanager
+def held_row(url: str) -> Iterator[None]:
+    with administrator(url) as hanging:
+        hanging.exec_driver_sql("BEGIN")
+        hanging.exec_driver_sql("UPDATE allocator_shard SET made = made + 1")
+        yield
+        hanging.exec_driver_sql("ROLLBACK")
+
+
 @statements
-@pytest.mark.parametrize("kind", SERVERS, indirect=True)
-def test_while_a_new_tag_or_a_move_hangs_claims_of_other_tags_go_on(fresh, kind):
+@ON_SERVERS
+def test_while_a_new_tag_or_a_move_hangs_claims_of_other_tags_go_on(fresh, database):
     """As where its process was stopped between two statements."""
-    with closing(Database(fresh)) as database, administrator(fresh) as hanging:
-        with other(fresh, timeout=2) as ids:
-            ids.reserve("order", 10)
-            hanging.exec_driver_sql("BEGIN")
-            hanging.exec_driver_sql("UPDATE allocator_shard SET made = made + 1")
+    with other(fresh, timeout=2) as ids:
+        ids.reserve("order", 10)
+        with held_row(fresh):
             assert [len(ids.reserve("order", 10)) for _ in range(3)] == [10] * 3
             began = time()
             with pytest.raises(DatabaseUnavailable):
                 ids.next_id("bill")
             assert time() - began < 5
-            hanging.exec_driver_sql("ROLLBACK")
-        # Closed: else its next try could note the move before the row hangs again.
-        database.timeout = 1
-        execute(fresh, MOVED)
-        hanging.exec_driver_sql("BEGIN")
-        hanging.exec_driver_sql("UPDATE allocator_shard SET made = made + 1")
+    # Closed: else its next try could note the move before the row hangs again.
+    database.timeout = 1
+    execute(fresh, MOVED)
+    with held_row(fresh):
         began = time()
         with pytest.raises(DatabaseUnavailable):
             database.current()
         assert time() - began < 3
-        hanging.exec_driver_sql("ROLLBACK")
-        assert database.current().shard.move.first_value > LEAST
+    assert database.current().shard.move.first_value > LEAST
 
 
 @statements
-@pytest.mark.parametrize("kind", SERVERS, indirect=True)
+@ON_SERVERS
 def test_who_is_late_to_note_a_failover_needs_no_lock(fresh, kind):
     """Else each of hundreds that notice it would have to get the lock of the row once, and most would not in time."""
-    with closing(Database(fresh, 1)) as late, closing(Database(fresh)) as first, administrator(fresh) as hanging:
+    with closing(Database(fresh, 1)) as late, closing(Database(fresh)) as first:
         execute(fresh, MOVED)
         start = late.start()
         first.current()
-        hanging.exec_driver_sql("BEGIN")
-        hanging.exec_driver_sql("UPDATE allocator_shard SET made = made + 1")
-        assert not late.write_move(start)
-        hanging.exec_driver_sql("ROLLBACK")
+        with held_row(fresh):
+            assert not late.write_move(start)
 
 
 def test_a_move_of_a_hundred_thousand_tags_is_one_row(fresh, database):
@@ -397,23 +371,17 @@ def test_a_move_of_a_hundred_thousand_tags_is_one_row(fresh, database):
 
 @statements
 def test_after_a_failover_a_new_process_has_no_snowflake_for_a_minute_and_others_go_on(sync, fresh):
-    before = sync(fresh)
+    short = {"snowflake": SnowflakeSettings(lease=6)}
+    before = sync(fresh, **short)
     ids = [before.snowflake()]
     execute(fresh, MOVED)
 
     with pytest.raises(DatabaseUnavailable, match=r"numbers are leased again in [56]\d s, and renewed meanwhile"):
-        sync(fresh, timeout=1).snowflake()
-    renew_now(before)
+        sync(fresh, timeout=1, **short).snowflake()
+    renewals = "SELECT renewals FROM allocator_lease"
+    assert until(lambda: ids.append(before.snowflake()) or values(fresh, renewals) != [0])
     ids += [before.snowflake() for _ in range(10_000)]
     assert distinct(ids)
-    assert not before._snowflake._core.pace.failure
-
-
-def renew_now(ids) -> None:
-    """As if a third of the lease had passed."""
-    core = ids._snowflake._core
-    claim = core.pace.begin(LeaseClaim(core.lease, read_clocks()), monotonic())
-    assert ids._terms.background.submit(ids._snowflake._carry_out, claim, False).result(60) is None
 
 
 @statements
@@ -434,7 +402,7 @@ def test_a_missing_row_is_damage(sync, fresh):
     ids.next_id("order")
     execute(fresh, "DELETE FROM allocator_shard")
     for call in (lambda: ids.reserve("order", 1), lambda: ids.next_id("bill"), ids.meteor, ids.create_tables):
-        with pytest.raises(SchemaDamaged, match="no row in allocator_shard.*restore the row from a backup"):
+        with pytest.raises(errors.SchemaDamaged, match="no row in allocator_shard.*restore the row from a backup"):
             call()
     execute(fresh, "DELETE FROM allocator_segment")
     with other(fresh) as another:
@@ -468,14 +436,14 @@ def test_a_server_that_comes_back_gives_nothing_of_what_was_forgotten(verb, fres
         ids.tags.create("strict", failover_gap="refuse")
         before = [one for name in ("quiet", "strict", "busy") for one in ids.next_ids(name, 100)]
     shutil.copyfile(file, standby)
-    before += [one for name in ("quiet", "strict", "busy") for one in drawn_by_another(fresh, name, 100)]
+    before += [one for name in ("quiet", "strict", "busy") for one in ids_of_another(fresh, name, 100)]
     serve(file, standby)
     with closing(Database(fresh)) as database:
         NOTED[verb](database, database.fetch_tag("busy"))
     shutil.copyfile(file, standby)  # the old primary is copied anew
     serve(file, standby)
 
-    assert drawn_by_another(fresh, "quiet", 100)[0] > max(before) + LEAST
+    assert ids_of_another(fresh, "quiet", 100)[0] > max(before) + LEAST
     with other(fresh) as ids, pytest.raises(ServerReplaced):
         ids.next_id("strict")
 
@@ -506,7 +474,7 @@ def restored(url: str, last: int) -> None:
         execute(url, f"UPDATE allocator_ticket SET id = {last}", counter)
 
 
-@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
+@on("sqlite", of="fleet_kind")
 @pytest.mark.parametrize("act", ["use", "set", "set a start"])
 def test_a_slot_that_forgot_a_young_tag_begins_it_above_all_ids_of_it(fleet, act):
     """Whatever makes its row again, though another slot knows a lower id of the tag."""
@@ -528,7 +496,7 @@ def test_a_slot_that_forgot_a_young_tag_begins_it_above_all_ids_of_it(fleet, act
     assert distinct(drawn) == 14_010
 
 
-@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
+@on("sqlite", of="fleet_kind")
 def test_a_limit_that_leaves_a_slot_no_ids_after_a_failover_is_set_on_all(fleet):
     urls = fleet(2)
     with Allocator(shards=urls) as ids:
@@ -563,36 +531,9 @@ def file(fresh: str, kind: str) -> Path:
     return Path(make_url(fresh).database or "")
 
 
-def drawn_by_another(url: str, tag: str, count: int) -> list[int]:
-    with other(url) as ids:
-        return ids.next_ids(tag, count)
-
-
 def on_volume(monkeypatch: pytest.MonkeyPatch, fsid: int) -> None:
     """Let statvfs() tell this of every file system."""
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_fsid=fsid))
-
-
-EXT4, ANOTHER_EXT4 = 0xED5DFE61172DB1BD, 0x0AA92C0A081511D6
-ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere statvfs() tells nothing that lasts")
-
-
-@ON_LINUX
-@SQLITE
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        pytest.param(0xFE00, 0x10301, id="the number of a device after a reboot"),
-        pytest.param(EXT4, EXT4 & 0xFFFFFFFF, id="musl"),
-        pytest.param(0, 0xFE00, id="a network file system"),
-    ],
-)
-def test_a_file_that_stays_skips_nothing(before, after, fresh, tag, monkeypatch):
-    on_volume(monkeypatch, before)
-    drawn = drawn_by_another(fresh, tag, 100)
-    on_volume(monkeypatch, after)
-
-    assert drawn_by_another(fresh, tag, 1)[0] - drawn[-1] < 1000
 
 
 def born(monkeypatch: pytest.MonkeyPatch, moment: float | None, inode: int = 7) -> None:
@@ -613,29 +554,30 @@ def born(monkeypatch: pytest.MonkeyPatch, moment: float | None, inode: int = 7) 
     monkeypatch.setattr(os, "stat", numbered)
 
 
+EXT4, ANOTHER_EXT4 = 0xED5DFE61172DB1BD, 0x0AA92C0A081511D6
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere statvfs() tells nothing that lasts")
+PLACES = {
+    "a copy with the same inode on another volume": (on_volume, EXT4, ANOTHER_EXT4, True),
+    "a copy that got the inode of a file that was removed": (born, 1000, 1001, True),
+    "the number of a device after a reboot": (on_volume, 0xFE00, 0x10301, False),
+    "musl": (on_volume, EXT4, EXT4 & 0xFFFFFFFF, False),
+    "a network file system": (on_volume, 0, 0xFE00, False),
+}
+"""What the system tells of a file and its place, before and after, and whether it is another one."""
+
+
 @ON_LINUX
 @SQLITE
-@pytest.mark.parametrize(("place", "before", "after"), [(on_volume, EXT4, ANOTHER_EXT4), (born, 1000, 1001)])
-def test_a_copy_with_the_same_inode_is_noticed_by_its_volume_or_birth(
-    place, before, after, fresh, file, tag, monkeypatch
-):
-    """As each first file of a new volume has it, or one that got that of a file that was removed."""
-    place(monkeypatch, before)
-    drawn = drawn_by_another(fresh, tag, 100)
-    shutil.copyfile(file, f"{file}.old")
-    drawn += drawn_by_another(fresh, tag, 100)
-    with other(fresh) as ids:
-        tickets = [ids.ticket("job") for _ in range(4)]
-    shutil.copyfile(f"{file}.old", file)
-    place(monkeypatch, after)
-    drawn += drawn_by_another(fresh, tag, 100)
-    drawn += drawn_by_another(fresh, tag, 100)
-    with other(fresh) as ids:
-        tickets += [ids.ticket("job") for _ in range(4)]
+@pytest.mark.parametrize(("place", "before", "after", "is_moved"), PLACES.values(), ids=PLACES)
+def test_a_file_is_told_by_its_inode_and_its_volume_or_birth(fresh, place, before, after, is_moved, monkeypatch):
+    drawn = []
+    for told in (before, after, after):
+        place(monkeypatch, told)
+        with other(fresh) as ids:
+            drawn.append([ids.next_ids("order", 100)[-1], ids.ticket("job")])
+    skipped = [[late - early > 1000 for early, late in zip(*pair, strict=True)] for pair in pairwise(drawn)]
 
-    assert distinct(drawn)
-    assert drawn[-1] - drawn[-200] < 1000
-    assert distinct(tickets)
+    assert skipped == [[is_moved, is_moved], [False, False]]
 
 
 @ON_LINUX
@@ -651,11 +593,11 @@ def test_the_birth_of_a_file_is_what_the_system_tells(tmp_path):
 @SQLITE
 def test_control_a_copy_that_is_written_into_the_file_itself_gives_ids_again(fresh, file, tag):
     """Nothing tells the file from what it was: run `allocator tags repair` first."""
-    drawn = drawn_by_another(fresh, tag, 100)
+    drawn = ids_of_another(fresh, tag, 100)
     shutil.copyfile(file, f"{file}.old")
-    drawn += drawn_by_another(fresh, tag, 100)
+    drawn += ids_of_another(fresh, tag, 100)
     shutil.copyfile(f"{file}.old", file)
-    drawn += drawn_by_another(fresh, tag, 100)
+    drawn += ids_of_another(fresh, tag, 100)
 
     assert len({*drawn}) < len(drawn)
 
@@ -707,7 +649,7 @@ def test_a_server_whose_restarts_are_guarded_is_another_one_after_each_start(fre
 
     assert first > LEAST
     assert run_at(fresh) == here
-    assert drawn_by_another(fresh, "order", 1)[0] == first + 1
+    assert ids_of_another(fresh, "order", 1)[0] == first + 1
     for was in (f"{server}-{int(start) + 99}", f"{server}-{int(start) - 99}", f"{'0' * 8}-{start}"):
         execute(fresh, f"UPDATE allocator_shard SET server_run = '{was}'")
         assert run_at(fresh) != was
@@ -728,57 +670,44 @@ AT_COMMIT = """CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS $$ BE
     INSERT INTO at_commit VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$"""
 
 
-def noting_commits(url: str, *tables: str) -> None:
-    """Sessions that begin now do not wait for the disk, unless a statement says so; what each commit did is noted."""
-    execute(
-        url,
-        f"ALTER DATABASE {make_url(url).database} SET synchronous_commit = off",
-        "CREATE TABLE at_commit (setting text)",
-        AT_COMMIT,
-        *(
-            f"CREATE CONSTRAINT TRIGGER noting AFTER INSERT OR UPDATE ON allocator_{table} "
-            "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION noted()"
-            for table in tables
-        ),
-    )
+NOTING = """CREATE CONSTRAINT TRIGGER noting AFTER INSERT OR UPDATE ON allocator_{0}
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION noted()"""
 
 
 @ON_POSTGRES
-def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag, monkeypatch):
+def test_each_claim_is_written_to_disk_whatever_the_role_is_set_to(sync, fresh, monkeypatch):
     """A crash of a process of the server's forgets commits that were not, and begins no other run."""
     monkeypatch.setattr(PostgreSQL, "words", PostgreSQL.words._replace(mends="NULL"))  # no trigger that notes
-    with other(fresh) as ids:
-        ids.reserve(tag, 1)
-    noting_commits(fresh, "segment")
-    with other(fresh) as ids:
-        ids.reserve(tag, 1)
-    assert values(fresh, "SELECT setting FROM at_commit") == ["on"]
+    sync(fresh).ticket("job")
+    off = f"ALTER DATABASE {make_url(fresh).database} SET synchronous_commit = off"
+    tables = (NOTING.format(table) for table in ("segment", "node", "lease"))
+    execute(fresh, off, "CREATE TABLE at_commit (setting text)", AT_COMMIT, *tables)
+    ids = sync(fresh)
+    draws = [lambda: ids.ticket("job"), lambda: ids.ticket("case"), ids.meteor, ids.snowflake]
+    for draw in (*draws, lambda: ids.reserve("order", 1)):
+        draw()
+        assert {*values(fresh, "SELECT setting FROM at_commit")} == {"on"}
+        execute(fresh, "DELETE FROM at_commit")
     execute(fresh, MOVED)
     with closing(Database(fresh)) as database:
         database.current()
     execute(fresh, "DELETE FROM at_commit")
-    with other(fresh) as ids:
-        assert ids.reserve(tag, 1)[0] > LEAST
+    assert sync(fresh).reserve("order", 1)[0] > LEAST
 
     assert values(fresh, "SELECT setting FROM at_commit") == ["on"]
     assert values(fresh, "SHOW synchronous_commit") == ["off"]
 
 
 @ON_POSTGRES
-def test_tickets_nodes_and_leases_are_written_to_disk_whatever_the_role_is_set_to(sync, fresh, monkeypatch):
-    monkeypatch.setattr(PostgreSQL, "words", PostgreSQL.words._replace(mends="NULL"))  # no trigger that notes
-    sync(fresh).ticket("job")
-    noting_commits(fresh, "segment", "node", "lease")
-    ids = sync(fresh)
-    for draw in (lambda: ids.ticket("job"), lambda: ids.ticket("case"), ids.meteor, ids.snowflake):
-        draw()
-
-    assert values(fresh, "SELECT setting FROM at_commit") == ["on"] * 5  # a new type is made, and claimed from
-
-
-@ON_POSTGRES
-def test_a_table_that_was_made_again_from_a_dump_is_another_one(fresh, tag):
+def test_maintenance_is_no_failover_and_a_table_that_was_made_again_from_a_dump_is_one(fresh):
     before = run_at(fresh)
+    with other(fresh) as ids:
+        for number, work in enumerate(
+            ("VACUUM FULL allocator_segment", "REINDEX TABLE allocator_segment", "CHECKPOINT")
+        ):
+            ids.reserve("order", 1)
+            execute(fresh, work)
+            assert ids.reserve("order", 1)[0] == 2 * number + 2, work
     execute(
         fresh,
         "CREATE TABLE dump AS SELECT * FROM allocator_segment",
@@ -790,32 +719,18 @@ def test_a_table_that_was_made_again_from_a_dump_is_another_one(fresh, tag):
 
 
 @ON_POSTGRES
-def test_maintenance_is_no_failover(fresh, tag):
-    engine = create_engine(fresh, isolation_level="AUTOCOMMIT")
-    with other(fresh) as ids, engine.connect() as connection:
-        ids.reserve(tag, 100)
-        for number, work in enumerate(
-            ("VACUUM FULL allocator_segment", "REINDEX TABLE allocator_segment", "CHECKPOINT")
-        ):
-            connection.exec_driver_sql(work)
-            assert ids.reserve(tag, 1)[0] == 101 + number, work
-    engine.dispose()
-
-
-@ON_POSTGRES
 def test_a_run_of_postgresql_is_a_cluster_a_timeline_a_database_and_a_table(fresh, monkeypatch):
-    engine = create_engine(fresh)
-    with engine.connect() as connection:
-        cluster = connection.scalar(text("SELECT system_identifier FROM pg_control_system()"))
-        timeline = connection.scalar(text("SELECT timeline_id FROM pg_control_checkpoint()"))
-        table = connection.scalar(text("SELECT oid FROM pg_class WHERE relname = 'allocator_segment'"))
-        database = connection.scalar(text("SELECT oid FROM pg_database WHERE datname = current_database()"))
-        since = float(connection.scalar(text("SELECT extract(epoch FROM pg_postmaster_start_time())")))
-    engine.dispose()
+    with administrator(fresh) as connection:
+        cluster, timeline, table, database, since = connection.execute(
+            text("""SELECT system_identifier, timeline_id, CAST(CAST('allocator_segment' AS regclass) AS oid),
+                (SELECT oid FROM pg_database WHERE datname = current_database()),
+                extract(epoch FROM pg_postmaster_start_time())
+            FROM pg_control_system(), pg_control_checkpoint()""")
+        ).one()
     run = f"{cluster}/{timeline:08X}/{database}/{table}"
 
     assert run_at(fresh) == run
     monkeypatch.setenv(GUARD_RESTARTS, "1")
     each, _, start = run_at(fresh).partition("@")
     assert each == run
-    assert abs(int(start) / 1e6 - since) < 0.001
+    assert abs(int(start) / 1e6 - float(since)) < 0.001

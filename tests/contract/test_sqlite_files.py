@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine, select
 from support.distinct import Duplicate, distinct
 from support.faults.ill_databases import as_nobody
+from support.faults.meanwhile import meanwhile
 
 from allocator import Allocator
 from allocator.database import sqlite
@@ -121,29 +122,28 @@ def test_a_log_that_another_process_deletes_takes_no_claim_with_it(file):
 
 def test_what_another_program_undoes_after_the_commit_is_not_served(file, monkeypatch):
     """As SQLite does with a journal whose writer has lost its locks, and so looks dead."""
-    kept = sqlite.kept
 
-    def undone(*arguments):
-        with sqlite3.connect(file) as other:
+    def undo(*_: object) -> None:
+        with closing(sqlite3.connect(file)) as other, other:
             other.execute("UPDATE allocator_segment SET max_value = 1")
-        other.close()
-        return kept(*arguments)
 
     with Allocator(f"sqlite:///{file}") as ids:
-        draws = {"id": lambda: ids.reserve("order", 1)[0], "ticket": lambda: ids.ticket("invoice")}
-        drawn = {name: [draw()] for name, draw in draws.items()}
-        for name, draw in draws.items():
-            with monkeypatch.context() as patched:
-                patched.setattr(sqlite, "kept", undone)
-                with pytest.raises(DatabaseUnavailable, match="no id was issued; another program undid it"):
-                    drawn[name].append(draw())
-            drawn[name].append(draw())
-
-    assert [distinct(found) for found in drawn.values()] == [2, 2]
+        for draw in (lambda: ids.reserve("order", 1)[0], lambda: ids.ticket("invoice")):
+            drawn = [draw()]
+            meanwhile(monkeypatch, sqlite, "kept", undo)
+            with pytest.raises(DatabaseUnavailable, match="no id was issued; another program undid it"):
+                drawn.append(draw())
+            drawn.append(draw())
+            assert distinct(drawn) == 2
 
 
-def test_a_file_with_two_names_is_refused_by_each_of_them(file, monkeypatch):
+@pytest.fixture
+def checked_anew(monkeypatch) -> None:
+    """Names and mounts of a file are looked at once a process."""
     monkeypatch.setattr(sqlite, "checked", set())
+
+
+def test_a_file_with_two_names_is_refused_by_each_of_them(file, checked_anew):
     other = file.with_name("other.db")
     os.link(file, other)
     for path in (file, other):
@@ -155,27 +155,14 @@ def test_a_file_with_two_names_is_refused_by_each_of_them(file, monkeypatch):
         assert distinct([ids.next_id("order"), linked.next_id("order")]) == 2
 
 
-def test_a_file_that_is_mounted_alone_is_refused(file, monkeypatch, tmp_path):
-    mounts = tmp_path / "mounts"
-    monkeypatch.setattr(sqlite, "checked", set())
-    monkeypatch.setattr(sqlite, "MOUNTS", mounts)
-    mounts.write_text(f"/dev/vda / ext4 rw 0 0\n/dev/vda {file} ext4 rw 0 0\n")
+def test_a_file_that_is_mounted_alone_is_refused_and_one_in_its_folder_looked_at_once(file, monkeypatch, checked_anew):
+    mounts = [f"/dev/vda {path} ext4 rw 0 0" for path in (file, file.parent)]
+    monkeypatch.setattr(sqlite, "MOUNTS", SimpleNamespace(read_text=lambda: f"/dev/vda / ext4 rw 0 0\n{mounts.pop(0)}"))
     with Allocator(f"sqlite:///{file}") as ids, pytest.raises(DatabaseRefused, match="mount its folder instead"):
         ids.next_id("order")
-    mounts.write_text(f"/dev/vda / ext4 rw 0 0\n/dev/vda {file.parent} ext4 rw 0 0\n")
-    with Allocator(f"sqlite:///{file}") as ids:
-        assert ids.next_id("order") == 1
-
-
-def test_names_and_mounts_are_looked_at_once_a_process(file, monkeypatch):
-    reads: list[str] = []
-    monkeypatch.setattr(sqlite, "checked", set())
-    monkeypatch.setattr(sqlite, "MOUNTS", SimpleNamespace(read_text=lambda: reads.append("read") or ""))
     for _ in range(2):
         with Allocator(f"sqlite:///{file}") as ids:
             ids.reserve("order", 1), ids.reserve("order", 1)
-
-    assert reads == ["read"]
 
 
 def is_locked(file: Path) -> bool:
@@ -276,11 +263,7 @@ SPOILED = (
     ("a file that may not be written", lambda file: file.chmod(0o444), "this user may write both"),
     ("a folder that may not be written", lambda file: file.parent.chmod(0o555), "this user may write both"),
     ("a folder that may not be entered", lambda file: file.parent.chmod(0o000), "this user may write both"),
-    (
-        "a file that was cut off",
-        lambda file: os.truncate(file, file.stat().st_size // 2),
-        "is damaged, .* mark-restored$",
-    ),
+    ("a file that was cut off", lambda file: os.truncate(file, file.stat().st_size // 2), "damaged, .* mark-restored$"),
     ("pages of noise", lambda file: file.write_bytes(file.read_bytes()[:4096] + bytes(40_000)), "is damaged, "),
     ("a text", lambda file: file.write_text("hello" * 1000), "or no SQLite database: .*; restore a backup"),
 )

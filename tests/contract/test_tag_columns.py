@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support import kit
 from support.distinct import distinct
-from support.kit import SERVERS, on
+from support.kit import ON_POSTGRES, ON_SERVERS, SQLITE, on, statements
 from support.servers.administrator import execute, values
 from support.servers.fleets import make
 
@@ -43,7 +43,7 @@ def of_server(kind: str, by_kind: dict[str, Any]) -> Any:
     return by_kind["mysql" if kind == "mariadb" else kind]
 
 
-@pytest.mark.statements
+@statements
 def test_a_tag_below_its_column_is_raised_by_the_remedy(fresh):
     execute(fresh, PLAIN, "INSERT INTO orders (id) VALUES (7), (41)")
     run(fresh, "tags", "create", "order", "--start-after-column", "orders.id")
@@ -57,15 +57,14 @@ def test_a_tag_below_its_column_is_raised_by_the_remedy(fresh):
     assert run(fresh, "tags", "list", "order")[0]["max_value"] == "5000"
 
 
-@on("sqlite", *SERVERS)
 def test_a_name_may_hold_any_sign(kind, fresh):
     """Drivers take % for a placeholder, and a dot stands between two names unless it is in quotes."""
     table, column, words = '"or.der %d :x"', '"i.d%"', '"or.der %d :x"."i.d%"'
     counted = {"postgres": "BIGSERIAL PRIMARY KEY", "mysql": "BIGINT AUTO_INCREMENT PRIMARY KEY"}
     typed = of_server(kind, counted | {"sqlite": "INTEGER PRIMARY KEY"})
     made = f"CREATE TABLE {table} ({column} {typed})"
-    statements = made, f"INSERT INTO {table} ({column}) VALUES (41)"
-    execute(fresh, *(one.replace('"', "`") if kind in {"mysql", "mariadb"} else one for one in statements))
+    words_of_sql = made, f"INSERT INTO {table} ({column}) VALUES (41)"
+    execute(fresh, *(one.replace('"', "`") if kind in {"mysql", "mariadb"} else one for one in words_of_sql))
 
     run(fresh, "tags", "create", "order", "--start-after", "7")
     run(fresh, *shlex.split(found(fresh, words)["tag-below-column"])[1:])
@@ -74,21 +73,18 @@ def test_a_name_may_hold_any_sign(kind, fresh):
     assert run(fresh, "numbers", "audit", words, "none", code=1)["rows"] == 1
 
 
-REFUSED = {
-    "orders.no": "there is no column",
-    "none.id": "there is no column",
-    "orders.what": "is no whole number",
-    "orders": "is named table.column",
-}
-
-
-@pytest.mark.statements
-def test_what_is_no_column_of_ids_is_refused(fresh):
+@statements
+def test_what_is_no_column_of_ids_is_refused(fresh, subtests):
     execute(fresh, PLAIN, "INSERT INTO orders VALUES (1, 'tea')")
     run(fresh, "tags", "create", "order")
-    said = {place: run(fresh, *share(place), code=1) for place in REFUSED}
-
-    assert {place: said[place] for place, sentence in REFUSED.items() if sentence not in said[place]} == {}
+    for place, sentence in (
+        ("orders.no", "there is no column"),
+        ("none.id", "there is no column"),
+        ("orders.what", "is no whole number"),
+        ("orders", "is named table.column"),
+    ):
+        with subtests.test(place):
+            assert sentence in run(fresh, *share(place), code=1)
     for own in ("--limit=9", "--start-after=0", "--start-after-column=orders.id"):
         assert kit.run(fresh, *share(), own).code == 2, own
 
@@ -101,8 +97,8 @@ HELD = {
 }
 
 
-@pytest.mark.statements
-@pytest.mark.parametrize("kind", SERVERS)
+@statements
+@ON_SERVERS
 def test_both_get_ids_once_the_counter_is_held_as_planned(kind, fresh):
     """Until then nobody gets an id of the tag, and every further run prints the same statement."""
     old = "INSERT INTO orders (what) VALUES ('old')"
@@ -126,7 +122,7 @@ def test_both_get_ids_once_the_counter_is_held_as_planned(kind, fresh):
         execute(fresh, "DROP TABLE orders", "DELETE FROM allocator_segment")
 
 
-@pytest.mark.parametrize("kind", SERVERS)
+@ON_SERVERS
 def test_a_counter_that_came_to_the_range_before_it_was_held_is_planned_again(kind, fresh):
     """Its rows are gone, so that only the counter knows. On MySQL the statement would raise it, and hide that."""
     execute(fresh, *of_server(kind, HELD)[0])
@@ -141,8 +137,8 @@ def test_a_counter_that_came_to_the_range_before_it_was_held_is_planned_again(ki
     assert run(fresh, *share())["max_value"] == "2000001"
 
 
-@pytest.mark.statements
-@pytest.mark.parametrize("kind", SERVERS)
+@statements
+@ON_SERVERS
 def test_a_tag_that_waits_starts_above_a_row_in_its_range(kind, fresh):
     execute(fresh, *of_server(kind, HELD)[0])
     hold = found(fresh)["tag-waits"]
@@ -157,7 +153,7 @@ def test_a_tag_that_waits_starts_above_a_row_in_its_range(kind, fresh):
         ids.next_id("order")
 
 
-@pytest.mark.parametrize("kind", ["mysql"])
+@on("mysql")
 def test_a_counter_that_truncate_set_back_is_held_again(fresh):
     execute(fresh, COUNTING.format("BIGINT"))
     execute(fresh, found(fresh)["tag-waits"])
@@ -175,7 +171,7 @@ def test_nothing_is_made_beside_what_cannot_be_held(fresh):
     assert values(fresh, "SELECT tag FROM allocator_segment") == []
 
 
-@pytest.mark.parametrize("kind", ["postgres"])
+@ON_POSTGRES
 def test_a_sequence_that_serves_two_columns_cycles_or_counts_down_cannot_be_held(fresh):
     run(fresh, "tags", "create", "order")
     for how in (
@@ -191,9 +187,8 @@ def test_a_sequence_that_serves_two_columns_cycles_or_counts_down_cannot_be_held
         execute(fresh, "DROP TABLE IF EXISTS other", "DROP TABLE orders CASCADE")
 
 
-def test_a_fleet_is_refused(new_database):
-    url = new_database("sqlite")
-    make(url, 2)
-    execute(url, PLAIN)
-
-    assert "a tag of a fleet cannot be compared" in run(url, *share(), code=1)
+@SQLITE
+def test_a_fleet_is_refused(fresh):
+    make(fresh, 2)
+    execute(fresh, PLAIN)
+    assert "a tag of a fleet cannot be compared" in run(fresh, *share(), code=1)

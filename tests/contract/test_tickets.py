@@ -1,39 +1,29 @@
-"""Tickets of one database and of a fleet, on every database, on a mixture, and through both faces."""
-
-from __future__ import annotations
+"""Tickets of one database and of a fleet, on every database and on a mixture; the plain cases through both faces."""
 
 import os
-import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from support.distinct import distinct
 from support.faults.ill_databases import changed
+from support.faults.meanwhile import meanwhile
 from support.faults.wire import Wire
-from support.kit import backend_of, run
+from support.kit import on, run, statements
 from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
-from support.servers.fleets import MYSQLS, claim_tickets, in_each_way, on_one_of_each, once
+from support.servers.fleets import MYSQLS, bare, claim_tickets, in_each_way, on_one_of_each
 
-from allocator import Allocator
+from allocator import Allocator, errors
+from allocator.backend import overdue
 from allocator.database.mysql import MySQL
 from allocator.database.store import Database
 from allocator.database.verbs import segments, tickets
-from allocator.errors import (
-    AllocatorError,
-    DatabaseUnavailable,
-    Exhausted,
-    InvalidTag,
-    MaxValueWentBack,
-    ShardMisconfigured,
-)
-from allocator.runtime.threads import Work, result_of, wait_for
 from allocator.schemes.tag import Tag
 
-on_each = pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
-on_mysql = pytest.mark.parametrize("fleet_kind", ["mysql", "mariadb"], indirect=True)
+on_mysql = on("mysql", "mariadb", of="fleet_kind")
 
 
 @pytest.fixture
@@ -45,7 +35,7 @@ def url(shards, claims) -> str:
     return made
 
 
-@pytest.mark.statements
+@statements
 @in_each_way
 def test_a_single_database_gives_1_2_3(face, url, fleet_kind, claims):
     ids = face(url)
@@ -59,11 +49,10 @@ def test_a_single_database_gives_1_2_3(face, url, fleet_kind, claims):
     assert ids.next_id("job") == 1
 
 
-@pytest.mark.statements
-@once
+@statements
 @in_each_way
-def test_types_are_told_apart_byte_by_byte_and_are_no_tags(face, url, fleet_kind, claims):
-    ids, longest = face(url), "x" * 64
+def test_types_are_told_apart_byte_by_byte_and_are_no_tags(sync, url, fleet_kind, claims):
+    ids, longest = sync(url), "x" * 64
     drawn = [ids.ticket(kind) for kind in ("job", "Job", "job.", longest)]
 
     assert drawn == ([1, 2, 3, 4] if fleet_kind in MYSQLS and not claims else [1, 1, 1, 1])
@@ -71,7 +60,7 @@ def test_types_are_told_apart_byte_by_byte_and_are_no_tags(face, url, fleet_kind
     assert [tag.name for tag in ids.tags.list()] == [longest]
     for name in (".skipped", ".ticket:job"):
         for refuses in (ids.ticket, ids.tags.create, ids.tags.get, ids.next_id):
-            with pytest.raises(InvalidTag, match="a tag is 1 to 64 of"):
+            with pytest.raises(errors.InvalidTag, match="a tag is 1 to 64 of"):
                 refuses(name)
 
 
@@ -81,7 +70,7 @@ def test_the_statement_is_that_of_the_scheme(fleet):
     kind, log = f"of-{os.getpid()}", "SELECT CONVERT(argument USING utf8mb4) FROM mysql.general_log WHERE argument LIKE"
     urls = fleet(3)
     on, off = "SET GLOBAL log_output = 'TABLE', GLOBAL general_log = ON", "SET GLOBAL general_log = OFF"
-    there = urls[0].partition("?shard=")[0]
+    there = bare(urls[0])
     with changed(there, on, (off, "TRUNCATE mysql.general_log")):
         with Allocator(shards=urls) as ids:
             drawn = [ids.ticket(kind) for _ in range(6)]
@@ -100,47 +89,51 @@ def test_the_statement_is_that_of_the_scheme(fleet):
 # -- the mode, which stands in the database
 
 
-@once
+def drawn_in_a_race(sync, url: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """By a process that read the row before tickets were claimed, and by one that read it afterwards."""
+    before, drawn = sync(url), []
+
+    def change(*_: object) -> None:
+        claim_tickets(url)
+        drawn.append(sync(url).ticket("job"))
+
+    meanwhile(monkeypatch, tickets, "draw", change)
+    drawn.append(before.ticket("job"))
+    return drawn
+
+
 @on_mysql
-def test_a_process_that_read_the_row_before_tickets_were_claimed_repeats_none(face, shards):
+def test_a_process_that_read_the_row_before_tickets_were_claimed_repeats_none(sync, shards, monkeypatch):
     (url,) = shards(1)
-    before = face(url)
-    backend_of(before)._shard = backend_of(before).read_shard()
-    claim_tickets(url)
 
-    assert [face(url).ticket("job"), before.ticket("job"), before.ticket("job")] == [1, 2, 3]
+    assert drawn_in_a_race(sync, url, monkeypatch) == [1, 2]
 
 
-@once
 @on_mysql
-def test_control_of_two_processes_that_draw_otherwise_each_ticket_comes_twice(face, shards, monkeypatch):
+def test_control_of_two_processes_that_draw_otherwise_each_ticket_comes_twice(sync, shards, monkeypatch):
     """The rule broken: the statement does not ask how tickets are drawn here."""
     monkeypatch.setattr(tickets, "DRAW", tickets.DRAW.replace("tickets = 'replace'", "1 = 1"))
     (url,) = shards(1)
-    before = face(url)
-    backend_of(before)._shard = backend_of(before).read_shard()
-    claim_tickets(url)
 
-    assert [face(url).ticket("job"), before.ticket("job")] == [1, 1]
+    assert drawn_in_a_race(sync, url, monkeypatch) == [1, 1]
 
 
-@once
 @on_mysql
-def test_tickets_are_claimed_from_the_first_one_on_or_never(face, shards):
+def test_tickets_are_claimed_from_the_first_one_on_or_never(sync, shards):
     words = ("db", "upgrade", "--tickets", "claim")
     one, two, three = shards(3)
-    assert face(one).ticket("job") == 1
+    assert sync(one).ticket("job") == 1
     refused = run(one, *words)
     assert refused.code == 1
     assert "has drawn tickets with REPLACE, up to 1, and claims would draw them again" in refused.err
     assert "allocator tags create TYPE --start-after 1" in refused.err
-    assert face(one).ticket("job") == 2
+    assert sync(one).ticket("job") == 2
     for drawn in (1, 2):
         assert run(two, *words).code == 0
-        assert face(two).ticket("job") == drawn
+        assert sync(two).ticket("job") == drawn
     assert run(two, *words, "--sql").code == 2
     execute(with_schema(three), "UPDATE allocator_shard SET server_run = 'elsewhere'")
-    face(three).next_id("order")  # notes a failover, which may have forgotten tickets
+    sync(three).next_id("order")  # notes a failover, which may have forgotten tickets
     assert run(three, *words).code == 1
 
 
@@ -156,13 +149,12 @@ def test_a_type_is_made_only_where_tickets_are_claimed(shards):
         assert database.transact(segments.make, tag, state)
 
 
-@once
 @in_each_way
-def test_a_ticket_is_one_round_trip(face, url, fleet_kind, claims):
+def test_a_ticket_is_one_round_trip(sync, url, fleet_kind, claims):
     if fleet_kind == "sqlite":
         return
     with Wire(url) as wire:
-        ids = face(wire.url)
+        ids = sync(wire.url)
         ids.ticket("job")
         wire.reset()
         for _ in range(20):
@@ -171,10 +163,9 @@ def test_a_ticket_is_one_round_trip(face, url, fleet_kind, claims):
         ids.close()
 
 
-@once
-def test_each_slot_gives_its_own(face, fleet):
+def test_each_slot_gives_its_own(sync, fleet):
     """As in the source: of three, DB1 gives 1, 4, 7, 10, 13 and DB2 gives 2, 5, 8, 11, 14."""
-    ids = face(shards=fleet(3))
+    ids = sync(shards=fleet(3))
     drawn = [ids.ticket("job") for _ in range(15)]
 
     assert drawn[0::3] == [1, 4, 7, 10, 13]
@@ -182,7 +173,7 @@ def test_each_slot_gives_its_own(face, fleet):
     assert drawn[2::3] == [3, 6, 9, 12, 15]
 
 
-@pytest.mark.statements
+@statements
 @in_each_way
 def test_sixteen_connections_on_one_type(url, fleet_kind, claims):
     each = 40
@@ -204,18 +195,17 @@ CLAIMS_FORGOTTEN = (
 )
 
 
-@pytest.mark.statements
-@once
+@statements
 @in_each_way
-def test_a_database_that_forgot_tickets_is_stopped(face, url, fleet_kind, claims):
+def test_a_database_that_forgot_tickets_is_stopped(sync, url, fleet_kind, claims):
     is_claimed = claims or fleet_kind not in MYSQLS
-    ids, drawn = face(url, timeout=5), []
+    ids, drawn = sync(url, timeout=5), []
     forgotten = [("DELETE FROM allocator_ticket", "ALTER TABLE allocator_ticket AUTO_INCREMENT = 1")]
     for forgets in CLAIMS_FORGOTTEN if is_claimed else forgotten:
         drawn += [ids.ticket("job") for _ in range(5)]
         execute(url, *forgets)
         for _ in range(2):
-            with pytest.raises(MaxValueWentBack, match="allocator db mark-restored"):
+            with pytest.raises(errors.MaxValueWentBack, match="allocator db mark-restored"):
                 ids.ticket("job")
         with closing(Database(url)) as database:
             database.mark_restored()
@@ -224,17 +214,16 @@ def test_a_database_that_forgot_tickets_is_stopped(face, url, fleet_kind, claims
     assert distinct(drawn)
 
 
-@once
 @on_mysql
-def test_numbers_that_are_not_the_slots_own_are_burnt(face, fleet, monkeypatch, caplog):
+def test_numbers_that_are_not_the_slots_own_are_burnt(sync, fleet, monkeypatch, caplog):
     """As when a proxy gives the session to others."""
     urls = fleet(2)
-    ids = face(shards=urls)
+    ids = sync(shards=urls)
     drawn = [ids.ticket("job") for _ in range(4)]
     monkeypatch.setattr(MySQL, "number_as", lambda self, connection, residue: None)
-    execute(urls[0].partition("?shard=")[0], "ALTER TABLE allocator_ticket AUTO_INCREMENT = 100")
-    ids = face(shards=urls)
-    with suppress(ShardMisconfigured):
+    execute(bare(urls[0]), "ALTER TABLE allocator_ticket AUTO_INCREMENT = 100")
+    ids = sync(shards=urls)
+    with suppress(errors.ShardMisconfigured):
         drawn.extend(ids.ticket("job") for _ in range(6))
 
     assert "is not of this database, which is slot 1 of 2" in caplog.text
@@ -255,18 +244,17 @@ LAST = "UPDATE allocator_segment SET max_value = 9223372036854775805 WHERE tag =
 LAST_REPLACED = "ALTER TABLE allocator_ticket AUTO_INCREMENT = 9223372036854775806"
 
 
-@pytest.mark.statements
-@once
+@statements
 @in_each_way
-def test_after_the_last_number_there_is_an_error_and_no_ticket_twice(face, url, fleet_kind, claims):
-    ids = face(url, timeout=5)
+def test_after_the_last_number_there_is_an_error_and_no_ticket_twice(sync, url, fleet_kind, claims):
+    ids = sync(url, timeout=5)
     drawn = [ids.ticket("job")]
     execute(url, LAST_REPLACED if fleet_kind in MYSQLS and not claims else LAST)
-    with pytest.raises(AllocatorError) as caught:
+    with pytest.raises(errors.AllocatorError) as caught:
         while len(drawn) < 6:
             drawn.append(ids.ticket("job"))
 
-    assert isinstance(caught.value, Exhausted | MaxValueWentBack)
+    assert isinstance(caught.value, errors.Exhausted | errors.MaxValueWentBack)
     assert distinct(drawn) >= 2
     assert max(drawn) <= 2**63 - 1
 
@@ -283,30 +271,21 @@ def test_threads_share_one_fleet(fleet):
 def test_nobody_waits_for_ever_when_it_is_closed_while_drawing(fleet):
     ids = Allocator(shards=fleet(2))
     ids.ticket("job")
-    drawing = threading.Thread(target=draw_until_closed, args=(ids,))
-    drawing.start()
-    ids.close()
-    drawing.join(30)
-
-    assert not drawing.is_alive()
-
-
-def draw_until_closed(ids: Allocator) -> None:
-    with suppress(AllocatorError):
-        while True:
-            ids.ticket("job")
+    drawn = iter(lambda: ids.ticket("job"), None)
+    with ThreadPoolExecutor(1) as pool:
+        drawing = pool.submit(deque, drawn, 0)
+        ids.close()
+        assert isinstance(drawing.exception(30), errors.AllocatorError)
 
 
-@pytest.mark.parametrize(("count", "late"), [(1, "the database did not answer"), (2, "none of the fleet answered")])
-def test_a_call_whose_time_is_over_names_the_last_error(tmp_path, count, late):
-    urls = [f"sqlite:///{tmp_path}/{slot}.db?shard=7f3a91c2.{slot}" for slot in range(1, count + 1)]
-    with Allocator(shards=urls, timeout=2) as ids:
-        bare = ids._overdue()
-        assert str(bare).startswith(f"{late} within 2 seconds; it is away, or an open transaction locks")
-        assert bare.__cause__ is None
-        if count > 1:
-            backend_of(ids)._fail(0, DatabaseUnavailable("connection refused"))
-            with pytest.raises(DatabaseUnavailable) as found:
-                wait_for(result_of(partial(Work, int), ids._terms.background, 0.0, ids._overdue))
-            assert str(found.value) == f"{late} within 2 seconds; the last error: connection refused"
-            assert str(found.value.__cause__) == "connection refused"
+def test_a_call_whose_time_is_over_names_the_last_error(subtests):
+    refused = errors.DatabaseUnavailable("connection refused")
+    for troubles, words in (
+        ([None], "the database did not answer within 2 seconds; it is away, or an open transaction locks"),
+        ([None, None], "none of the fleet answered within 2 seconds; it is away, or an open transaction locks"),
+        ([None, refused], "none of the fleet answered within 2 seconds; the last error: connection refused"),
+    ):
+        error = overdue(SimpleNamespace(troubles=lambda troubles=troubles: troubles), 2)
+        with subtests.test(words):
+            assert str(error).startswith(words)
+            assert error.__cause__ is troubles[-1]

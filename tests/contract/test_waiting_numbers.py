@@ -9,24 +9,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import (
-    BigInteger,
-    Connection,
-    Date,
-    DateTime,
-    Integer,
-    MetaData,
-    Numeric,
-    String,
-    Table,
-    create_engine,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
-from sqlalchemy import Column as Col
+import sqlalchemy as sa
+from sqlalchemy import BigInteger, Connection, Integer, MetaData, String, Table, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from support.applications.shop import (
@@ -38,6 +22,7 @@ from support.applications.shop import (
     add,
     before,
     counters,
+    emptied,
     engine_at,
     noting,
     seen_waiting,
@@ -49,6 +34,7 @@ from support.kit import SERVERS, on, statements
 from allocator import Numbers, errors
 from allocator.database.tables import number
 from allocator.database.verbs.waiting_number_rows import STATEMENT, WaitingNumbers
+from allocator.errors import InvalidArgument, InvalidDatabase, InvalidSetting, NumberBusy, NumberConflict
 from allocator.schemes.gapless_numbers import MAX_NUMBER
 
 invoices, cases = Numbers("invoice", format="INV-{year}-{n:03}", reset="year"), Numbers("case")
@@ -56,6 +42,11 @@ BY_NAME = {"number": "number", "scope": "tenant", "at": "booked", "order_by": "i
 bills = invoices.waiting(Bill, number=Bill.number, scope=Bill.tenant, at=Bill.booked, order_by=Bill.id)
 files = cases.waiting(Case, number=Case.n, order_by=Case.urgent)
 LOCK, WRITE, DRAW = "^SELECT bill(?s:.*)FOR UPDATE", "^UPDATE bill", "^INSERT INTO allocator_number"
+
+
+def table_of(name: str, key: str, **columns: Any) -> Table:
+    columns_of = [sa.Column(column, kind, primary_key=column == key) for column, kind in columns.items()]
+    return Table(name, MetaData(), *columns_of)
 
 
 def texts(*numbers: int | None, year: int = 2026) -> list[str | None]:
@@ -120,8 +111,7 @@ def test_a_backlog_takes_several_transactions_and_many_scopes_few(shop):
 @statements
 def test_scopes_that_a_column_takes_for_equal_are_counted_apart_and_found_as_it_spells_them(shop):
     """The collation of MySQL and MariaDB does so by default."""
-    key = Col("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
-    note = Table("note", MetaData(), key, Col("tenant", String(40)), Col("n", BigInteger))
+    note = table_of("note", "id", id=BigInteger().with_variant(Integer, "sqlite"), tenant=String(40), n=BigInteger)
     with shop.begin() as connection:
         note.drop(connection, checkfirst=True), note.create(connection)
         tenants = ("a", "A", "a", "7", str(UUID(int=7)), "8")
@@ -132,7 +122,7 @@ def test_scopes_that_a_column_takes_for_equal_are_counted_apart_and_found_as_it_
     assert [notes.assign(shop, one) for one in (7, UUID(int=7), "8")] == [1, 1, 1]
     own = cases.waiting(Bill, number="number", scope="id", order_by="id")
     for scope, sentence in (("abc", "'abc' is none that bill.id can hold"), (Bill(), "the scope of 'case' is empty")):
-        with pytest.raises(errors.InvalidArgument, match=sentence):
+        with pytest.raises(InvalidArgument, match=sentence):
             own.assign(shop, scope)
 
 
@@ -140,7 +130,7 @@ def test_scopes_that_a_column_takes_for_equal_are_counted_apart_and_found_as_it_
 
 
 def of_the_first(connection: Connection) -> Any:
-    return update(Bill).where(Bill.id == connection.scalar(select(func.min(Bill.id))))
+    return update(Bill).where(Bill.id == connection.scalar(select(sa.func.min(Bill.id))))
 
 
 def by_hand(connection: Connection) -> None:
@@ -173,8 +163,8 @@ UNFIT = (
     ),
 )
 HELD = (
-    (drawn_elsewhere, errors.NumberBusy, "has drawn numbers of 'invoice' of scope 'a' in 2026"),
-    (held_elsewhere, errors.NumberBusy, "changes a row that waits for a number of 'invoice' of scope '[a-d]' in 2026"),
+    (drawn_elsewhere, NumberBusy, "has drawn numbers of 'invoice' of scope 'a' in 2026"),
+    (held_elsewhere, NumberBusy, "changes a row that waits for a number of 'invoice' of scope '[a-d]' in 2026"),
 )
 
 
@@ -184,8 +174,7 @@ def test_a_group_that_takes_no_numbers_is_named_and_holds_up_no_other_one(kind, 
     """Whether many are numbered together or one by one. Its rows wait, and are numbered when they can be."""
     some = invoices.waiting(Bill, at_once=at_once, **BY_NAME)
     for make, error, sentence in (*UNFIT, *(HELD if kind in SERVERS else ())):
-        with shop.begin() as connection:
-            connection.execute(delete(Bill)), connection.execute(delete(number))
+        emptied(shop, Bill.metadata)
         add(shop, ("a", MARCH), ("a", EARLIER), *((scope, MARCH) for scope in "bcd" * 2))
         with shop.connect() as other:
             make(other)
@@ -211,7 +200,7 @@ def test_of_a_group_of_which_somebody_holds_a_row_none_is_numbered(shop):
             draw(connection, scope)
     with shop.connect() as other:
         other.execute(of_the_first(other).values(tenant="b"))
-        with pytest.raises(errors.NumberBusy, match="changes a row .* of 'invoice' of scope 'a' in 2026"):
+        with pytest.raises(NumberBusy, match="changes a row .* of 'invoice' of scope 'a' in 2026"):
             bills.assign(shop)
 
     assert written(shop) == {"a": [None, None], "b": texts(2, 3), "c": texts(2, 3)}
@@ -224,7 +213,7 @@ def test_who_holds_one_scope_of_a_file_holds_them_all_and_not_all_are_waited_for
         draw(other, "a")
         with (
             noting(shop, "before_cursor_execute") as tried,
-            pytest.raises(errors.NumberBusy, match="one writer at a t"),
+            pytest.raises(NumberBusy, match="one writer at a t"),
         ):
             bills.assign(shop)
     assert sum(one[2].startswith("INSERT INTO allocator_number") for one in tried) == 4
@@ -248,7 +237,7 @@ def test_counter_and_rows_change_together_or_neither(shop):
     for act, error, sentence in (
         (fail, ZeroDivisionError, None),
         (end, errors.DatabaseUnavailable, "it has ended"),
-        (take_one_away, errors.NumberConflict, "2 rows waited .* only 1"),
+        (take_one_away, NumberConflict, "2 rows waited .* only 1"),
     ):
         with before(shop, WRITE, act), pytest.raises(error, match=sentence):
             bills.assign(shop)
@@ -261,20 +250,16 @@ def test_a_number_that_the_column_does_not_hold_is_refused(kind, url, shop, mode
     """Whatever the model says. Without its strict mode, MySQL writes the greatest number that a column holds."""
     long = Numbers("long", format="{n:019}-{scope}-0123456789-0123456789").waiting(Bill, **BY_NAME | {"at": None})
     add(shop, ("a", MARCH))
-    with pytest.raises(
-        errors.InvalidSetting, match="bill.number has room for 40 characters, and '0000000000000000001-"
-    ):
+    with pytest.raises(InvalidSetting, match="bill.number has room for 40 characters, and '0000000000000000001-"):
         long.assign(shop)
     if kind == "sqlite":
         return
     options = {} if kind == "postgres" else {"connect_args": {"init_command": f"SET SESSION sql_mode = '{mode}'"}}
     for model, rows, last in (
         (Integer, [(1, "a"), (2, "a"), (3, "a")], {"a": 32766}),
-        (Numeric, [(1, "b"), (2, "c")], {"b": 10000, "c": 40000}),  # of many groups the greatest number is looked at
+        (sa.Numeric, [(1, "b"), (2, "c")], {"b": 10000, "c": 40000}),  # of many groups the greatest number is looked at
     ):
-        small = Table(
-            "small", MetaData(), Col("id", BigInteger, primary_key=True), Col("scope", String(9)), Col("n", model)
-        )
+        small = table_of("small", "id", id=BigInteger, scope=String(9), n=model)
         with shop.begin() as connection, engine_at(kind, url, **options) as engine:
             connection.exec_driver_sql("DROP TABLE IF EXISTS small")
             connection.exec_driver_sql("CREATE TABLE small (id BIGINT PRIMARY KEY, scope VARCHAR(9), n SMALLINT)")
@@ -282,19 +267,16 @@ def test_a_number_that_the_column_does_not_hold_is_refused(kind, url, shop, mode
                 cases.set(connection, n, scope=scope)
             connection.execute(insert(small), [{"id": id_, "scope": scope} for id_, scope in rows])
             connection.commit()
-            with pytest.raises(
-                errors.InvalidSetting, match="small.n has no room for (32769|40001); nothing was written"
-            ):
+            with pytest.raises(InvalidSetting, match="small.n has no room for (32769|40001); nothing was written"):
                 cases.waiting(small, number="n", scope="scope", order_by="id").assign(engine)
         assert counters(shop).get(("c", ""), 40000) == 40000
 
 
 @on("sqlite")
 def test_what_no_row_can_wait_for_is_refused_at_once(shop):
-    keyless = Table("keyless", MetaData(), Col("number", String(9)), Col("id", BigInteger), Col("day", Date))
-    strict = Table(
-        "strict", MetaData(), Col("number", String(9), nullable=False), Col("id", BigInteger, primary_key=True)
-    )
+    keyless = table_of("keyless", "", number=String(9), id=BigInteger, day=sa.Date)
+    strict = table_of("strict", "id", number=String(9), id=BigInteger)
+    strict.c.number.nullable = False
     every = {"number": "number", "order_by": "id"}
     for numbers, table, columns, refusal in (
         (cases, keyless, every, "the table keyless has no primary key"),
@@ -308,22 +290,21 @@ def test_what_no_row_can_wait_for_is_refused_at_once(shop):
         (Numbers("x", format="{scope}-{n}"), Bill, every, "needs the columns that its format"),
         (cases, Bill, every | {"at_once": 0}, "at_once must be 1 to 10000, got 0"),
     ):
-        with pytest.raises((errors.InvalidSetting, errors.InvalidCount), match=refusal):
+        with pytest.raises((InvalidSetting, errors.InvalidCount), match=refusal):
             numbers.waiting(table, **columns)
-    with pytest.raises(errors.InvalidArgument, match="the rows of case_file are all of one scope, got 'a'"):
+    with pytest.raises(InvalidArgument, match="the rows of case_file are all of one scope, got 'a'"):
         files.assign(shop, "a")
 
 
 @on("sqlite")
 def test_a_moment_is_counted_by_the_time_zone_and_a_key_that_finds_no_row_is_no_silence(shop):
     """SQLite keeps a date as the text that it was given, and SQLAlchemy asks for another one."""
-    at, n = Col("at", DateTime, primary_key=True), Col("n", BigInteger)
-    log = Table("log", MetaData(), at, n, Col("text", String))
+    log = table_of("log", "at", at=sa.DateTime, n=BigInteger, text=String)
     log.create(shop)
     columns = {"number": log.c.text, "at": log.c.at, "order_by": log.c.at}
     with shop.begin() as connection:
         connection.execute(insert(log).values(at=datetime(2026, 12, 31, 23, 30, tzinfo=UTC)))
-    with pytest.raises(errors.InvalidArgument, match="gets no number: .* has no time zone"):
+    with pytest.raises(InvalidArgument, match="gets no number: .* has no time zone"):
         invoices.waiting(log, **columns).assign(shop)
     assert (
         Numbers("invoice", format="{year}/{n}", reset="year", timezone="UTC").waiting(log, **columns).assign(shop) == 1
@@ -331,22 +312,14 @@ def test_a_moment_is_counted_by_the_time_zone_and_a_key_that_finds_no_row_is_no_
     with shop.begin() as connection:
         connection.execute(delete(log))
         connection.exec_driver_sql("INSERT INTO log (at) VALUES ('2026-03-09 10:00:00')")
-    with pytest.raises(
-        errors.NumberConflict, match=r"a row of log waits, but its key .*2026, 3, 9, 10.* does not find it"
-    ):
+    with pytest.raises(NumberConflict, match=r"a row of log waits, but its key .*2026, 3, 9, 10.* does not find it"):
         Numbers("log", format="L-{n}").waiting(log, number="n", order_by="at").assign(shop)
 
 
 @on("sqlite", "postgres", "mysql")
 def test_a_moment_that_the_database_returns_without_its_time_zone_is_refused(shop):
     """Local time of the numbers may be of another year."""
-    log = Table(
-        "moment",
-        MetaData(),
-        Col("id", Integer, primary_key=True),
-        Col("at", DateTime(timezone=True)),
-        Col("text", String(20)),
-    )
+    log = table_of("moment", "id", id=Integer, at=sa.DateTime(timezone=True), text=String(20))
     numbers = Numbers("moment", format="{year}/{n}", reset="year", timezone="Europe/Berlin")
     waiting = numbers.waiting(log, number="text", at="at", order_by="id")
     with shop.begin() as connection:
@@ -355,9 +328,7 @@ def test_a_moment_that_the_database_returns_without_its_time_zone_is_refused(sho
     if shop.dialect.name == "postgresql":
         assert waiting.assign(shop) == 1
     else:
-        with pytest.raises(
-            errors.InvalidSetting, match=r"moment\.at is declared with timezone=True, but .*sql.* returned"
-        ):
+        with pytest.raises(InvalidSetting, match=r"moment\.at is declared with timezone=True, but .*sql.* returned"):
             waiting.assign(shop)
 
     with shop.connect() as connection:
@@ -377,7 +348,7 @@ def test_by_whatever_the_application_connects(kind, shop):
         engine = create_async_engine(awaited)
         async with AsyncSession(engine) as session:
             done = await session.run_sync(bills.assign)
-        with pytest.raises(errors.InvalidDatabase, match=r"give a SQLAlchemy Engine.*run_sync\(feed.assign\)"):
+        with pytest.raises(InvalidDatabase, match=r"give a SQLAlchemy Engine.*run_sync\(feed.assign\)"):
             bills.assign(session)
         await engine.dispose()
         return done
@@ -389,20 +360,18 @@ def test_by_whatever_the_application_connects(kind, shop):
         scoped.remove()
         for open_one in (connection, session):
             open_one.execute(select(number))
-            with pytest.raises(
-                errors.InvalidDatabase, match="after the commit, and a transaction is still open, as by a r"
-            ):
+            with pytest.raises(InvalidDatabase, match="after the commit, and a transaction is still open, as by a r"):
                 bills.assign(open_one)
     add(shop, ("a", MARCH))
     assert asyncio.run(story()) == 1
-    with pytest.raises(errors.InvalidDatabase, match="^with asyncio: await session.run_sync"):
+    with pytest.raises(InvalidDatabase, match="^with asyncio: await session.run_sync"):
         bills.assign(create_async_engine("sqlite+aiosqlite://").sync_engine)
     for wrong, sentence in (
         (None, "give a SQLAlchemy Engine"),
         (str(shop.url), "give a SQLAlchemy Engine"),
         (shop.execution_options(isolation_level="AUTOCOMMIT"), "this connection commits each statement by itself"),
     ):
-        with pytest.raises(errors.InvalidDatabase, match=sentence):
+        with pytest.raises(InvalidDatabase, match=sentence):
             bills.assign(wrong)
     assert written(shop) == {"a": texts(1, 2, 3, 4, 5, 6)}
 
@@ -479,8 +448,7 @@ def test_a_row_that_changes_between_look_and_lock_is_counted_as_it_is_then(shop)
         (move, 2, 1, ["INV-2025-001", *texts(1, 2)]),
         (end_both, 1, 0, ["by hand", *texts(1)]),
     ):
-        with shop.begin() as connection:
-            connection.execute(delete(Bill)), connection.execute(delete(number))
+        emptied(shop, Bill.metadata)
         add(shop, *[("a", MARCH)] * 3)
         with stopped(shop, LOCK, bills.assign) as (call, go_on):
             with Session(shop) as session, session.begin():
@@ -497,7 +465,7 @@ def test_who_holds_many_counters_waits_for_none(kind, url, shop):
     add(shop, ("a", MARCH), ("b", MARCH), ("c", MARCH))
     with ExitStack() as stack:
         theirs, watcher = (stack.enter_context(shop.connect()) for _ in range(2))
-        pool, patient = stack.enter_context(ThreadPoolExecutor(1)), create_engine(url)
+        pool, patient = stack.enter_context(ThreadPoolExecutor(1)), sa.create_engine(url)
         stack.callback(patient.dispose)
         draw(theirs, "c")
         call = pool.submit(bills.assign, patient)

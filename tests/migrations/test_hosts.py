@@ -1,27 +1,34 @@
-"""An application that runs Alembic itself: our tables left alone, in its own history, as a branch of it, or as SQL."""
+"""An application that runs Alembic itself: our tables left alone, in its own history, as a branch of it, or as SQL; and
+`op.create_tag` in its migrations."""
 
+import io
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import CommandLine, Config
 from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from alembic.util import CommandError
-from click.testing import CliRunner
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, inspect, text
-from support.kit import ON_POSTGRES, SQLITE, on, output
+from support.kit import ON_POSTGRES, SQLITE, on, output, run, statements
 from support.servers.administrator import administrator, execute, opened, values
 from support.servers.databases import problems
+from support.servers.fleets import make
 
 from allocator import Allocator
-from allocator.cli import main
 from allocator.database import schema
 from allocator.database.tables import REVISIONS, VERSION_TABLE
+from allocator.errors import InvalidSetting, SchemaOutOfDate, ServerReplaced
 from allocator.integrations import alembic as hooks
+from allocator.schemes.failover import FLOOR
 
 ENV = """
 from alembic import context
@@ -231,15 +238,9 @@ def run_statements(url: str, words: str) -> None:
                 connection.execute(text(statement.strip().strip(";").replace(":", r"\:")))
 
 
-def told(*words: str) -> str:
-    done = CliRunner().invoke(main, ["db", "upgrade", *words])
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
-@pytest.mark.statements
+@statements
 def test_the_statements_for_a_dba_make_the_schema(empty):
-    run_statements(empty, told("--sql", "--url", empty))
+    run_statements(empty, run(empty, "db", "upgrade", "--sql").out)
 
     assert problems(empty) == []
     with Allocator(empty) as ids:
@@ -247,14 +248,110 @@ def test_the_statements_for_a_dba_make_the_schema(empty):
 
 
 def test_the_statements_need_no_database():
-    for words in (
-        ("--url", "postgresql://nobody@nowhere.invalid/ids"),
-        ("--json", "--url", "mysql://nobody@nowhere.invalid/ids"),
+    for url, words in (
+        ("postgresql://nobody@nowhere.invalid/ids", ()),
+        ("mysql://nobody@nowhere.invalid/ids", ["--json"]),
     ):
-        assert "CREATE TABLE IF NOT EXISTS allocator_segment" in told("--sql", *words)
+        assert "CREATE TABLE IF NOT EXISTS allocator_segment" in run(url, "db", "upgrade", "--sql", *words).out
 
 
 def test_the_integration_is_the_only_part_that_a_host_imports_for_its_env():
     code = "import sys, allocator.integrations.alembic; print('alembic' in sys.modules)"
 
     assert output(code) == "False\n"
+
+
+# -- `op.create_tag`
+
+
+@contextmanager
+def migration(url: str) -> Iterator[Any]:
+    """As Alembic runs one: a transaction that is committed at its end, or rolled back."""
+    with opened(url) as engine, engine.begin() as connection:
+        yield Operations(MigrationContext.configure(connection))
+
+
+class Failed(Exception):
+    """A later step of the migration."""
+
+
+ORDERS = ("CREATE TABLE orders (id BIGINT PRIMARY KEY)", "INSERT INTO orders (id) VALUES (4000)")
+COLUMNS = "tag, max_value, step, max_step, id_limit"
+TAG = f"INSERT INTO allocator_segment ({COLUMNS}, move) SELECT 'order', 500, 7, 9, 9000, move FROM allocator_shard"
+MADE = {
+    "where its table is made": ((), {"step": 10, "start_after": 1000}, 1000, 10),
+    "after a column that exists": (ORDERS, {"start_after_column": "orders.id"}, 4000, 10),
+    "above ids that a failover forgot": (("UPDATE allocator_shard SET new_tags_above = 5000000",), {}, 5_000_000, 10),
+    "where its start is said": (("UPDATE allocator_shard SET new_tags_above = 5000000",), {"start_after": 7}, 7, 10),
+    "one that exists is never lowered": ((TAG,), {"step": 10, "start_after": 100}, 500, 7),
+    "and raised": ((TAG,), {"step": 10, "start_after": 900}, 900, 7),
+    "and raised above a column": ((TAG, *ORDERS), {"start_after_column": "orders.id"}, 4000, 7),
+}
+"""What is there before, what the migration says, and the value and step of the tag afterwards."""
+
+
+@pytest.mark.parametrize(("before", "given", "value", "step"), MADE.values(), ids=MADE)
+def test_a_tag_is_made_by_a_migration(fresh, before, given, value, step):
+    execute(fresh, *before)
+    with migration(fresh) as op:
+        op.create_table("bills", Column("id", BigInteger, primary_key=True, autoincrement=False))
+        op.create_tag("order", **given)
+
+    assert [
+        *values(fresh, "SELECT max_value FROM allocator_segment"),
+        *values(fresh, "SELECT step FROM allocator_segment"),
+    ] == [value, step]
+    with Allocator(fresh) as ids:
+        assert ids.next_id("order") == value + 1
+
+
+def test_after_a_failover_that_nobody_noted_no_tag_is_made_before_an_upgrade(fresh):
+    execute(fresh, "UPDATE allocator_shard SET server_run = 'before'")
+    with pytest.raises(ServerReplaced, match="run: allocator db upgrade"), migration(fresh) as op:
+        op.create_tag("order")
+    assert values(fresh, "SELECT tag FROM allocator_segment") == []
+
+    with Allocator(fresh) as ids:
+        ids.create_tables()  # as `allocator db upgrade`
+    with migration(fresh) as op:
+        op.create_tag("order")
+    assert values(fresh, "SELECT max_value FROM allocator_segment")[0] >= FLOOR
+
+
+@ON_POSTGRES
+def test_a_migration_that_fails_leaves_nothing_behind(fresh):
+    execute(fresh, *ORDERS)
+    with pytest.raises(Failed), migration(fresh) as op:
+        op.create_tag("order", start_after_column="orders.id")
+        raise Failed
+
+    assert values(fresh, "SELECT tag FROM allocator_segment") == []
+
+
+@SQLITE
+def test_without_the_tables_it_says_what_to_run(empty):
+    with pytest.raises(SchemaOutOfDate, match="run: allocator db upgrade"), migration(empty) as op:
+        op.create_tag("order")
+
+
+def test_a_tag_is_not_printed_as_sql():
+    op = Operations(
+        MigrationContext.configure(dialect_name="postgresql", opts={"as_sql": True, "output_buffer": io.StringIO()})
+    )
+    with pytest.raises(
+        InvalidSetting, match="cannot be printed as SQL .* tags create order --limit 9 --start-after 5$"
+    ):
+        op.create_tag("order", start_after=5, limit=9)
+
+
+@SQLITE
+def test_a_fleet_is_refused(fresh):
+    make(fresh, 2)
+    with pytest.raises(InvalidSetting, match="is in a fleet"), migration(fresh) as op:
+        op.create_tag("invoice")
+
+
+def test_the_operation_is_there_whoever_is_imported_first():
+    strict = "import warnings; warnings.simplefilter('error')"
+    for first in ("", ".integrations.alembic", ".integrations.alembic_operations"):
+        output(f"{strict}; import allocator{first}; from alembic import op; op.create_tag")

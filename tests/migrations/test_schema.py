@@ -1,8 +1,6 @@
 """The schema: from zero it equals the metadata, on every database; up, down, up; several at once."""
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,7 +11,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import create_engine, inspect, text
-from support.kit import ON_POSTGRES, ON_SERVERS, ON_TWO, SQLITE, on
+from support.kit import ON_POSTGRES, ON_SERVERS, ON_TWO, SQLITE, Said, python, statements
 from support.servers.administrator import execute, opened, values
 from support.servers.databases import migrate, problems, with_schema
 
@@ -25,7 +23,7 @@ from allocator.doctor import examine
 from allocator.errors import SchemaDamaged, SchemaOutOfDate
 from allocator.service.token_administration import Tokens
 
-TWO = on("sqlite", "mysql")
+WRITTEN_DOWN = f"SELECT version_num FROM {VERSION_TABLE}"
 
 
 def picture(url: str) -> dict[str, object]:
@@ -45,38 +43,25 @@ def picture(url: str) -> dict[str, object]:
     return seen
 
 
-@pytest.mark.statements
-def test_from_zero_equals_the_metadata(kind, new_database):
+@statements
+def test_from_zero_equals_the_metadata_up_down_and_up_again(kind, new_database):
     migrated, created = new_database(kind), new_database(kind)
-    migrate(migrated, "upgrade", "head")
-    engine = create_engine(created)
-    metadata.create_all(engine)
-    engine.dispose()
-
-    assert picture(created) == picture(migrated)
-    assert picture(migrated)
+    with opened(created) as engine:
+        metadata.create_all(engine)
+    for _ in range(2):
+        migrate(migrated, "upgrade", "head")
+        assert picture(migrated) == picture(created) != {}
+        migrate(migrated, "downgrade", "base")
+        assert picture(migrated) == {}
 
 
 @SQLITE
 def test_control_a_column_that_differs_is_noticed(kind, new_database):
     migrated, created = new_database(kind), new_database(kind)
     for url, type_ in ((migrated, "BIGINT"), (created, "INTEGER")):
-        with opened(url) as engine, engine.begin() as connection:
-            connection.execute(text(f"CREATE TABLE allocator_segment (max_value {type_})"))
+        execute(url, f"CREATE TABLE allocator_segment (max_value {type_})")
 
     assert picture(created) != picture(migrated)
-
-
-@pytest.mark.statements
-def test_up_down_up(empty):
-    for _ in range(2):
-        migrate(empty, "upgrade", "head")
-        up = picture(empty)
-        migrate(empty, "downgrade", "base")
-        assert picture(empty) == {}
-    migrate(empty, "upgrade", "head")
-
-    assert picture(empty) == up
 
 
 def take_a_number(url: str) -> None:
@@ -99,7 +84,7 @@ USES: dict[str, Callable[[Allocator, str], object]] = {
 }
 
 
-@pytest.mark.statements
+@statements
 def test_a_downgrade_that_would_forget_is_refused_before_its_first_table(fresh):
     """MySQL and MariaDB keep what they dropped before a refusal."""
     for table, use in USES.items():
@@ -127,13 +112,11 @@ def test_a_tag_that_gave_no_id_does_not_stop_a_downgrade(fresh):
 
 
 @ON_TWO
-def test_a_column_that_is_missing_in_tables_of_a_host_is_named(fresh):
+def test_a_column_that_is_missing_in_tables_of_a_host_is_named(fresh, database):
     """As in the history of an application that is behind. Only whole tables are made."""
+    assert problems(fresh) == []
     execute(fresh, f"DROP TABLE {VERSION_TABLE}", "ALTER TABLE allocator_segment DROP COLUMN skipped")
-    with (
-        closing(Database(fresh)) as database,
-        pytest.raises(SchemaOutOfDate, match="needs add_column allocator_segment skipped; do that"),
-    ):
+    with pytest.raises(SchemaOutOfDate, match="needs add_column allocator_segment skipped; do that"):
         database.upgrade_schema()
 
 
@@ -149,16 +132,15 @@ def upgrade():
 
 
 @SQLITE
-def test_the_next_revision_is_applied_to_these_tables(fresh, tmp_path, monkeypatch):
+def test_the_next_revision_is_applied_to_these_tables(fresh, database, tmp_path, monkeypatch):
     scripts = tmp_path / "migrations"
     shutil.copytree(schema.script_folder(), scripts)
     (scripts / "versions" / "next.py").write_text(NEXT)
     monkeypatch.setattr(schema, "script_folder", lambda: scripts)
     monkeypatch.setattr(schema, "HEAD", "next")
-    with closing(Database(fresh)) as database:
-        database.run(schema.upgrade, "here", 60)
+    database.run(schema.upgrade, "here", 60)
 
-    assert values(fresh, f"SELECT version_num FROM {VERSION_TABLE}") == ["next"]
+    assert values(fresh, WRITTEN_DOWN) == ["next"]
     assert "allocator_next" in picture(fresh)
 
 
@@ -174,11 +156,11 @@ def test_ids_are_drawn_without_the_tables_of_numbers(fresh):
 
 
 @ON_TWO
-def test_a_table_that_was_lost_comes_from_a_backup(fresh):
+def test_a_table_that_was_lost_comes_from_a_backup(fresh, database):
     """An upgrade would make an empty one, whose numbers begin again."""
     for name in ("allocator_lease", "allocator_segment"):
         execute(fresh, f"ALTER TABLE {name} RENAME TO x_lost")
-        with closing(Database(fresh)) as database, pytest.raises(SchemaDamaged, match=f"lacks table {name}; restore"):
+        with pytest.raises(SchemaDamaged, match=f"lacks table {name}; restore"):
             database.upgrade_schema()
         (problem,) = problems(fresh)
         found = [one for one in examine(fresh) if one.name == "schema-damaged"]
@@ -210,31 +192,23 @@ def test_alembic_waits_for_the_transaction_of_another_program(empty, monkeypatch
     assert problems(empty) == []
 
 
+def at_once(code: str) -> list[Said]:
+    with ThreadPoolExecutor(4) as pool:
+        return list(pool.map(python, [code] * 4))
+
+
 def test_several_upgrades_at_once(empty):
-    code = f"from allocator.cli import main; main(['db', 'upgrade', '--url', {empty!r}])"
-    with ThreadPoolExecutor(4) as pool:
-        done = list(pool.map(lambda _: run(code), range(4)))
+    done = at_once(f"from allocator.cli import main; main(['db', 'upgrade', '--url', {empty!r}])")
 
-    assert [process.returncode for process in done] == [0] * 4, [process.stderr for process in done]
+    assert [said.code for said in done] == [0] * 4, [said.err for said in done]
 
 
-def test_several_processes_at_once_make_the_embedded_schema(new_database):
-    url = new_database("sqlite")
-    code = f"from allocator import Allocator\nwith Allocator({url!r}, timeout=60) as ids: print(ids.next_id('order'))"
-    with ThreadPoolExecutor(4) as pool:
-        done = list(pool.map(lambda _: run(code), range(4)))
+@SQLITE
+def test_several_processes_at_once_make_the_embedded_schema(empty):
+    code = f"from allocator import Allocator\nwith Allocator({empty!r}, timeout=60) as ids: print(ids.next_id('order'))"
+    done = at_once(code)
 
-    told = [process.stdout.strip() for process in done]
-    assert ["1", "11", "21", "31"] == sorted(told), [process.stderr for process in done]
-
-
-def run(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-
-@pytest.mark.statements
-def test_a_sound_schema_has_no_problems(fresh):
-    assert problems(fresh) == []
+    assert sorted(said.out for said in done) == ["1\n", "11\n", "21\n", "31\n"], [said.err for said in done]
 
 
 ALTERED = {
@@ -255,14 +229,6 @@ def test_a_table_altered_by_hand_is_compared_by_alembic(fresh):
         assert f"is not as revision {schema.HEAD} makes it: {words}" in "\n".join(problems(fresh))
 
 
-@TWO
-def test_an_upgrade_that_died_before_it_was_written_down_can_be_run_again(fresh):
-    execute(fresh, f"DROP TABLE {VERSION_TABLE}")
-    with closing(Database(fresh)) as database:
-        database.upgrade_schema()
-        assert database.run(lambda connection, _: schema.current(connection)) == schema.HEAD
-
-
 @ON_POSTGRES
 def test_a_server_is_never_changed_unasked(empty):
     with Allocator(empty) as ids, pytest.raises(SchemaOutOfDate):
@@ -271,14 +237,14 @@ def test_a_server_is_never_changed_unasked(empty):
     assert picture(empty) == {}
 
 
-@pytest.mark.statements
-def test_an_upgrade_that_died_half_way_is_run_again(empty):
+@statements
+def test_an_upgrade_that_died_half_way_or_before_it_was_written_down_is_run_again(empty):
     """By `allocator db upgrade`, and by Alembic: MySQL and MariaDB commit each table by itself."""
     for again in (lambda: with_schema(empty), lambda: migrate(empty, "upgrade", "head")):
         migrate(empty, "upgrade", "head")
         whole = picture(empty)
-        execute(empty, f"DROP TABLE {VERSION_TABLE}", "DROP TABLE allocator_lease", "DROP TABLE allocator_shard")
-        again()
-
-        assert picture(empty) == whole
+        for lost in ((), ("allocator_lease", "allocator_shard")):
+            execute(empty, *(f"DROP TABLE {table}" for table in (VERSION_TABLE, *lost)))
+            again()
+            assert (picture(empty), values(empty, WRITTEN_DOWN)) == (whole, [schema.HEAD])
         migrate(empty, "downgrade", "base")

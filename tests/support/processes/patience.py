@@ -27,12 +27,12 @@ def until(
     return True
 
 
-def patiently(call: Callable[[], T]) -> T:
-    """What a call gives as soon as the database is no longer unavailable, or the pause after a failure has ended."""
+def patiently(call: Callable[[], T], refusal: type[Exception] = DatabaseUnavailable) -> T:
+    """What a call gives as soon as it is no longer refused, as where the pause after a failure has ended."""
     found: list[T] = []
 
     def succeeds() -> bool:
-        with suppress(DatabaseUnavailable):
+        with suppress(refusal):
             found.append(call())
         return bool(found)
 

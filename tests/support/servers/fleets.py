@@ -17,8 +17,6 @@ on_servers = pytest.mark.parametrize("fleet_kind", ["postgres", "mysql", "mariad
 
 on_one_of_each = pytest.mark.parametrize("fleet_kind", ["sqlite", "mixed"], indirect=True)
 
-once = pytest.mark.parametrize("face", ["sync"], indirect=True)
-"""What is decided before either face has a part in it."""
 
 MYSQLS = ["mysql", "mariadb"]
 in_each_way = pytest.mark.parametrize(
