@@ -85,7 +85,7 @@ def test_a_database_that_is_used_becomes_a_fleet_while_everything_is_drawn(sync,
     with ThreadPoolExecutor(3) as pool:
         try:
             work = [pool.submit(drawing, sync(one, timeout=20)) for _ in range(2)]
-            assert until(lambda: len(drawn["node"]) >= 4 or any(one_of.done() for one_of in work))
+            assert until(lambda: len(drawn["node"]) >= 4 or any(one_of.done() for one_of in work), 60)
             urls = [make(one, 4)]
             for slot, new in ((2, two), (3, three)):
                 urls.append(add(urls, new, slot))
