@@ -259,25 +259,23 @@ def test_a_file_that_is_made_is_told_once(tmp_path, monkeypatch, caplog):
     )
 
 
-SPOILED = (
-    ("a file that may not be written", lambda file: file.chmod(0o444), "this user may write both"),
-    ("a folder that may not be written", lambda file: file.parent.chmod(0o555), "this user may write both"),
-    ("a folder that may not be entered", lambda file: file.parent.chmod(0o000), "this user may write both"),
-    ("a file that was cut off", lambda file: os.truncate(file, file.stat().st_size // 2), "damaged, .* mark-restored$"),
-    ("pages of noise", lambda file: file.write_bytes(file.read_bytes()[:4096] + bytes(40_000)), "is damaged, "),
-    ("a text", lambda file: file.write_text("hello" * 1000), "or no SQLite database: .*; restore a backup"),
-)
+SPOILED = {
+    "a file that may not be written": (lambda file: file.chmod(0o444), "this user may write both"),
+    "a folder that may not be written": (lambda file: file.parent.chmod(0o555), "this user may write both"),
+    "a folder that may not be entered": (lambda file: file.parent.chmod(0o000), "this user may write both"),
+    "a file that was cut off": (lambda file: os.truncate(file, file.stat().st_size // 2), "damaged, .* mark-restored$"),
+    "pages of noise": (lambda file: file.write_bytes(file.read_bytes()[:4096] + bytes(40_000)), "is damaged, "),
+    "a text": (lambda file: file.write_text("hello" * 1000), "or no SQLite database: .*; restore a backup"),
+}
 
 
-def test_a_file_that_no_retry_can_use_is_refused(open_folder):
-    for number, (name, spoil, said) in enumerate(SPOILED):
-        file = open_folder / str(number) / "ids.db"
-        file.parent.mkdir()
-        with Allocator(f"sqlite:///{file}") as ids:
-            ids.next_id("order"), ids.ticket("order")
-        file.chmod(0o666), file.parent.chmod(0o777)
-        spoil(file)
-        for verb in ("next_id", "ticket"):
-            with as_nobody(), Allocator(f"sqlite:///{file}") as ids, pytest.raises(DatabaseRefused, match=said):
-                pytest.fail(f"{name}: {getattr(ids, verb)('order')}")
-        file.parent.chmod(0o777)
+@pytest.mark.parametrize(("spoil", "said"), SPOILED.values(), ids=SPOILED)
+def test_a_file_that_no_retry_can_use_is_refused(open_folder, spoil, said):
+    file = open_folder / "ids.db"
+    with Allocator(f"sqlite:///{file}") as ids:
+        ids.next_id("order"), ids.ticket("order")
+    file.chmod(0o666), file.parent.chmod(0o777)
+    spoil(file)
+    for draw in (Allocator.next_id, Allocator.ticket):
+        with as_nobody(), Allocator(f"sqlite:///{file}") as ids, pytest.raises(DatabaseRefused, match=said):
+            draw(ids, "order")
