@@ -127,31 +127,31 @@ SLACK = st.integers(0, 3)
 @ON_ALL
 @given(GUARDS, st.integers(0, 100), st.integers(1, 30), RESIDUES, st.none() | st.integers(0, 50), SLACK, SLACK)
 def test_a_claim_does_what_the_simulator_says(database: Database, no, at, size, residue, skip, left, ahead):
-    shard, span, jump = database.current().shard.move, size * residue.step, skip or 0
+    known, span, jump = database.current().shard.move, size * residue.step, skip or 0
     seen = at + jump + 1 + ahead if no == "seen" else max(0, at + jump - ahead)
     limit = max(at, at + jump + span + (-1 - left if no == "limit" else left))
-    was = shard.key if skip is None else 7
+    was = known.key if skip is None else 7
     row = Row(at, 1, 1, limit, NONE if no == "residue" else residue, skipped=3, move=8 if no == "was" else was)
-    now, run = 9 if no == "now" else shard.key, "another" if no == "run" else shard.run
+    now, run = 9 if no == "now" else known.key, "another" if no == "run" else known.run
     fence = Fence(residue, was, now, run, jump)
 
-    def write(connection: Connection, dialect: Dialect) -> None:
+    def put(connection: Connection, dialect: Dialect) -> None:
         connection.execute(delete(segment).where(segment.c.tag == NAME))
         more = {"skipped": row.skipped, "move": row.move, "claimed_at": 1}
         more |= {"shard_offset": row.residue.offset, "shard_step": row.residue.step}
         connection.execute(insert(segment).values(segments.row_of(row.tag(NAME), Shard()) | more))
 
-    def read(connection: Connection, dialect: Dialect) -> tuple[int, int, int]:
+    def look(connection: Connection, dialect: Dialect) -> tuple[int, int, int]:
         columns = segment.c.max_value, segment.c.skipped, segment.c.move
         return tuple(connection.execute(select(*columns).where(segment.c.tag == NAME)).one())
 
-    database.run(write)
-    model = claimed(row, shard, shard.run, span, fence, seen, Rules())
+    database.run(put)
+    claim = claimed(row, known, known.run, span, fence, seen, Rules())
     end = database.run(segments.claim, NAME, size, fence, seen)
-    expected = model or row
+    expected = claim or row
 
-    assert end == (model and model.max_value)
-    assert database.run(read) == (expected.max_value, expected.skipped, expected.move)
+    assert end == (claim and claim.max_value)
+    assert database.run(look) == (expected.max_value, expected.skipped, expected.move)
 
 
 # -- what else is written
