@@ -161,6 +161,16 @@ def test_code_stands_in_fences_where_it_is_run():
     assert [page.name for page in pages() if INDENTED.search(prose(page))] == []
 
 
+def test_the_readme_begins_with_the_two_commands():
+    """`.ci/run` and `.ci/try-run` type them from there."""
+    begin = README.read_text().partition("\n## ")[0]
+    commands = re.findall(r"^(make \w+) ", begin, re.MULTILINE)
+
+    assert commands == ["make run", "make test"]
+    assert [one for one in commands if f"\n{one.removeprefix('make ')}:" not in (ROOT / "Makefile").read_text()] == []
+    assert "Python 3.11 or later and make" in begin
+
+
 def test_the_readme_is_read_in_two_minutes():
     words = re.sub(r"<!--.*?-->", "", prose(README), flags=re.DOTALL).split()
 
