@@ -173,10 +173,11 @@ def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[
         raise click.UsageError("name the tags or pass --all, not both")
     repaired, refused = [], []
     with open_allocator(urls) as ids:
+        repair = ids.tags.repairing(above)
         chosen = [tag.name for tag in ids.tags.list()] if of_all else names
         for name in chosen:
             try:
-                repaired.append(ids.tags.repair(name, above=above))
+                repaired.append(repair(name))
             except AllocatorError as error:
                 refused.append(error)
     if repaired or not refused:

@@ -609,7 +609,7 @@ class Database:
 def check_unmoved(known: Shard, now: Shard, name: str) -> None:
     """Raise where the database has moved since somebody chose where a tag starts: they knew another one."""
     if now.move != known.move:
-        raise DatabaseUnavailable(
+        raise InvalidSetting(  # which no client sends again, or to another service
             f"the database moved to another server meanwhile, and tag {name!r} was left as it is; it may have given "
             "ids that are forgotten: look where they ended, and try again"
         )

@@ -66,7 +66,8 @@ class Tags:
         default to those of the allocator. Raises `TagExists`; with a start in a fleet also `ShardMisconfigured` if not
         every slot was given.
         """
-        ours = self._template
+        ours, has_start = self._template, start_after is not None or start_after_column is not None
+        slots = self._every_slot("a tag with a start") if has_start else None
         column = Column() if start_after_column is None else self._column(start_after_column)
         limit_from = ""
         if limit is None and column.limit < ours.limit:
@@ -79,17 +80,19 @@ class Tags:
         fresh = changed(replace(ours, name=tag), start_after=start_after, **settings).checked()
         check_whole("limit", fresh.limit, 1, column.limit, hint=f"; {column.name} holds no greater value")
         fresh = replace(fresh, max_value=max(fresh.max_value, column.greatest), limit_from=limit_from).checked()
-        return self._make(fresh, has_start=start_after is not None or start_after_column is not None)
+        return self._make(fresh, slots)
 
-    def _make(self, fresh: Tag, *, has_start: bool) -> Tag:
-        """Overridden, as `_set` and `_column` are, where a service holds the tags."""
-        slots = self._every_slot("a tag with a start") if has_start else {}
+    def _make(self, fresh: Tag, slots: Mapping[Database, Shard] | None) -> Tag:
+        """Overridden, as `_set` and `_column` are, where a service holds the tags.
+
+        slots: as they were when somebody chose where the tag starts.
+        """
         found, _ = self._rows(fresh.name)
         known = [row for row in found.values() if row]
         if known:
             mend = f"tags set {fresh.name}" + " --start-after N" * (len(known) < len(found))
             raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator {mend}")
-        if has_start:
+        if slots is not None:
             at_each("a tag with a start", slots, lambda database, row: database.create_tag(fresh, row))
             return fresh
         made, away = ask(self.databases(), lambda database: database.create_tag(fresh))
@@ -168,14 +171,23 @@ class Tags:
         For use after a failover or restore, once no process uses the old server. A process that
         `MaxValueWentBack` stopped continues after a restart. Raises `UnknownTag` and `InvalidSetting`.
         """
-        name = check_tag(tag)
-        found, away = ask(self.databases(), lambda database: (database.read_shard(), database.fetch_tag(name)))
-        self._merged(name, [row for _, row in found.values()])
-        for database, (shard, row) in found.items():
-            if row is not None:
-                database.repair_segment(row, above, shard)
-        raise_if_away(f"tag {name!r} was repaired", found, away)
-        return self.get(tag)
+        return self.repairing(above)(tag)
+
+    def repairing(self, above: int | None) -> Callable[[str], Tag]:
+        """`repair` for several tags: `above` holds while the databases are as they are now."""
+        slots, gone = ask(self.databases(), lambda database: database.read_shard())
+
+        def repair(tag: str) -> Tag:
+            name = check_tag(tag)
+            found, away = ask(slots, lambda database: database.fetch_tag(name))
+            self._merged(name, found.values())
+            for database, row in found.items():
+                if row is not None:
+                    database.repair_segment(row, above, slots[database])
+            raise_if_away(f"tag {name!r} was repaired", found, gone | away)
+            return self.get(tag)
+
+        return repair
 
     def _set(self, tag: str, given: dict[str, Any]) -> Tag:
         slots = self._every_slot("a start") if "start_after" in given else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -162,10 +162,10 @@ class RemoteTags(Tags):
         except UnknownTag:
             raise self._unknown(tag) from None
 
-    def _make(self, fresh: Tag, *, has_start: bool) -> Tag:
-        return self._service.make_tag(fresh, has_start=has_start)
+    def _make(self, fresh: Tag, slots: object) -> Tag:
+        return self._service.make_tag(fresh, has_start=slots is not None)
 
-    def repair(self, tag: str, *, above: int | None = None) -> Tag:
+    def repairing(self, above: int | None) -> Callable[[str], Tag]:
         raise InvalidSetting("a service repairs no tags; run on its database: allocator tags repair TAG --url ...")
 
     def _set(self, tag: str, given: dict[str, Any]) -> Tag:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from datetime import date, datetime, tzinfo
 from typing import Any, Literal, NamedTuple
 
@@ -111,10 +112,17 @@ def read_row(
 def period_of(rule: NumberRule, zone: tzinfo, at: Any, zone_of_rows: tzinfo | None) -> str:
     """The period of a date, a datetime or an ISO text."""
     try:
-        if isinstance(at, str):
-            at = (datetime if len(at) > len("2026-03-14") else date).fromisoformat(at)
+        if not isinstance(at, date):
+            at = moment_of(str(at))
         if isinstance(at, datetime) and at.tzinfo is None:
             at = at.replace(tzinfo=zone_of_rows or zone)
         return rule.period(rule.counted_day(day_of(at, zone)))
     except ValueError as error:
         raise InvalidId(f"{quoted(at)} is no date that names a {rule.reset}") from error
+
+
+def moment_of(text: str) -> date:
+    """An ISO text, or the date that another one begins with."""
+    with suppress(ValueError):
+        return datetime.fromisoformat(text) if len(text) > len("2026-03-14") else date.fromisoformat(text)
+    return date.fromisoformat(text[:10])

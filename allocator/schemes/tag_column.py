@@ -110,9 +110,13 @@ def end_of(tag: Tag, column: Column) -> int:
 
 
 def is_late(column: Column, tag: Tag) -> bool:
-    """Whether a closed tag must start higher: a row or the counter has come to its range."""
+    """Whether a closed tag must start higher: a row or the counter has come to its range.
+
+    A counter that is far past it may have given its ids to rows that were deleted.
+    """
     is_reached = not is_apart(column, tag) and not holding(column, tag)
-    return tag.is_closed and (is_reached or column.greatest > tag.max_value)
+    is_passed = not column.counter.is_below and column.counter.next > end_of(tag, column) + LEAVE
+    return tag.is_closed and (is_reached or is_passed or column.greatest > tag.max_value)
 
 
 def findings(column: Column, tag: Tag) -> Iterator[Finding]:

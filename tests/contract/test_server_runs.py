@@ -286,19 +286,25 @@ def test_a_tag_whose_making_meets_a_failover_begins_above_it_and_a_start_that_wa
     meanwhile(monkeypatch, segments, "make", moving)
     assert database.open_segment(Tag("order"), create=True).max_value > LEAST
     meanwhile(monkeypatch, segments, "make", moving)
-    with pytest.raises(DatabaseUnavailable, match="tag 'bill' was left as it is; it may have given ids"):
+    with pytest.raises(InvalidSetting, match="tag 'bill' was left as it is; it may have given ids"):
         database.create_tag(Tag("bill"), database.read_shard())
     assert database.create_tag(Tag("bill"), database.read_shard())
     assert database.fetch_tag("bill").max_value == 0
+    execute(fresh, "CREATE TABLE given (id INTEGER PRIMARY KEY)")
     tags = Tags(lambda: [database], Tag("tags"))
-    for command, tag, told in (
-        (tags.create, "late", {"start_after": 7}),
-        (tags.set, "bill", {"start_after": 7}),
-        (tags.repair, "bill", {"above": 7}),
+    for call, tag, verb in (
+        (lambda: tags.create("late", start_after=7), "late", "fetch_tag"),
+        (lambda: tags.create("late", start_after_column="given.id"), "late", "read_column"),
+        (lambda: tags.set("bill", start_after=7), "bill", "fetch_tag"),
+        (lambda: tags.repair("bill", above=7), "bill", "fetch_tag"),
     ):
-        meanwhile(monkeypatch, Database, "fetch_tag", lambda *_: execute(fresh, MOVED))
-        with pytest.raises(DatabaseUnavailable, match=f"tag '{tag}' was left as it is"):
-            command(tag, **told)
+        meanwhile(monkeypatch, Database, verb, lambda *_: execute(fresh, MOVED))
+        with pytest.raises(InvalidSetting, match=f"tag '{tag}' was left as it is"):
+            call()
+    repair = tags.repairing(7)
+    execute(fresh, MOVED)
+    with pytest.raises(InvalidSetting, match="tag 'bill' was left as it is"):
+        repair("bill")
 
 
 @statements

@@ -80,6 +80,7 @@ def test_a_tag_that_waits_starts_higher_once_a_row_or_the_counter_came_to_its_ra
         with_(COUNTER._replace(next=1_005_001)),
         with_(COUNTER._replace(next=2_005_000)),
         with_(COUNTER, limit=2_005_000),  # no room above the tag
+        with_(COUNTER._replace(next=3_005_001)),  # past it: its rows may be deleted
         with_(LOOSE),
         with_(HELD_BELOW, greatest=1_005_001),
         with_(HELD_ABOVE, greatest=1_005_001),
