@@ -126,7 +126,7 @@ class ServiceBackend:
         return self._tag("GET", name)
 
     def put_tag(self, name: str, form: Mapping[str, object], headers: Mapping[str, str]) -> Tag:
-        return self._tag("PUT", name, body=form, headers=headers)
+        return self._tag("PUT", name, body=form, headers=headers, once="start_after" in form)
 
     def _tag(self, method: str, name: str, **content: Any) -> Tag:
         def read(answer: Any) -> Tag:

@@ -89,9 +89,11 @@ class Servers:
         body: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
+        once: bool = False,
     ) -> T:
         """Send a request, to one server after another until one serves it. Raises the error of the last one.
 
+        once: to one server alone, since what it says may not hold any more when another one reads it.
         read: converts the JSON of the answer; when it raises, the call discards the answer and tries the next server.
         """
         catch_up()
@@ -107,16 +109,16 @@ class Servers:
             raise InvalidSetting(f"headers must return a mapping, got {type(error).__name__}: {error}") from error
         order = [*range(self._first, len(self._servers)), *range(self._first)]
         failure: AllocatorError = DatabaseUnavailable(f"no time was left for a request to {self.shown}")
-        for tried, number in enumerate(order):
+        for tried, number in enumerate(order[:1] if once else order):
             if (left := end - monotonic()) <= 0:
                 break
-            self._first, server = number, self._servers[number]
+            server = self._servers[number]
             try:
                 # A server that hangs leaves the others their share of the time.
                 answer = server.answer(left / (len(order) - tried), method, target, data, all_headers)
                 return converted(server.address, read, answer)
             except (DatabaseUnavailable, DatabaseRefused) as error:
-                failure = error
+                failure, self._first = error, (number + 1) % len(order)
         raise failure
 
     def close(self) -> None:

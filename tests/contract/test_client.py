@@ -100,6 +100,15 @@ def test_a_server_that_hangs_costs_no_more_than_the_timeout(face, made, tag):
     late.set()
 
 
+def test_a_start_that_was_said_goes_to_one_server_alone(face, shared_service, tag):
+    """The next one may read its databases after a failover that forgot ids above the start."""
+    for name in ("create", "set"):
+        call = getattr(face([nowhere(), shared_service()]).tags, name)
+        with pytest.raises(DatabaseUnavailable, match="did not answer"):
+            call(tag, start_after=500)
+        assert call(tag, start_after=500).max_value == 500
+
+
 def test_a_token_is_sent_and_a_wrong_one_said(face, guarded, tag):
     address = guarded.service.address
     ids = face(address, token=guarded.make(f"app-{tag}", tags=(tag, "@meteor", "@snowflake")))
