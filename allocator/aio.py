@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from allocator.errors import InvalidSetting, Uncopyable
@@ -161,8 +162,9 @@ class AsyncAllocator(Uncopyable):
     async def snowflake(self) -> int:
         """As `Allocator.snowflake`. A cancelled call burns no id."""
         supply = self._allocator._snowflake
-        value = supply.at_hand()
-        return await wait_for_async(supply._attempts()) if value is None else value
+        for value in supply._values if monotonic() < supply.end else ():
+            return value
+        return await wait_for_async(supply._attempts())
 
     async def ticket(self, kind: str) -> int:
         """As `Allocator.ticket`. A cancelled call burns the ticket."""

@@ -151,8 +151,10 @@ class Allocator(Uncopyable):
         background while ids are drawn. After a failover a new process has none for three leases. Raises the errors of
         `next_id`, and `NodeIdsExhausted` when all workers are leased.
         """
-        value = self._snowflake.at_hand()
-        return wait_for(self._snowflake._attempts()) if value is None else value
+        supply = self._snowflake
+        for value in supply._values if monotonic() < supply.end else ():
+            return value
+        return wait_for(supply._attempts())
 
     def worker(
         self, space: str, bits: int = 10, seconds: float = SECONDS, on_lost: Callable[[], object] | None = None

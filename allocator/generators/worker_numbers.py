@@ -71,7 +71,10 @@ class Workers:
 
 
 def said(error: BaseException) -> str:
-    return str(error) if isinstance(error, AllocatorError) else f"{type(error).__name__}: {error}"
+    try:
+        return str(error) if isinstance(error, AllocatorError) else f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
 
 
 def warn(text: str, *parts: object) -> None:

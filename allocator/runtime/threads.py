@@ -1,8 +1,9 @@
 """The threads on which every claim runs, and how a caller waits for them: blocking, or awaiting.
 
-Nothing in here takes a lock that an exception could leave taken: who calls and who runs append to lists, which signal
-handlers and destructors may do at any moment. The threads are daemons, so that a hanging claim does not delay the exit
-of the interpreter, as it would in a `ThreadPoolExecutor`.
+Nothing in here takes a lock that an exception could leave taken: threads, signal handlers and destructors append to
+lists and deques, and a `SimpleQueue` calls a thread for each work. If an exception that was sent to a thread, or a
+MemoryError, hits it as it waits, the call is lost, and not the work, which leaves the deque only once a thread has
+taken it. The threads are daemons, so that a hanging claim does not delay the exit of the interpreter.
 
 Waiting in SQLAlchemy's greenlet does not block its event loop: an `AsyncSession` calls column defaults and hooks in a
 greenlet that awaits on their behalf, and waiting code awaits there too. `sys.modules` tells whether
@@ -11,15 +12,16 @@ SQLAlchemy and greenlet are imported; without them there is no such greenlet.
 
 from __future__ import annotations
 
+import _thread
 import queue
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic
 from traceback import clear_frames
@@ -38,7 +40,8 @@ T = TypeVar("T")
 THREADS = 8
 """A thread waits for one answer at a time. More than a database has connections, since a fleet has several."""
 WAIT_SLICE = 1.0
-"""A waiting call looks again once a second: Python handles a signal that came just before the wait only afterwards."""
+"""A waiting call looks again once a second: Python handles a signal that came just before the wait only afterwards, and
+work whose thread was hit by an exception may tell nobody."""
 
 
 class Work(Generic[T]):
@@ -56,7 +59,7 @@ class Work(Generic[T]):
         self.is_queued = False
 
     def take(self) -> list[Callable[[], T]]:
-        """The call, for the first who takes it.
+        """The call, for the first who takes it: without a worker thread the submitter runs it, and it stays queued.
 
         In a list, since the traceback of a kept error holds the frame of `run`, which must not hold the call and with
         it the context of its caller.
@@ -114,9 +117,6 @@ class Work(Generic[T]):
 
 # ---- the pool
 
-Works = SimpleQueue[Work[Any] | None]
-"""None stops the threads: each leaves it to the others."""
-
 
 class Background:
     """A pool of up to `THREADS` threads, started on demand."""
@@ -131,8 +131,9 @@ class Background:
         """Done, and shared by all supplies without a request under way."""
         self.idle.end()
         self.idle.is_queued = True
-        self._works: Works = queue.SimpleQueue()  # looked up late, for a patch by gevent
-        self._finalizer = weakref.finalize(self, self._works.put, None)
+        self._works: deque[Work[Any]] = deque()
+        self._calls: SimpleQueue[bool] = queue.SimpleQueue()  # looked up late, for a patch by gevent
+        self._finalizer = weakref.finalize(self, self._calls.put, False)
         self._finalizer.atexit = False
         self._threads: list[threading.Thread] = []
 
@@ -149,11 +150,11 @@ class Background:
 
         A signal handler that comes in between may queue the same work: only one of both then runs.
         """
-        self._works.put(work)
-        living = sum(thread.is_alive() for thread in self._threads)
-        if living < THREADS and not self._works.empty() and (thread := start_thread(self._works)):
-            self._threads.append(thread)
-            living += 1
+        self._works.append(work)
+        self._calls.put(True)
+        living = len(self._threads) - sum(map(has_ended, self._threads))
+        if living < THREADS and not self._calls.empty():
+            living += start_thread(self._threads, run_all, self._threads, self._works, self._calls)
         work.is_queued = True
         if not living:
             work.run()
@@ -163,14 +164,12 @@ class Background:
     def close(self, seconds: float) -> None:
         """Drop queued work, and wait at most `seconds` for running work."""
         self.closed.end()
-        with suppress(Empty):
-            while True:
-                if work := self._works.get_nowait():
-                    work.cancel(AllocatorClosed())
-        self._works.put(None)
+        for work in self._works.copy():
+            work.cancel(AllocatorClosed())
+        self._calls.put(False)
         end = monotonic() + seconds
         for thread in self._threads:
-            if thread is not threading.current_thread():
+            if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(max(0.0, end - monotonic()))
 
     def renew(self) -> None:
@@ -182,24 +181,55 @@ class Background:
         self._start()
 
 
-def start_thread(works: Works) -> threading.Thread | None:
-    """Start a thread that runs them; None if none can start."""
-    thread = threading.Thread(target=run_all, args=(works,), name="allocator", daemon=True)
+def start_thread(threads: list[threading.Thread], target: Callable[..., None], *args: object) -> bool:
+    """Start a thread, and do not wait for its first step; return whether one can start.
+
+    `Thread.start` waits for that step, for ever if an exception that was sent to the thread comes before. So a thread
+    of its own calls it.
+    """
+    thread = threading.Thread(target=target, args=args, name="allocator", daemon=True)
+    threads.append(thread)
+    try:
+        _thread.start_new_thread(begin, (thread, threads))
+    except RuntimeError:  # the thread limit is reached, or the interpreter is shutting down
+        threads.remove(thread)
+        return False
+    return True
+
+
+def begin(thread: threading.Thread, threads: list[threading.Thread]) -> None:
     try:
         thread.start()
-    except RuntimeError:  # the thread limit is reached, or the interpreter is shutting down
-        return None
-    return thread
+    except (RuntimeError, MemoryError):  # the thread limit is reached with this one
+        thread.run()
+        threads.remove(thread)
 
 
-def run_all(works: Works) -> None:
-    while (work := works.get()) is not None:
-        with suppress(
-            BaseException
-        ):  # the work holds the error, even CancelledError of a driver's hook, for its waiter
-            work.run()
-        del work  # an idle thread keeps no call, nor what its error holds
-    works.put(None)
+def has_ended(thread: threading.Thread) -> bool:
+    return thread.ident is not None and not thread.is_alive()
+
+
+def run_all(threads: list[threading.Thread], works: deque[Work[Any]], calls: SimpleQueue[bool]) -> None:
+    """Run work at each call, until the call to stop, which is False."""
+    is_open = True
+    try:
+        while is_open:
+            with suppress(Exception, SystemExit, KeyboardInterrupt):  # sent to this thread
+                while works:  # first of all: an exception may have come in place of a call
+                    run_first(works)
+                is_open = calls.get()
+    finally:  # another exception ends it, as GreenletExit must
+        calls.put(is_open)  # the call to stop, or one that this thread leaves to the others
+        if is_open and works:
+            start_thread(threads, run_all, threads, works, calls)
+
+
+def run_first(works: deque[Work[Any]]) -> None:
+    """Run the first work. It stays queued until it is taken: an exception that hits this thread loses none."""
+    work = works[0]
+    with suppress(BaseException):  # the work holds the error, even CancelledError of a driver's hook, for its waiter
+        work.run()
+        works.remove(work)  # ValueError: another thread saw that it was taken
 
 
 def takes_signals() -> bool:
@@ -209,13 +239,18 @@ def takes_signals() -> bool:
 
 def beside(call: Callable[[], T]) -> T:
     """Run `call` on a thread of its own, where nothing interrupts it, and wait for it; here if no thread can start."""
-    work, works = Work(call), queue.SimpleQueue[Work[Any] | None]()
-    works.put(work)
-    works.put(None)
-    # As the interpreter ends, a thread would never say that it has begun.
-    if sys.is_finalizing() or not start_thread(works):
+    if sys.is_finalizing():  # a thread would never say that it has begun
+        return call()
+    work, threads, calls = Work(call), list[threading.Thread](), SimpleQueue[bool]()
+    calls.put(False)
+    if not start_thread(threads, run_all, threads, deque([work]), calls):
         work.run()
-    return work.result(inf)
+    while not work.ended:
+        block(work, WAIT_SLICE)  # first: a thread that just starts looks as if it had ended
+        if all(map(has_ended, threads)):  # by an exception that was sent to it before it took the work, or after
+            work.run()
+            work.end(error=DatabaseUnavailable("somebody sent an exception to the thread of this call; retry"))
+    return work.result()
 
 
 # ---- waiting

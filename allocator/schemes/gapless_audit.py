@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from datetime import date, datetime, tzinfo
 from typing import Any, Literal, NamedTuple
 
@@ -123,6 +122,7 @@ def period_of(rule: NumberRule, zone: tzinfo, at: Any, zone_of_rows: tzinfo | No
 
 def moment_of(text: str) -> date:
     """An ISO text, or the date that another one begins with."""
-    with suppress(ValueError):
+    try:
         return datetime.fromisoformat(text) if len(text) > len("2026-03-14") else date.fromisoformat(text)
-    return date.fromisoformat(text[:10])
+    except ValueError:
+        return date.fromisoformat(text[:10])

@@ -96,6 +96,7 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
     (
         allocator.runtime.threads,
         {
+            "_thread": SimpleNamespace(start_new_thread=threads.start_new_thread),
             "monotonic": clocks.monotonic,
             "queue": SimpleNamespace(SimpleQueue=threads.SimpleQueue),
             "threading": threads.Threading,

@@ -191,9 +191,9 @@ def test_a_renewal_may_raise_anything(workers, backend, clock, caplog):
 
 
 def test_no_log_delays_a_loss_or_ends_a_lease(workers, backend, clock):
-    """A handler that waits for a reader of a full pipe, and one that fails."""
-    read, told, failing = threading.Event(), threading.Event(), RuntimeError("of a driver")
-    for wait in (read.wait, {}.popitem):
+    """A handler that waits for a reader of a full pipe, one that fails, and an error that cannot be printed."""
+    read, told, failing = threading.Event(), threading.Event(), Unprintable("of a driver")
+    for wait in (read.wait, failing.__str__):
         handler = logging.Handler()
         handler.emit = lambda record, wait=wait: wait()
         logging.getLogger("allocator").addHandler(handler)
@@ -213,6 +213,11 @@ def test_no_log_delays_a_loss_or_ends_a_lease(workers, backend, clock):
             read.set()
             told.clear()
             logging.getLogger("allocator").removeHandler(handler)
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
 
 
 def test_it_is_lost_when_the_database_says_so(workers, backend, clock, caplog):

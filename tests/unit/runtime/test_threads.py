@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import signal
@@ -19,12 +20,14 @@ import pytest
 from support.processes.patience import error_of, until
 
 from allocator.errors import AllocatorClosed, ForkedUnseen, ReentrantCall
-from allocator.runtime import forks
+from allocator.runtime import forks, threads
 from allocator.runtime.threads import (
     THREADS,
     Background,
     Work,
+    beside,
     bridge,
+    has_ended,
     result_of,
     wait_for,
     wait_for_async,
@@ -50,15 +53,96 @@ def test_a_call_that_ends_a_thread_costs_none():
     background.close(5)
 
 
+def all_threads_of(background: Background) -> list[threading.Thread]:
+    """So much work at one moment that all threads are started."""
+    together = threading.Barrier(THREADS)
+    for one in [background.submit(together.wait, 10) for _ in range(THREADS)]:
+        one.result(10)
+    return background._threads
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(("error", "ends"), [(MemoryError, False), (GeneratorExit, True)])
+def test_an_exception_that_is_sent_to_a_waiting_thread_takes_no_work_along(error, ends):
+    """One that is no error ends the thread, as gevent and the interpreter want."""
+    background = Background()
+    first = all_threads_of(background).copy()
+    for thread in first:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(error))
+
+    for _ in range(2 * THREADS):
+        assert background.submit(lambda: "well").result(10) == "well"
+    all_threads_of(background)
+    assert until(lambda: all(map(has_ended, first)) is ends, 10)
+    background.close(5)
+
+
 def test_threads_that_died_are_replaced(monkeypatch):
     background = Background()
     with monkeypatch.context() as dying:
         dying.setattr("allocator.runtime.threads.run_all", lambda *_: None)
         left = [background.submit(lambda: "well") for _ in range(THREADS)]
-    assert until(lambda: not any(thread.is_alive() for thread in background._threads), 10)
+    assert until(lambda: all(map(has_ended, background._threads)), 10)
 
     assert [one.result(10) for one in [background.submit(lambda: "well"), *left]] == ["well"] * (THREADS + 1)
     background.close(5)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_dies_while_work_waits_is_replaced_at_once(monkeypatch):
+    background = Background()
+    monkeypatch.setattr(threads, "run_first", once(GeneratorExit, threads.run_first))
+
+    assert background.submit(lambda: "well").result(10) == "well"
+    background.close(5)
+
+
+def once(error: type[BaseException], then: Callable[..., object]) -> Callable[..., object]:
+    """A function that raises an error at its first call."""
+    errors = [error]
+
+    def call(*args: object) -> object:
+        if errors:
+            raise errors.pop()
+        return then(*args)
+
+    return call
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next thread of an allocator gets an exception before it says that it has begun."""
+    errors, bootstrap = [SystemExit], threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    def kill(thread: threading.Thread) -> None:
+        if thread.name == "allocator" and errors:
+            thread._set_ident()  # type: ignore[attr-defined]
+            raise errors.pop()
+        bootstrap(thread)
+
+    monkeypatch.setattr(threading.Thread, "_bootstrap_inner", kill)
+    monkeypatch.setattr(threads, "WAIT_SLICE", 0.01)
+
+
+@pytest.mark.usefixtures("killed")
+def test_a_thread_that_is_killed_before_its_first_step_holds_nobody_up():
+    """`Thread.start` would wait for that step for ever."""
+    background = Background()
+    left: list[Work[str]] = []
+    threading.Thread(target=lambda: left.append(background.submit(lambda: "well")), daemon=True).start()
+
+    assert until(lambda: bool(left), 10)
+    assert until(lambda: all(map(has_ended, background._threads)), 10)
+    assert [one.result(10) for one in (background.submit(lambda: "well"), *left)] == ["well"] * 2
+    background.close(5)
+
+
+@pytest.mark.usefixtures("killed")
+def test_a_statement_whose_thread_is_killed_before_its_first_step_runs_here():
+    results: list[str] = []
+    threading.Thread(target=lambda: results.append(beside(lambda: "well")), daemon=True).start()
+
+    assert until(lambda: bool(results), 10)
 
 
 def test_without_a_second_thread_work_runs_on_the_first(monkeypatch):
@@ -73,6 +157,14 @@ def test_without_a_second_thread_work_runs_on_the_first(monkeypatch):
         assert background.submit(lambda: "well").result(10) == "well"
         background.close(0)
         assert until(lambda: not background._threads, 10)
+
+
+def test_an_exception_between_the_queue_and_the_work_loses_no_work(monkeypatch):
+    background = Background()
+    monkeypatch.setattr(Work, "run", once(MemoryError, Work.run))
+
+    assert background.submit(lambda: "well").result(10) == "well"
+    background.close(5)
 
 
 def test_who_keeps_an_error_keeps_nothing_that_its_frames_hold():
@@ -204,12 +296,12 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """One for each call that has begun to wait for a run."""
     waits: list[None] = []
 
-    class Counted(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
+    class Counted(Work[bool]):
+        def result(self, seconds: float = 0.0) -> bool:
             waits.append(None)
-            return super().wait(timeout)
+            return super().result(seconds)
 
-    monkeypatch.setattr("allocator.runtime.turns.Event", Counted)
+    monkeypatch.setattr("allocator.runtime.turns.Work", Counted)
     monkeypatch.setattr("allocator.runtime.turns.PATIENCE", 60.0)
     return waits
 
