@@ -40,7 +40,7 @@ def place(url: str, name: str) -> Iterator[Place]:
     with closing(Database(url, timeout=60)) as database:
         if database.dialect.embedded and database.address.file is None:
             raise InvalidDatabase("a database in memory is one connection, which cannot be compared; give a file")
-        database.start()
+        database.snapshot()
     engine = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=16)
     try:
         with engine.connect() as connection:

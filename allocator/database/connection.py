@@ -59,7 +59,7 @@ def engine_of(address: Address, timeout: float) -> Engine:
             isolation_level="AUTOCOMMIT",
             skip_autocommit_rollback=True,
             pool_reset_on_return=None,
-            enable_from_linting=False,  # `segments.START` joins unrelated tables
+            enable_from_linting=False,  # `segments.SNAPSHOT` joins unrelated tables
         )
     except (ArgumentError, ValueError) as error:
         raise InvalidDatabase(f"{address.shown} cannot be used: {str(error).splitlines()[0]}") from error

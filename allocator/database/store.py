@@ -39,7 +39,7 @@ from allocator.database.driver_errors import (
     unforeseen,
 )
 from allocator.database.verbs import node_rows, segments, shard_row, tickets, worker_number_rows
-from allocator.database.verbs.segments import Fence, Start
+from allocator.database.verbs.segments import Fence, Snapshot
 from allocator.errors import (
     AllocatorClosed,
     AllocatorError,
@@ -255,16 +255,16 @@ class Database:
 
     # ---- what this process knows of the database
 
-    def start(self, name: str = "") -> Start:
+    def snapshot(self, name: str = "") -> Snapshot:
         """Fetch the rows, with that of the tag `name`.
 
         Looks at the schema if a table is missing, or at another revision. An embedded database makes its tables.
         """
         try:
-            found = self.run(segments.fetch_start, self.shown, name, not self._schema_seen)
+            found = self.run(segments.fetch_snapshot, self.shown, name, not self._schema_seen)
         except SchemaOutOfDate:
             self._check_schema()
-            found = self.run(segments.fetch_start, self.shown, name, False)
+            found = self.run(segments.fetch_snapshot, self.shown, name, False)
         self._schema_seen = True
         return found
 
@@ -305,21 +305,21 @@ class Database:
         self.run(shard_row.begin_alone, self.shown)
         self.current()
 
-    def current(self, name: str = "") -> Start:
+    def current(self, name: str = "") -> Snapshot:
         """The rows on the server run that they name. If the database has moved, the move is noted first.
 
         Raises `ShardMisconfigured` where the database is not the slot that its URL says.
         """
         end, pause = monotonic() + self.timeout, MOVING_PAUSE
         for _ in range(ATTEMPTS):
-            start = self.start(name)
-            if not start.is_made:
+            found = self.snapshot(name)
+            if not found.is_made:
                 self.run(shard_row.begin_alone, self.shown)
-            elif start.shard.move.run == start.run:
-                self.check_slot(start.shard)
-                self._tell(start.shard, start.numbering)
-                return start
-            elif not self.write_move(start):
+            elif found.shard.move.run == found.run:
+                self.check_slot(found.shard)
+                self._tell(found.shard, found.numbering)
+                return found
+            elif not self.write_move(found):
                 if monotonic() + pause > end:
                     break
                 sleep(uniform(0.0, pause))  # noqa: S311  # no secret
@@ -329,23 +329,23 @@ class Database:
     def mark_restored(self) -> None:
         """Move the database as after a failover: an operator knows of forgotten ids that nothing else shows."""
         for _ in range(ATTEMPTS):
-            start = self.start()
-            if not start.is_made:
+            found = self.snapshot()
+            if not found.is_made:
                 raise shard_row.missing(self.shown)
-            if self.write_move(start, waits=True):
+            if self.write_move(found, waits=True):
                 return
         raise DatabaseUnavailable(UNSTEADY)
 
-    def write_move(self, start: Start, *, waits: bool = False) -> bool:
+    def write_move(self, found: Snapshot, *, waits: bool = False) -> bool:
         """Write a move; False if another process did, or does."""
         if self._lent:  # to write it takes connections of our own
             raise ServerReplaced(
                 f"the tag was not made: {self.shown} moved to another server, and ids of the tag may be forgotten "
                 "there; run: allocator db upgrade"
             )
-        before = start.shard
-        after = moved(before.move, before.residue, start.run, randbits(63), start.at, time_ns() // 1_000_000)
-        if not self.run(shard_row.move, before, after, skipped(start.at, before.residue), waits):
+        before = found.shard
+        after = moved(before.move, before.residue, found.run, randbits(63), found.at, time_ns() // 1_000_000)
+        if not self.run(shard_row.move, before, after, skipped(found.at, before.residue), waits):
             return False
         log.warning(
             "%s moved to another server (a promoted standby, or a MariaDB in a new container without a fixed "
@@ -357,7 +357,7 @@ class Database:
         return True
 
     def ping(self) -> None:
-        self.check_slot(self.start().shard)
+        self.check_slot(self.snapshot().shard)
 
     def _tell(self, shard: Shard, server: Residue) -> None:
         """Log, once, what an operator should change, though nothing is wrong yet."""
@@ -391,7 +391,7 @@ class Database:
             self._fences[tag.name] = fence_of(tag, now)
         return tag
 
-    def _made(self, template: Tag, now: Start | None, known: Shard | None = None) -> tuple[bool, Start]:
+    def _made(self, template: Tag, now: Snapshot | None, known: Shard | None = None) -> tuple[bool, Snapshot]:
         """Make a tag, above ids that a failover may have forgotten. Returns whether it is new.
 
         known: the row when somebody chose where it starts. That start is written, unless a failover came between.
@@ -533,7 +533,7 @@ class Database:
         raise InvalidSetting(f"tag {tag.name!r} was changed meanwhile; look at it and try again")
 
     def fetch_tag(self, name: str) -> Tag | None:
-        found = self.start(name)
+        found = self.snapshot(name)
         self.check_slot(found.shard)
         return found.tag
 
@@ -576,7 +576,7 @@ class Database:
 
         def change(shard: Shard) -> bool:
             check_unmoved(known, shard, fresh.name)
-            return self.transact(segments.start, fresh, changes, shard)
+            return self.transact(segments.make_or_change, fresh, changes, shard)
 
         return self._of_slot(change)
 
@@ -622,7 +622,7 @@ def log_claim(name: str, ids: range, began: float) -> None:
         claims_log.debug(text, name, ids[0], ids[-1], ids.step, extra=about)
 
 
-def fence_of(tag: Tag, now: Start) -> Fence:
+def fence_of(tag: Tag, now: Snapshot) -> Fence:
     """How a tag's next claim goes on. Raises `ServerReplaced` if it may not."""
     move = now.shard.move
     skip = 0 if tag.move == move.key else crossing(tag, now.at)

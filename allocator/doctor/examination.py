@@ -66,7 +66,7 @@ def of_schema(database: Database) -> list[Finding]:
 def of_rows(connection: Connection, dialect: Dialect, done: Examination, clock: Callable[[], float]) -> list[Finding]:
     at, leased = worker_number_rows.fetch_all(connection, dialect)
     newest = node_rows.fetch_newest(connection, dialect, 1)
-    now = segments.fetch_start(connection, dialect, done.where, "", with_revision=False)
+    now = segments.fetch_snapshot(connection, dialect, done.where, "", with_revision=False)
     done.shard = now.shard
     move = done.shard.move.key if done.shard.move.run == now.run else None
     return [

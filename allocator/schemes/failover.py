@@ -11,7 +11,7 @@ claim from a row with another key skips a gap, or fails, as the tag's `failover_
     gap   = reach + reach * (time since the last claim, modulo 1024 seconds) / 1024 seconds
 
 1. The gap covers the lost claims if the tag issued fewer ids in the lost time than in all the time before, and skipped
-   no gap in it.
+   no gap in it; and near its limit, if they are at most an eighth of what was left.
 2. Gaps do not compound: `issued` excludes them. After n failovers a tag is at most 2 n reaches above the ids it issued.
 3. Two servers that continue from one row, as when a second failover loses the first, skip to different ids: the later
    one skips 1/1024 of the reach more for each second between them.
@@ -116,8 +116,8 @@ def has_room(tag: Tag, reach: int) -> bool:
 
 def gap(tag: Tag, reach: int, at: int) -> int:
     """The numbers to skip now: the reach, and the part for the time if that fits below the limit."""
-    # A clock that is behind counts as 0. Its distance would put a server whose clock passes `claimed_at` below the one
-    # before it, whose ids it would reach.
+    # A clock that is behind the last claim counts as 0. By its distance, a server whose clock catches up would choose a
+    # smaller gap than the one before it, and give the same ids.
     moment = (at - tag.claimed_at) % PERIOD_MS if at > tag.claimed_at else 0
     further = reach * moment // PERIOD_MS
     return reach + further if reach + further <= tag.limit - tag.max_value else reach

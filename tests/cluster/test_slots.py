@@ -52,7 +52,7 @@ def test_a_fleet_is_made_beside_new_tags_on_another_member(galera, tmp_path, rep
 
 def test_control_a_lock_keeps_no_tag_of_another_member_out(galera, report, monkeypatch):
     def locked(connection: Connection, dialect: Dialect, known: Shard) -> bool:
-        row = select(shard.c.id).where(shard_row.as_read(connection, dialect, known)).with_for_update(read=True)
+        row = select(shard.c.id).where(shard_row.fence(connection, dialect, known)).with_for_update(read=True)
         return connection.scalar(row) is not None
 
     monkeypatch.setattr(shard_row, "write", locked)

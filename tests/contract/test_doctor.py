@@ -356,7 +356,7 @@ def test_settings_of_postgresql_that_lose_commits_are_one_finding_and_the_guard_
 def server_run(url: str) -> str:
     """By a new connection, as the failover guard sees it."""
     with closing(Database(url)) as database:
-        return database.start().run
+        return database.snapshot().run
 
 
 # -- MySQL and MariaDB

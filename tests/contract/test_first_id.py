@@ -79,19 +79,19 @@ def test_a_second_revision_is_an_error_and_no_loop(fresh, database):
     execute(fresh, f"INSERT INTO {VERSION_TABLE} VALUES ('zz')")
 
     with pytest.raises(SchemaOutOfDate, match="revision zz, which is newer"):
-        database.start()
+        database.snapshot()
 
 
 @SQLITE
 def test_tables_that_another_thread_made_meanwhile_are_looked_at_again(database, monkeypatch):
-    fetch = segments.fetch_start
+    fetch = segments.fetch_snapshot
 
     def be_early(*_: object) -> None:
         raise SchemaOutOfDate("none of the tables for ids yet")
 
-    meanwhile(monkeypatch, segments, "fetch_start", be_early)
-    database.start()
-    assert segments.fetch_start is fetch
+    meanwhile(monkeypatch, segments, "fetch_snapshot", be_early)
+    database.snapshot()
+    assert segments.fetch_snapshot is fetch
 
 
 @ON_MYSQL

@@ -557,7 +557,7 @@ def test_a_move_that_was_planned_before_make_is_not_written_after_it(shards):
     (one,) = shards(1)
     with closing(Database(one)) as database:
         database.upgrade_schema()
-        start = database.start()
+        start = database.snapshot()
         make(one, 8)
         assert not database.write_move(start, waits=True)
 

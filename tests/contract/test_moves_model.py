@@ -282,7 +282,7 @@ def test_a_start(database: Database, no: str, value: int | None):
     scene = Scene(database, no, None if value is None else model.Tag(value, 7, SLOT_1.residue), SLOT_1)
     after = model.Tag(max(10, value or 0), 7, SLOT_1.residue)
 
-    begun = database.transact(segments.start, Tag(NAME, 10), {"max_value": 10}, scene.known)
+    begun = database.transact(segments.make_or_change, Tag(NAME, 10), {"max_value": 10}, scene.known)
 
     assert begun == (no == "")
     scene.check({NAME: after} if begun else None)

@@ -282,7 +282,7 @@ def moving(connection, *_: object) -> None:
 def test_a_tag_whose_making_meets_a_failover_begins_above_it_and_a_start_that_was_said_is_refused(
     fresh, database, monkeypatch
 ):
-    database.start()
+    database.snapshot()
     meanwhile(monkeypatch, segments, "make", moving)
     assert database.open_segment(Tag("order"), create=True).max_value > LEAST
     meanwhile(monkeypatch, segments, "make", moving)
@@ -639,7 +639,7 @@ def test_a_file_that_was_deleted_is_not_written_any_more(fresh, file, tag):
 
 def run_at(url: str) -> str:
     with closing(Database(url)) as database:
-        return database.start().run
+        return database.snapshot().run
 
 
 @ON_MYSQL

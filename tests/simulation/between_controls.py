@@ -27,18 +27,18 @@ def the_row_alone(connection: Any, dialect: Any, known: Any) -> TextClause:
     return filled(words, "", dialect.words).bindparams(**shard_row.known_as(known))
 
 
-def fenced_by(as_read: Callable[..., TextClause]) -> SimpleNamespace:
+def fenced_by(fence: Callable[..., TextClause]) -> SimpleNamespace:
     """Stands for `shard_row` in one module."""
 
     def inserted(*known: Any, **end: str) -> Any:
-        with patch.object(shard_row, "as_read", as_read):
+        with patch.object(shard_row, "fence", fence):
             return insert_under(*known, **end)
 
-    def is_as_read(*known: Any) -> Any:
-        return select(shard.c.id).where(as_read(*known)).exists()
+    def fence_exists(*known: Any) -> Any:
+        return select(shard.c.id).where(fence(*known)).exists()
 
     insert_under = shard_row.insert_under
-    return SimpleNamespace(**{**vars(shard_row), "insert_under": inserted, "is_as_read": is_as_read})
+    return SimpleNamespace(**{**vars(shard_row), "insert_under": inserted, "fence_exists": fence_exists})
 
 
 MAKE = segments.make
@@ -48,7 +48,7 @@ def made_there(connection: Any, dialect: Any, tag: Any, known: Any) -> bool:
     """Begins where the row said that was read, with the key of the row that is there."""
     there = shard_row.fetch(connection, dialect)
     assert there is not None
-    with patch.object(shard_row, "as_read", nothing):
+    with patch.object(shard_row, "fence", nothing):
         return MAKE(connection, dialect, tag, replace(known, move=there.move))
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from allocator.database.verbs.segments import Fence, Start
+from allocator.database.verbs.segments import Fence, Snapshot
 from allocator.schemes.failover import Move, Skipped
 from allocator.schemes.shared.residues import ALL
 from allocator.schemes.slots import Shard
@@ -80,10 +80,10 @@ class Verbs:
         view.put(SEGMENT, name, raised._replace(move=row.move if key is None else key))
         return True
 
-    def segments_fetch_start(self, view: View, where: str, name: str, *more: bool) -> Start:
+    def segments_fetch_snapshot(self, view: View, where: str, name: str, *more: bool) -> Snapshot:
         row, shard = view.get(SEGMENT, name), view.get(SHARD, 1)
         run = view.here if self.rules.run_guard else shard.move.run
-        return Start(row and row.tag(name), shard, run, view.at, ALL)
+        return Snapshot(row and row.tag(name), shard, run, view.at, ALL)
 
     # -- what may be forgotten beside claims
 

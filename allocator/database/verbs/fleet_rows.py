@@ -69,7 +69,7 @@ def fetch_given(connection: Connection, dialect: Dialect, known: Shard) -> Given
     last = max(replaced, *claimed, known.move.first_value)
     _, leased = worker_number_rows.fetch_all(connection, dialect)
     spaces = {space: rows[0] for space, rows in leased.items()}
-    if not connection.scalar(select(shard_row.is_as_read(connection, dialect, known))):
+    if not connection.scalar(select(shard_row.fence_exists(connection, dialect, known))):
         return None
     return Given(tags, spaces, nodes, replaced, last, known.move.first_value)
 

@@ -53,7 +53,7 @@ WHERE tag = :name
     AND {lasting}  -- the commit waits for the disk
 {returning}
 """
-START = """
+SNAPSHOT = """
 SELECT {run} AS run, {clock} AS at, {mends} AS mends, {revision} AS revision{facts},
     tag, max_value, step, max_step, id_limit, shard_offset, shard_step, allocator_segment.move,
     failover_gap, skipped, claimed_at,
@@ -82,7 +82,7 @@ class Fence(NamedTuple):
     skip: int = 0
 
 
-class Start(NamedTuple):
+class Snapshot(NamedTuple):
     """The rows at one moment.
 
     run: the server run, as the shard's row names it if it is the same.
@@ -135,13 +135,13 @@ def fetch_page(connection: Connection, dialect: Dialect, after: str, most: int) 
     return [as_tag(row) for row in connection.execute(READ_SOME.limit(most), {"after": after})]
 
 
-def fetch_start(connection: Connection, dialect: Dialect, where: str, name: str, with_revision: bool) -> Start:
+def fetch_snapshot(connection: Connection, dialect: Dialect, where: str, name: str, with_revision: bool) -> Snapshot:
     """Fetch all that a process needs before its first id, by one statement: one round trip instead of ten.
 
     `name` names a tag. Raises `SchemaOutOfDate` at another revision where it is asked for, and `SchemaDamaged`.
     """
     run = connection.info.get("allocator_asked") or connection.info["allocator_run"]
-    statement = filled(START, run, dialect.words, revision=REVISION if with_revision else "NULL")
+    statement = filled(SNAPSHOT, run, dialect.words, revision=REVISION if with_revision else "NULL")
     row = connection.execute(statement, {"name": name}).one()
     if with_revision and row.revision not in REVISIONS:
         raise schema.unlike(row.revision, where)
@@ -150,7 +150,7 @@ def fetch_start(connection: Connection, dialect: Dialect, where: str, name: str,
     tag, is_made = None if row.tag is None else as_tag(row), row.id is not None
     known = shard_row.as_shard(row) if is_made else Shard()
     run, numbering = dialect.server_run(connection, row, known.move)
-    return Start(tag, known, run, int(row.at), numbering, is_made)
+    return Snapshot(tag, known, run, int(row.at), numbering, is_made)
 
 
 def make(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> bool:
@@ -173,7 +173,9 @@ def insert(connection: Connection, dialect: Dialect, tag: Tag, known: Shard) -> 
     return connection.execute(made.prefix_with(dialect.words.ignore)).rowcount == 1
 
 
-def start(connection: Connection, dialect: Dialect, tag: Tag, changes: Mapping[str, FailoverGap], known: Shard) -> bool:
+def make_or_change(
+    connection: Connection, dialect: Dialect, tag: Tag, changes: Mapping[str, FailoverGap], known: Shard
+) -> bool:
     """Make a tag, or change the one there; False if the shard's row is not as `known`, or the change invalid."""
     if not shard_row.write(connection, dialect, known):
         return False
@@ -233,7 +235,7 @@ def raising(above: int) -> list[tuple[Column[Any], ColumnElement[Any]]]:
 def repair(connection: Connection, dialect: Dialect, tag: Tag, above: int, known: Shard) -> bool:
     """Raise a row, and write the key of the last move; False if it has another key than `tag`, or a lower limit, or if
     the database has moved."""
-    fence = shard_row.is_as_read(connection, dialect, known)
+    fence = shard_row.fence_exists(connection, dialect, known)
     return raise_moved(connection, dialect, tag, above, known.move, fence)
 
 

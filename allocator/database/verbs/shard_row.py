@@ -121,9 +121,9 @@ def claim_tickets(connection: Connection, dialect: Dialect, where: str) -> None:
 def change(
     connection: Connection, dialect: Dialect, known: Shard, values: Mapping[str, object], here: str | None = None
 ) -> bool:
-    """Write the row; False if it is not as `known`, or the server is not `here`: see `as_read`."""
-    fence = as_read(connection, dialect, known, here)
-    return connection.execute(update(shard).where(fence).values(values)).rowcount == 1
+    """Write the row; False if it is not as `known`, or the server is not `here`: see `fence`."""
+    statement = update(shard).where(fence(connection, dialect, known, here)).values(values)
+    return connection.execute(statement).rowcount == 1
 
 
 def write(connection: Connection, dialect: Dialect, known: Shard) -> bool:
@@ -150,7 +150,7 @@ def insert_under(
             for name, value in values.items()
         )
     )
-    row = row.select_from(shard).where(*conditions, as_read(connection, dialect, known)).suffix_with(text(end))
+    row = row.select_from(shard).where(*conditions, fence(connection, dialect, known)).suffix_with(text(end))
     return insert(table).from_select([*values], row).execution_options(preserve_rowcount=True)
 
 
@@ -171,14 +171,14 @@ def known_as(known: Shard) -> dict[str, object]:
     }
 
 
-def as_read(connection: Connection, dialect: Dialect, known: Shard, here: str | None = None) -> TextClause:
+def fence(connection: Connection, dialect: Dialect, known: Shard, here: str | None = None) -> TextClause:
     """`FENCE` as a condition of another statement. here: the server run that answers; by default, that of the row."""
     asked = known_as(known) | {"here": known.move.run if here is None else here}
     return filled(FENCE, run_of(connection), dialect.words).bindparams(**asked)
 
 
-def is_as_read(connection: Connection, dialect: Dialect, known: Shard) -> Exists:
-    return select(shard.c.id).where(as_read(connection, dialect, known)).exists()
+def fence_exists(connection: Connection, dialect: Dialect, known: Shard) -> Exists:
+    return select(shard.c.id).where(fence(connection, dialect, known)).exists()
 
 
 def text_of(taken: Iterable[int]) -> str:

@@ -64,7 +64,7 @@ def take(connection: Connection, dialect: Dialect, chosen: NumberRow | int, clai
         made = shard_row.insert_under(connection, dialect, known, lease, row, end=dialect.words.or_nothing)
         return connection.execute(made.prefix_with(dialect.words.ignore)).rowcount == 1
     as_it_was = (lease.c[name] == getattr(chosen, name) for name in READ)
-    fence = shard_row.is_as_read(connection, dialect, known)
+    fence = shard_row.fence_exists(connection, dialect, known)
     used = greater(lease.c.used_until_ms, claim.wall_ms + claim.length_ms)
     statement = of(claim.space, chosen.number).where(*as_it_was, fence).values({**given, "used_until_ms": used})
     return connection.execute(statement).rowcount == 1
