@@ -1,16 +1,14 @@
 """Meteor, bit for bit."""
 
-import pickle
 from itertools import islice
 
 import pytest
 from support.distinct import distinct
-from support.processes.children import in_child
 from support.processes.threads import draw_on_threads
 from support.rules import rule
 
 from allocator import Layout, Meteor
-from allocator.errors import Exhausted, InvalidSetting, NodeIdsExhausted, NotCopyable
+from allocator.errors import Exhausted, InvalidSetting, NodeIdsExhausted
 from allocator.schemes.meteor import METEOR, MeteorBlocks, MeteorSettings, check_node, xorshift
 from allocator.schemes.snowflake import SNOWFLAKE
 
@@ -84,15 +82,6 @@ def test_what_does_not_fit_is_refused(subtests):
     for settings_ in wrong:
         with subtests.test(settings_=settings_), pytest.raises(InvalidSetting, match="must"):
             Meteor(**{"node": 1} | settings_)
-
-
-def test_a_child_refuses_the_parents_node():
-    ids = Meteor(node=1)
-    ids.next_id()
-
-    assert in_child(ids.next_id).startswith("NotCopyable: a Meteor cannot be used after a fork")
-    with pytest.raises(NotCopyable):
-        pickle.dumps(ids)
 
 
 def test_node_numbers_warn_before_they_end():

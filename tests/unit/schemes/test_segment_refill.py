@@ -29,11 +29,18 @@ def wanted(core: Segments, now: float) -> Claim:
     return want
 
 
-def drain_first(core: Segments) -> range:
-    """Use up the segment that is served, and take the first piece of the next."""
-    while core._left:
-        core.take()
-    return core.take()
+def low(step: int = 1000, max_step: int = 1_000_000, runway: float = 60.0) -> Segments:
+    """One of whose first segment half is left, so that the next is claimed."""
+    core = started(step, max_step, runway)
+    core.take(), core.take()
+    return core
+
+
+def first_above(core: Segments, last: int) -> range:
+    """The first piece of the segment after that of this id."""
+    while (piece := core.take())[0] <= last:
+        pass
+    return piece
 
 
 def drain(core: Segments, now: float = 0.0) -> list[int]:
@@ -58,79 +65,55 @@ def commit(core: Segments, now: float) -> Claim:
 @rule(2)
 def test_nothing_is_served_before_a_commit():
     core = Segments()
-
     assert not core.take()
     claim = wanted(core, 0.0)
     assert not core.take()
-
+    assert core.want(1.0) is None, "only one claim is under way"
     core.committed(claim, range(1, 11), 0.0)
+
     assert list(range(1, 11)) == drain(core)
 
 
-def test_the_first_claim_has_the_size_of_the_step():
+def test_the_first_claim_has_the_size_of_the_step_and_a_block_for_a_client_what_it_asks_for():
+    """Within the bounds of the tag."""
     core = Segments()
     claim = wanted(core, 0.0)
-    core.configure(250, 1000)
+    core.configure(250, 5000)
 
     assert claim.size == 250
-
-
-def test_a_block_for_a_client_is_what_it_asks_for_within_the_bounds_of_the_tag():
-    for asked, size in [(1, 1), (500, 500), (5001, 5000)]:
-        core = Segments()
-        core.configure(100, 5000)
-
-        assert core.block_size(asked) == size, asked
-
-
-def test_only_one_claim_is_under_way():
-    core = Segments()
-    wanted(core, 0.0)
-
-    assert core.want(1.0) is None
+    assert [core.block_size(asked) for asked in (1, 500, 5001)] == [1, 500, 5000]
 
 
 def test_the_next_segment_is_claimed_once_under_half_of_the_step_is_left():
     core = started(1000)
-
     assert range(1, 501) == core.take()
-    assert core.want(1.0) is None  # above low water
+    assert core.want(1.0) is None
     core.take()
+    commit(core, 1.0)
+    assert core.want(2.0) is None, "a second segment is enough"
+
+    core = started(1)
+    assert range(1, 2) == core.take()
     assert isinstance(core.want(1.0), Claim)
+    core = started(10)
+    assert len(core.take()) >= 3
+    assert core.want(0.0) is None, "a process that draws a few ids claims ten"
 
 
 def test_at_a_steady_rate_the_next_segment_is_claimed_as_this_one_begins():
-    core = started(10)
-    core.take(), core.take()
+    core = low(10)
     assert commit(core, 6.0).size == 50  # 5 ids in 6 seconds
-    drain_first(core)
+    first_above(core, 10)
 
     assert wanted(core, 12.0).size == 50
 
 
 def test_after_rare_traffic_the_next_segment_is_claimed_once_this_one_lasts_less_than_the_runway():
-    core = started(100)
-    core.take(), core.take()
+    core = low(100)
     commit(core, 37.5)  # 50 ids: 4 in 3 seconds, and 80 in a minute
-    first = drain_first(core)
 
-    assert len(first) == 20
+    assert len(first_above(core, 100)) == 20
     assert core.want(50.0) is None
-
-
-def test_a_segment_of_one_is_at_low_water_at_once():
-    core = started(1)
-
-    assert range(1, 2) == core.take()
-    assert isinstance(core.want(1.0), Claim)
-
-
-def test_a_second_segment_is_enough():
-    core = started(1000)
-    core.take(), core.take()
-    commit(core, 1.0)
-
-    assert core.want(2.0) is None
 
 
 def test_pieces_cover_the_segment_in_order_without_a_gap():
@@ -146,48 +129,34 @@ def test_a_segment_may_have_a_step():
     assert core.seen == {Residue(2, 3): 299}
 
 
-def test_a_claim_lasts_the_runway_at_the_rate_seen():
-    core = started(1000, runway=60.0)
-    core.take(), core.take()  # 500 ids in 50 s: low water
-
-    assert wanted(core, 50.0).size == 1000
-    core = started(1000, runway=300.0)
-    core.take(), core.take()
-    assert wanted(core, 50.0).size == 3000
-
-
-def test_a_claim_is_at_most_ten_times_what_was_used():
-    for now in (0.000_1, 0.0):  # a clock may tick rarely
-        core = started(1000)
-        core.take(), core.take()
-
-        assert wanted(core, now).size == 5000
+@pytest.mark.parametrize(
+    ("settings", "now", "size"),
+    [
+        pytest.param({"runway": 60.0}, 50.0, 1000, id="500 ids in 50 s last a runway"),
+        pytest.param({"runway": 300.0}, 50.0, 3000, id="a longer one"),
+        pytest.param({}, 0.000_1, 5000, id="at most ten times what was used"),
+        pytest.param({}, 0.0, 5000, id="a clock that ticks rarely"),
+        pytest.param({"step": 10, "runway": 0.0}, 0.0, 10, id="no runway, and a clock that stands still"),
+        pytest.param({"max_step": 1500}, 0.000_1, 1500, id="never more than max_step"),
+    ],
+)
+def test_a_claim_lasts_the_runway_at_the_rate_seen(settings, now, size):
+    assert wanted(low(**settings), now).size == size
 
 
-def test_without_a_runway_a_clock_that_stands_still_is_no_division_by_zero():
-    core = started(10, runway=0.0)
-    core.take(), core.take()
-
-    assert wanted(core, 0.0).size == 10
-
-
-def test_where_ids_do_not_outlast_a_slow_claim_the_next_is_a_hundred_times_what_was_used():
-    for seconds, size in ((0.3, 500), (0.01, 50)):
-        core = started(10)
-        core.take(), core.take()
-        claim = wanted(core, 0.001)
-        drain(core)
-        core.committed(claim, after(core, claim.size), 0.001 + seconds)
-        core.take()
-
-        assert wanted(core, 0.001 + seconds).size == size, seconds
-    core = started(10)
-    core.take(), core.take()
+@pytest.mark.parametrize(
+    ("seconds", "is_used_up", "size"),
+    [(0.3, True, 500), (0.01, True, 50), pytest.param(0.3, False, 50, id="some of the first segment are left")],
+)
+def test_where_ids_do_not_outlast_a_slow_claim_the_next_is_a_hundred_times_what_was_used(seconds, is_used_up, size):
+    core = low(10)
     claim = wanted(core, 0.001)
-    core.committed(claim, after(core, claim.size), 0.301)  # some of the first segment are left
-    drain_first(core)
+    if is_used_up:
+        drain(core)
+    core.committed(claim, after(core, claim.size), 0.001 + seconds)
+    first_above(core, 10)
 
-    assert wanted(core, 0.301).size == 50
+    assert wanted(core, 0.001 + seconds).size == size
 
 
 def test_a_claim_is_enough_for_the_call_that_waits_for_it():
@@ -203,22 +172,11 @@ def test_a_claim_is_enough_for_the_call_that_waits_for_it():
 
 
 def test_a_claim_does_not_count_what_is_in_memory():
-    core = started(10)
-    core.take()  # five, then one and four more
-    core.take()
-    assert core.want(1e9, 100).size == 95
-
-
-def test_a_claim_never_passes_max_step():
-    core = started(1000, max_step=1500)
-    core.take(), core.take()
-
-    assert wanted(core, 0.000_1).size == 1500
+    assert low(10).want(1e9, 100).size == 95
 
 
 def test_a_claim_shrinks_when_traffic_falls():
-    core = started(1000)
-    core.take(), core.take()
+    core = low(1000)
     assert commit(core, 0.001).size == 5000
     drain(core)
 
@@ -263,13 +221,6 @@ def test_at_a_steady_rate_memory_lasts_the_runway_for_a_claim_a_minute_or_ten_id
         assert sum(taken.claimed > 0 for taken in seen) <= 11, rate
 
 
-def test_a_process_that_draws_a_few_ids_claims_ten():
-    core = started(10)
-
-    assert len(core.take()) >= 3
-    assert core.want(0.0) is None
-
-
 def test_a_loop_from_a_standing_start_makes_ten_claims():
     core, claims, drawn = started(10), 1, 0
     while drawn < 100_000:
@@ -281,47 +232,36 @@ def test_a_loop_from_a_standing_start_makes_ten_claims():
     assert claims <= 12
 
 
-def test_a_failed_claim_is_tried_again_a_second_after_it_began_and_not_before():
+BUSY = DatabaseUnavailable("a proxy is busy")
+BUSY.seconds = 5.0
+
+
+@pytest.mark.parametrize(
+    ("error", "failed_at", "again_at"),
+    [
+        pytest.param(DatabaseUnavailable("away"), 10.5, 11.0, id="a second after it began"),
+        pytest.param(DatabaseUnavailable("did not answer"), 15.0, 15.0, id="at once if it hung"),
+        pytest.param(BUSY, 10.5, 15.5, id="after as long as a service asked"),
+        pytest.param(UnknownTag("x"), 10.0, 10.0, id="at once where the tag may be made meanwhile"),
+    ],
+)
+def test_when_a_failed_claim_is_tried_again(error, failed_at, again_at):
     core = Segments()
-    core.failed(wanted(core, 10.0), DatabaseUnavailable("away"), 10.5)
+    core.failed(wanted(core, 10.0), error, failed_at)
+    if failed_at < again_at:
+        want = core.want(again_at - 0.1)
+        assert isinstance(want, Wait)
+        assert (want.seconds, str(want.error)) == (pytest.approx(0.1), str(error))
 
-    want = core.want(10.6)
-    assert isinstance(want, Wait)
-    assert pytest.approx(0.4) == want.seconds
-    assert str(want.error) == "away"
-    assert isinstance(core.want(11.0), Claim)
-
-
-def test_a_claim_that_hung_is_tried_again_at_once():
-    core = Segments()
-    core.failed(wanted(core, 10.0), DatabaseUnavailable("did not answer"), 15.0)
-
-    assert isinstance(core.want(15.0), Claim)
-
-
-def test_a_service_is_left_alone_for_as_long_as_it_asked():
-    core, error = Segments(), DatabaseUnavailable("a proxy is busy")
-    error.seconds = 5.0
-    core.failed(wanted(core, 10.0), error, 10.5)
-
-    assert isinstance(core.want(15.4), Wait)
-    assert isinstance(core.want(15.5), Claim)
+    assert isinstance(core.want(again_at), Claim)
 
 
 def test_the_size_of_a_claim_survives_an_outage():
-    core = started(1000)
-    core.take(), core.take()
+    core = low(1000)
     claim = wanted(core, 0.001)
     core.failed(claim, DatabaseUnavailable("away"), 0.002)
 
     assert claim.size == wanted(core, 500.0).size
-
-
-def test_an_unknown_tag_is_asked_for_again_at_once():
-    core = Segments()
-    core.failed(wanted(core, 0.0), UnknownTag("x"), 0.0)
-
-    assert isinstance(core.want(0.0), Claim)
 
 
 def test_the_range_of_a_claim_that_failed_is_burnt():
@@ -346,28 +286,20 @@ def test_a_claim_that_never_ends_is_given_up_and_its_range_burnt():
     assert range(11, 16) == core.take()
 
 
-def test_a_claim_says_what_was_seen():
-    core = started(1000)
+def test_a_claim_says_what_was_seen_and_a_range_claimed_before_a_reservation_is_no_step_back():
+    core = low(1000)
     core.record_seen(ALL, 6000)  # reserved meanwhile
-    core.take(), core.take()
-
-    assert wanted(core, 1.0).seen == {ALL: 6000}
-
-
-def test_a_range_claimed_before_a_reservation_is_no_step_back():
-    core = started(1000)
-    core.take(), core.take()
     claim = wanted(core, 1.0)
-    core.record_seen(ALL, 12_000)
-    core.committed(claim, range(1001, 11_001), 1.0)
+    assert claim.seen == {ALL: 6000}
+    core.record_seen(ALL, 22_000)
+    core.committed(claim, range(6001, 16_001), 1.0)
 
     assert core.stopped is None
 
 
 @rule(7)
 def test_a_range_at_or_below_what_was_seen_stops_the_tag():
-    core = started(1000)
-    core.take(), core.take()
+    core = low(1000)
     core.committed(wanted(core, 1.0), range(1000, 2000), 1.0)
 
     assert isinstance(core.stopped, MaxValueWentBack)
@@ -376,8 +308,7 @@ def test_a_range_at_or_below_what_was_seen_stops_the_tag():
 
 
 def test_after_the_limit_memory_is_served_and_then_the_reason_is_given():
-    core = started(1000)
-    core.take(), core.take()
+    core = low(1000)
     core.failed(wanted(core, 1.0), Exhausted("all gone"), 1.0)
 
     assert list(range(506, 1001)) == drain(core)
