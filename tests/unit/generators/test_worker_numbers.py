@@ -190,46 +190,44 @@ def test_a_renewal_may_raise_anything(workers, backend, clock, caplog):
         assert f"number 3 of space 'pods' was not given back: {FAILURES[failure]}" in caplog.text
 
 
-def test_no_log_delays_a_loss_or_ends_a_lease(workers, backend, clock):
-    """A handler that waits for a reader of a full pipe, one that fails, and an error that cannot be printed."""
-    read, told, failing = threading.Event(), threading.Event(), Unprintable("of a driver")
-    for wait in (read.wait, failing.__str__):
-        handler = logging.Handler()
-        handler.emit = lambda record, wait=wait: wait()
-        logging.getLogger("allocator").addHandler(handler)
-        try:
-            backend.failure, before = failing, len(backend.renewals)
-            with lease(workers, on_lost=told.set) as held:
-                clock.advance(0.4, 0.4)
-                assert until(lambda before=before: len(backend.renewals) > before)
-                if wait != read.wait:
-                    backend.failure = None
-                    clock.advance(0.1, 0.1)
-                    assert until(lambda held=held: held.left() > 0.9)
-                    backend.failure = failing
-                clock.advance(1, 1)
-                assert told.wait(15)
-        finally:
-            read.set()
-            told.clear()
-            logging.getLogger("allocator").removeHandler(handler)
-
-
 class Unprintable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no words")
 
 
+@pytest.mark.parametrize(
+    "is_slow", [True, False], ids=["a handler that waits for a reader of a pipe", "one that fails"]
+)
+def test_no_log_delays_a_loss_or_ends_a_lease(workers, backend, clock, monkeypatch, is_slow):
+    """Nor an error that cannot be printed."""
+    read, told, failing = threading.Event(), threading.Event(), Unprintable("of a driver")
+    handler = logging.Handler()
+    handler.emit = lambda record: read.wait() if is_slow else str(failing)
+    monkeypatch.setattr(logging.getLogger("allocator"), "handlers", [handler])
+    backend.failure = failing
+    try:
+        with lease(workers, on_lost=told.set) as held:
+            clock.advance(0.4, 0.4)
+            assert until(lambda: backend.renewals)
+            if not is_slow:
+                backend.failure = None
+                clock.advance(0.1, 0.1)
+                assert until(lambda: held.left() > 0.9)
+                backend.failure = failing
+            clock.advance(1, 1)
+            assert told.wait(15)
+    finally:
+        read.set()
+
+
 def test_it_is_lost_when_the_database_says_so(workers, backend, clock, caplog):
-    backend.failure = LeaseLost("another has it")
-    calls: list[str] = []
+    backend.failure, calls = LeaseLost("another has it"), []
     with lease(workers, on_lost=lambda: calls.append(threading.current_thread().name)) as held:
         clock.advance(0.4, 0.4)
         assert until(lambda: calls)
         assert held.lost
 
-    assert calls == ["allocator-worker"]
-    assert backend.released == []
+    assert (calls, backend.released) == (["allocator-worker"], [])
     assert until(lambda: "number 3 of space 'pods' is lost" in caplog.text)
 
 
@@ -261,8 +259,8 @@ def test_it_is_given_back_with_the_last_moment_of_its_use(workers, backend, cloc
 
 def test_a_lease_that_ended_before_its_answer_came_is_given_back(workers, backend, clock):
     backend.before_lease = lambda: clock.advance(1, 1)
-    with pytest.raises(DatabaseUnavailable, match="the lease of 1 s had ended when the answer came"), lease(workers):
-        pass
+    with pytest.raises(DatabaseUnavailable, match="the lease of 1 s had ended when the answer came"):
+        lease(workers).__enter__()
 
     assert until(lambda: backend.released)
 
@@ -272,8 +270,8 @@ def test_a_number_that_nobody_waits_for_any_more_is_given_back(workers, backend)
     backend.before_lease = lambda: go_on.wait(15)
     workers.terms.background.submit(lambda: None).result(15)  # whose thread is there already
     workers.terms.timeout = 0.2
-    with pytest.raises(DatabaseUnavailable, match="too late"), lease(workers):
-        pass
+    with pytest.raises(DatabaseUnavailable, match="too late"):
+        lease(workers).__enter__()
     assert backend.released == []
     go_on.set()
 
@@ -338,21 +336,19 @@ def test_a_child_that_was_forked_while_the_answer_came_holds_nothing(workers, ba
     assert backend.renewals == backend.released == []
 
 
-def test_it_is_entered_once_at_a_time(workers, backend):
-    with pytest.raises(InvalidSetting, match="no number of space 'pods' is leased yet"):
-        _ = lease(workers).number
-    with lease(workers, 60) as held:
-        with pytest.raises(InvalidSetting, match="number 3 of space 'pods' is leased by this object already"):
-            held.__enter__()
-        assert not held.lost
-        assert backend.released == []
-
-
-def test_it_can_be_leased_again(workers, backend):
+def test_it_is_entered_once_at_a_time_and_can_be_leased_again(workers, backend):
     made = lease(workers, 60)
+    assert repr(made) == "<WorkerLease pods>"
+    with pytest.raises(InvalidSetting, match="no number of space 'pods' is leased yet"):
+        _ = made.number
+    with pytest.raises(NotCopyable):
+        made.__reduce_ex__(4)
     for times in (1, 2):
         with made as held:
-            assert not held.lost
+            assert repr(made) == "<WorkerLease pods 3>"
+            with pytest.raises(InvalidSetting, match="number 3 of space 'pods' is leased by this object already"):
+                held.__enter__()
+            assert (held.lost, len(backend.released)) == (False, times - 1)
         assert len(backend.released) == times
 
 
@@ -368,17 +364,3 @@ def test_without_a_thread_to_renew_it_no_number_is_leased(workers, backend, monk
 
     assert made.lost
     assert until(lambda: backend.released)
-
-
-def test_it_is_not_copied(workers):
-    with pytest.raises(NotCopyable):
-        lease(workers).__reduce_ex__(4)
-
-
-def test_it_says_what_it_is(workers, caplog):
-    caplog.set_level(logging.ERROR)
-    made = lease(workers, 60)
-
-    assert repr(made) == "<WorkerLease pods>"
-    with made:
-        assert repr(made) == "<WorkerLease pods 3>"

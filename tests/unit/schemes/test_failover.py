@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from support.documents.pages import ROOT
@@ -40,22 +41,19 @@ def skip(tag: Tag, seconds: float = 0) -> int:
 # -- how far
 
 
-def test_a_gap_is_what_the_tag_ever_gave_and_the_floor_at_least():
-    for given in [0, 10, FLOOR - 1, FLOOR, FLOOR + 1, 10**7, 10**10]:
-        assert skip(row(given)) == max(FLOOR, given), given
+GAPS = [
+    *((row(given), 0, max(FLOOR, given)) for given in (0, 10, FLOOR - 1, FLOOR, FLOOR + 1, 10**7, 10**10)),
+    pytest.param(row(residue=Residue(2, 3)), 0, 3 * FLOOR, id="of several shards: ids of its own"),
+    pytest.param(row(max_step=10**8), 0, 4 * 10**8, id="more than a claim takes"),
+    pytest.param(row(limit=2**31 - 1), 0, 2**22 - 1, id="a low limit has a lower floor"),
+    pytest.param(row(limit=2**20, max_step=100), 0, 2**11, id="a lower one yet"),
+    pytest.param(row(), -3600, FLOOR, id="a clock behind that of the server before is the same moment"),
+]
 
 
-def test_a_tag_of_several_shards_skips_ids_of_its_own():
-    assert skip(row(residue=Residue(2, 3))) == 3 * FLOOR
-
-
-def test_a_claim_is_never_larger_than_the_gap():
-    assert skip(row(max_step=10**8)) == 4 * 10**8
-
-
-def test_a_low_limit_has_a_lower_floor():
-    assert skip(row(limit=2**31 - 1)) == 2**22 - 1
-    assert skip(row(limit=2**20, max_step=100)) == 2**11
+@pytest.mark.parametrize(("tag", "seconds", "gap"), GAPS)
+def test_a_gap_is_what_the_tag_ever_gave_and_the_floor_at_least(tag, seconds, gap):
+    assert skip(tag, seconds) == gap
 
 
 def test_close_to_its_limit_a_tag_skips_an_eighth_of_the_rest():
@@ -73,28 +71,17 @@ def test_close_to_its_limit_a_tag_skips_an_eighth_of_the_rest():
         skip(replace(tag, max_value=tag.max_value + 1))
 
 
-def test_two_servers_that_go_on_from_one_row_land_apart():
+@pytest.mark.parametrize("given", [1000, 10**8])
+def test_two_servers_that_go_on_from_one_row_land_apart(given):
     """As when what was claimed after one failover is forgotten in another: the later one lands above."""
-    for given in [1000, 10**8]:
-        skips = [skip(row(given), seconds) for seconds in (0, 1, 2, 60, 600, 1023)]
-        apart = [
-            (after - before) / (later - earlier)
-            for before, after, earlier, later in zip(
-                skips, skips[1:], (0, 1, 2, 60, 600), (1, 2, 60, 600, 1023), strict=False
-            )
-        ]
-
-        assert min(apart) >= max(FLOOR, given) // 1024, given
-        assert skip(row(given), 1024) == skip(row(given)), given
-
-
-def test_a_clock_behind_that_of_the_server_before_counts_as_the_same_moment():
-    assert skip(row(), -3600) == FLOOR
-
-
-def test_of_two_servers_the_later_one_lands_above_though_the_clock_of_the_first_was_behind():
-    for first, second in [(-2, 3), (-600, 60)]:
-        assert skip(row(), second) > skip(row(), first)
+    moments = (0, 1, 2, 60, 600, 1023)
+    for (earlier, later), (before, after) in zip(
+        pairwise(moments), pairwise(skip(row(given), seconds) for seconds in moments), strict=True
+    ):
+        assert (after - before) / (later - earlier) >= max(FLOOR, given) // 1024
+    assert skip(row(given), 1024) == skip(row(given))
+    for first, second in [(-2, 3), (-600, 60)]:  # though the clock of the first was behind
+        assert skip(row(given), second) > skip(row(given), first)
 
 
 def test_a_gap_that_an_operator_fixed():
@@ -145,13 +132,8 @@ def test_a_run_is_that_of_the_row(run, row, since, is_same):
 # -- settings, repair
 
 
-def test_the_gap_of_a_tag():
-    for given in ["auto", "refuse", 0, 500]:
-        assert gap_of(given) == given, given
-    assert gap_of(None) == "auto"
-
-
-def test_a_gap_that_is_none_is_refused(subtests):
+def test_the_gap_of_a_tag(subtests):
+    assert [gap_of(given) for given in ("auto", "refuse", 0, 500, None)] == ["auto", "refuse", 0, 500, "auto"]
     for given in [-1, 2**63, 1.5, True, "much", b"1"]:
         with subtests.test(given=given), pytest.raises(InvalidSetting, match="failover_gap must be"):
             gap_of(given)
@@ -204,16 +186,10 @@ def test_a_new_tag_of_several_shards_begins_above_what_another_may_have_given():
 
 def test_the_time_of_a_move_is_the_later_of_two_clocks_and_the_server_bounds_that_of_a_process():
     day = 86_400_000
-    for wall, counts in [
-        (0, day),
-        (day + 1, day + 1),
-        (day + AHEAD_MS, day + AHEAD_MS),
-        (day + AHEAD_MS + 1, day + AHEAD_MS),
-        (3650 * day, day + AHEAD_MS),
-    ]:
-        move = moved(Move("run"), ALL, "run2", 2, day, wall)
+    counts = {0: day, day + 1: day + 1}
+    counts |= dict.fromkeys((day + AHEAD_MS, day + AHEAD_MS + 1, 3650 * day), day + AHEAD_MS)
 
-        assert move.at == counts, wall
+    assert {wall: moved(Move("run"), ALL, "run2", 2, day, wall).at for wall in counts} == counts
 
 
 def test_two_moves_from_one_row_leave_room_for_a_node_and_a_hundred_tickets_a_second():
@@ -250,19 +226,11 @@ def value_after(given: int, failovers: int, idle_ms: int) -> int:
     return tag.max_value
 
 
-def test_the_page_has_the_table():
-    assert [numbers_of(row[0]) for row in ROWS] == [[10], [10**4], [10**7], [10**10]]
-    assert {len(row) for row in ROWS} == {1 + len(FAILOVERS)}
-
-
 def test_a_cell_of_the_table_is_what_the_rule_gives():
-    for row in ROWS:
-        for column in range(len(FAILOVERS)):
-            (given,) = map(int, numbers_of(row[0]))
-            first, *last = numbers_of(row[1 + column])
+    assert [numbers_of(row[0]) for row in ROWS] == [[10], [10**4], [10**7], [10**10]]
+    for given, *cells in ROWS:
+        for failovers, cell in zip(FAILOVERS, cells, strict=True):
+            said = numbers_of(cell)
+            found = [value_after(int(*numbers_of(given)), failovers, idle) for idle in (0, PERIOD_MS - 1)]
 
-            assert value_after(given, FAILOVERS[column], 0) == pytest.approx(first, rel=0.005), (row, column)
-            assert value_after(given, FAILOVERS[column], PERIOD_MS - 1) == pytest.approx(*last or [first], rel=0.005), (
-                row,
-                column,
-            )
+            assert found == pytest.approx([said[0], said[-1]], rel=0.005), (given, cell)

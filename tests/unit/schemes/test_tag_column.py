@@ -74,31 +74,23 @@ def test_what_can_give_an_id_twice_or_fail_is_found():
         assert "shop.orders.id" in found.found
 
 
+LATE = [
+    with_(SEQUENCE._replace(next=1_005_001)),
+    with_(COUNTER._replace(next=1_005_001)),
+    with_(COUNTER._replace(next=2_005_000)),
+    with_(COUNTER, limit=2_005_000),  # no room above the tag
+    with_(COUNTER._replace(next=3_005_001)),  # past it: its rows may be deleted
+    with_(LOOSE),
+    with_(HELD_BELOW, greatest=1_005_001),
+    with_(HELD_ABOVE, greatest=1_005_001),
+]
+IN_TIME = [with_(SEQUENCE._replace(next=1_005_000)), with_(COUNTER), with_(HELD_BELOW), with_(HELD_ABOVE), PLAIN]
+
+
 def test_a_tag_that_waits_starts_higher_once_a_row_or_the_counter_came_to_its_range():
-    for column in (
-        with_(SEQUENCE._replace(next=1_005_001)),
-        with_(COUNTER._replace(next=1_005_001)),
-        with_(COUNTER._replace(next=2_005_000)),
-        with_(COUNTER, limit=2_005_000),  # no room above the tag
-        with_(COUNTER._replace(next=3_005_001)),  # past it: its rows may be deleted
-        with_(LOOSE),
-        with_(HELD_BELOW, greatest=1_005_001),
-        with_(HELD_ABOVE, greatest=1_005_001),
-    ):
-        assert is_late(column, WAITS), column
-        assert not is_late(column, BELOW), column
-    for column in (
-        with_(SEQUENCE._replace(next=1_005_000)),
-        with_(COUNTER),
-        with_(HELD_BELOW),
-        with_(HELD_ABOVE),
-        PLAIN,
-    ):
-        assert not is_late(column, WAITS), column
-
-
-def test_a_tag_that_was_raised_past_a_held_counter_may_have_issued_ids_of_its_range():
-    """Processes may have some of 1 to 500 in memory, which the counter issues too."""
+    assert [column for column in LATE + IN_TIME if is_late(column, WAITS)] == LATE
+    assert [column for column in LATE if is_late(column, BELOW)] == []
+    # One that was raised past a held counter: processes may have ids in memory, which the counter issues too.
     assert not is_apart(with_(HELD_BELOW), Tag("order", 1_005_000, skipped=1_004_500))
 
 
@@ -110,6 +102,9 @@ def test_the_tag_starts_where_the_lower_range_has_room():
         assert planned_start(with_(counter, limit=limit)) == 1_005_000
         with pytest.raises(InvalidSetting, match="too few for two ranges of 1,000,000; widen the column first"):
             planned_start(with_(counter, limit=limit - 1))
+    for facts in (PLAIN, with_(LOOSE)):
+        with pytest.raises(InvalidSetting, match="has no counter that can be held apart from a tag"):
+            planned_start(facts)
 
 
 def test_a_tag_that_waits_gets_the_range_beside_the_held_counter():
@@ -120,57 +115,39 @@ def test_a_tag_that_waits_gets_the_range_beside_the_held_counter():
         (with_(HELD_ABOVE), 2_005_000),
     ):
         tag = replace(WAITS, limit=end_of(WAITS, facts))
-        assert tag.limit == limit, facts
-        assert is_apart(facts, tag)
-        assert not tag.is_closed
+        assert (tag.limit, is_apart(facts, tag), tag.is_closed) == (limit, True, False), facts
     for tag in (TAG, ABOVE, replace(BELOW, max_value=BELOW.limit), Tag("order", 5_000, limit=5_000, skipped=4_999)):
         assert end_of(tag, with_(LOOSE)) == tag.limit
-
-
-def test_what_cannot_be_held_apart_is_refused():
-    for facts in (PLAIN, with_(LOOSE)):
-        with pytest.raises(InvalidSetting, match="has no counter that can be held apart from a tag"):
-            planned_start(facts)
 
 
 # -- from the type of a column to the limit of a tag, and from the limit to the size of a claim: plain numbers
 
 
-MAX_ID = 9_223_372_036_854_775_807
+LIMITS = {
+    127: ["TINYINT"],
+    255: ["TINYINT(3) UNSIGNED"],
+    32_767: ["SMALLINT"],
+    65_535: ["SMALLINT UNSIGNED"],
+    99_999: ["DECIMAL(5,0)"],
+    999_999: ["NUMERIC(6)"],
+    8_388_607: ["MEDIUMINT"],
+    16_777_215: ["MEDIUMINT(8) UNSIGNED"],
+    INT: ["INT", "INTEGER", "integer(11)"],
+    2**32 - 1: ["INTEGER UNSIGNED", "INTEGER(5) UNSIGNED ZEROFILL"],
+    9_999_999_999: ["NUMERIC(10, 0)"],
+    10**18 - 1: ["NUMERIC(18, 0)"],
+    BIGINT: ["BIGINT", "BIGINT(20) UNSIGNED", "NUMERIC(19, 0)", "NUMERIC", "NUMERIC(12, 2)", "VARCHAR(20)", ""],
+}
 
 
 def test_the_limit_of_a_type():
-    expected = {
-        "TINYINT": 127,
-        "TINYINT(3) UNSIGNED": 255,
-        "SMALLINT": 32_767,
-        "SMALLINT UNSIGNED": 65_535,
-        "MEDIUMINT": 8_388_607,
-        "MEDIUMINT(8) UNSIGNED": 16_777_215,
-        "INT": 2_147_483_647,
-        "INTEGER": 2_147_483_647,
-        "integer(11)": 2_147_483_647,
-        "INTEGER UNSIGNED": 4_294_967_295,
-        "INTEGER(5) UNSIGNED ZEROFILL": 4_294_967_295,
-        "BIGINT": MAX_ID,
-        "BIGINT(20) UNSIGNED": MAX_ID,
-        "NUMERIC(10, 0)": 9_999_999_999,
-        "DECIMAL(5,0)": 99_999,
-        "NUMERIC(6)": 999_999,
-        "NUMERIC(18, 0)": 999_999_999_999_999_999,
-        "NUMERIC(19, 0)": MAX_ID,
-        "NUMERIC": MAX_ID,
-        "NUMERIC(12, 2)": MAX_ID,
-        "VARCHAR(20)": MAX_ID,
-        "": MAX_ID,
-    }
-
-    assert {kind: limit_of(kind) for kind in expected} == expected
+    assert {limit: [kind for kind in kinds if limit_of(kind) == limit] for limit, kinds in LIMITS.items()} == LIMITS
 
 
-def test_a_claim_takes_little_of_a_small_range():
-    for limit, step, usual, most in [
-        (MAX_ID, 1000, 1_000_000, 1_000_000),
+@pytest.mark.parametrize(
+    ("limit", "step", "usual", "most"),
+    [
+        (BIGINT, 1000, 1_000_000, 1_000_000),
         (2_147_483_647, 1000, 1_000_000, 1_000_000),
         (2_047_999_999, 1000, 1_000_000, 999_999),
         (8_388_607, 1000, 1_000_000, 4095),
@@ -178,8 +155,10 @@ def test_a_claim_takes_little_of_a_small_range():
         (32_767, 5, 1_000_000, 15),
         (8_388_607, 1000, 2000, 2000),
         (100, 5000, 2000, 2000),
-    ]:
-        assert max_step_for(limit, step, usual) == most, (limit, step)
+    ],
+)
+def test_a_claim_takes_little_of_a_small_range(limit, step, usual, most):
+    assert max_step_for(limit, step, usual) == most
 
 
 def test_what_is_no_number_is_refused(subtests):

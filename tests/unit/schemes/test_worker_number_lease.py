@@ -32,28 +32,22 @@ LEASE = NumberLease("billing", 0, "them", L)
 HELD = NumberRow(0, 2, L, "them", 3, AT + L, AT + L, "there", 5)
 
 
-def number(found: NumberRow | int) -> int:
+def chosen(*rows: NumberRow, claim: NumberClaim = CLAIM, at: int = AT, spread=1, pick=0) -> int:
+    found = choose(rows, claim, ALL, at, spread, pick)
     return found if isinstance(found, int) else found.number
 
 
-def chosen(*rows: NumberRow, claim: NumberClaim = CLAIM, at: int = AT, spread=1, pick=0) -> int:
-    return number(choose(rows, claim, ALL, at, spread, pick))
-
-
-def test_the_smallest_number_that_nobody_holds_comes_first():
-    assert chosen() == 0
-    assert chosen(HELD) == 1
-    assert chosen(HELD, replace(HELD, number=2)) == 1
-
-
-def test_later_attempts_spread_over_the_free_numbers():
-    assert {chosen(HELD, spread=2, pick=pick) for pick in range(8)} == {1, 2}
-    assert {chosen(HELD, spread=64, pick=pick) for pick in range(8)} == {1, 2, 3}
-
-
-def test_a_space_begins_with_one_number_whatever_the_attempt():
-    """Two processes that begin it with different settings would each take another."""
-    assert {chosen(spread=64, pick=pick) for pick in range(8)} == {0}
+def test_the_smallest_number_that_nobody_holds_comes_first_and_later_attempts_spread():
+    """But a space begins with one number: two processes that begin it with different settings would take two."""
+    for rows, spread, numbers in [
+        ([], 1, {0}),
+        ([], 64, {0}),
+        ([HELD], 1, {1}),
+        ([HELD, replace(HELD, number=2)], 1, {1}),
+        ([HELD], 2, {1, 2}),
+        ([HELD], 64, {1, 2, 3}),
+    ]:
+        assert {chosen(*rows, spread=spread, pick=pick) for pick in range(8)} == numbers, (rows, spread)
 
 
 FULL = [replace(HELD, number=one) for one in (1, 2, 3)]
@@ -82,32 +76,30 @@ def test_when_the_number_of_another_may_be_taken(subtests):
             assert chosen(row, *FULL, at=AT + at, claim=replace(CLAIM, wall_ms=AT + wall)) == 0
 
 
-def test_when_all_are_held_it_says_by_whom_and_until_when():
-    with pytest.raises(NodeIdsExhausted) as caught:
-        chosen(HELD, *FULL)
-
-    assert str(caught.value) == (
-        "all 4 numbers of space 'billing' are held, by there (process 5); unless one is given back, "
-        "the next is free in 21 s"
-    )
-
-
-def test_a_number_that_was_given_back_a_moment_ago_is_not_called_held():
-    with pytest.raises(NodeIdsExhausted) as caught:
-        chosen(replace(BACK, used_until_ms=AT + 1), *FULL)
-
-    assert str(caught.value) == (
-        "no number of space 'billing' is free: 3 are held, by there (process 5); 1 given back a moment ago; "
-        "the next is free in 1 s"
-    )
-
-
-def test_a_clock_that_is_behind_is_named():
-    free = [replace(row, holder="", used_until_ms=AT - 1) for row in (HELD, *FULL)]
-    with pytest.raises(
-        NodeIdsExhausted, match="4 given back a moment ago; .* free in 90 s; the clock of .* is 90 s behind"
-    ):
-        chosen(*free, claim=replace(CLAIM, wall_ms=AT - 9 * L))
+@pytest.mark.parametrize(
+    ("rows", "wall", "sentence"),
+    [
+        (
+            [HELD, *FULL],
+            0,
+            r"^all 4 .* 'billing' are held, by there \(process 5\); unless .* the next is free in 21 s$",
+        ),
+        (
+            [replace(BACK, used_until_ms=AT + 1), *FULL],
+            0,
+            r"^no .* is free: 3 are held, by there \(process 5\); 1 given back a moment ago; the next is free in 1 s$",
+        ),
+        (
+            [replace(row, holder="", used_until_ms=AT - 1) for row in (HELD, *FULL)],
+            -9 * L,
+            "4 given back a moment ago; .* free in 90 s; the clock of .* is 90 s behind",
+        ),
+    ],
+    ids=["held", "given back a moment ago", "a clock behind"],
+)
+def test_when_none_is_free_it_says_by_whom_and_until_when(rows, wall, sentence):
+    with pytest.raises(NodeIdsExhausted, match=sentence):
+        chosen(*rows, claim=replace(CLAIM, wall_ms=AT + wall))
 
 
 # -- settings and clocks
@@ -138,26 +130,16 @@ def test_a_space_keeps_the_length_and_format_of_its_first_lease_for_ever(subtest
 
 
 def test_settings_that_are_none_are_refused(subtests):
-    for wrong, error in [
-        ({"space": ""}, InvalidTag),
-        ({"space": "a b"}, InvalidTag),
-        ({"bits": 0}, InvalidSetting),
-        ({"bits": 32}, InvalidSetting),
-        ({"bits": "10"}, InvalidSetting),
-        ({"length_ms": 999}, InvalidSetting),
-    ]:
-        with subtests.test(wrong=wrong):
-            with pytest.raises(error):
-                replace(CLAIM, **wrong).checked()
-            assert CLAIM.checked() == CLAIM
-
-
-def test_a_length_that_is_none_is_refused(subtests):
+    assert CLAIM.checked() == CLAIM
+    wrong: list[dict[str, object]] = [{"space": ""}, {"space": "a b"}, {"length_ms": 999}]
+    wrong += [{"bits": bits} for bits in (0, 32, "10")]
+    for one in wrong:
+        with subtests.test(wrong=one), pytest.raises(InvalidTag if "space" in one else InvalidSetting):
+            replace(CLAIM, **one).checked()
+    assert length_of(60) == 60_000
     for seconds in [0.5, 601, float("nan"), "60", True, None]:
-        with subtests.test(seconds=seconds):
-            with pytest.raises(InvalidSetting, match="seconds must be"):
-                length_of(seconds)
-            assert length_of(60) == 60_000
+        with subtests.test(seconds=seconds), pytest.raises(InvalidSetting, match="seconds must be"):
+            length_of(seconds)
 
 
 def test_a_clock_more_than_half_a_length_ahead_is_refused():
@@ -185,10 +167,6 @@ def test_after_a_failover_nobody_takes_a_number_for_three_lengths(claim, wait, s
             pytest.raises(DatabaseUnavailable, match="numbers are leased again in [0-9]+ s, and renewed meanwhile"),
         ):
             check_moved(AT, replace(claim, wall_ms=AT + wall), AT + at)
-
-
-@pytest.mark.parametrize(("claim", "wait"), WAITS)
-def test_then_they_do(claim, wait):
     check_moved(AT, replace(claim, wall_ms=AT + wait + 1001), AT + wait + 1)
     check_moved(0, claim, AT)
 
@@ -200,12 +178,12 @@ def clocks(own: float, wall: float | None = None) -> Clocks:
     return Clocks(own, AT + int(1000 * (own if wall is None else wall)))
 
 
-def tenure() -> Tenure:
+@pytest.fixture
+def held() -> Tenure:
     return Tenure(L, clocks(0))
 
 
-def test_the_end_counts_from_the_request():
-    held = tenure()
+def test_the_end_counts_from_the_request(held):
     held.renewed(clocks(4), clocks(8))
 
     assert held.left(clocks(8)) == 6.0
@@ -213,27 +191,29 @@ def test_the_end_counts_from_the_request():
     assert held.lost
 
 
-def test_either_clock_ends_it_and_what_is_lost_stays_lost():
-    for now in [clocks(10, 0), clocks(0, 10), clocks(1, -0.001)]:
-        held, asked = tenure(), tenure()
+def test_it_is_lost_by_an_answer_that_came_after_its_end_or_says_so():
+    late, refused = Tenure(L, clocks(0)), Tenure(L, clocks(0))
+    late.renewed(clocks(9), clocks(11))
+    refused.failed(LeaseLost())
 
-        assert held.left(clocks(1)) == 9.0, now
-        assert held.left(now) <= 0, now
-        assert held.lost, now
-        assert asked.want(now) is asked.want(clocks(4)) is None, now
-        held.renewed(clocks(1), clocks(2))
-        assert held.left(clocks(2)) <= 0, now
+    assert late.lost
+    assert refused.lost
+    assert refused.want(clocks(1)) is None
 
 
-def test_an_answer_that_came_after_the_end_is_too_late():
-    held = tenure()
-    held.renewed(clocks(9), clocks(11))
+@pytest.mark.parametrize("now", [clocks(10, 0), clocks(0, 10), clocks(1, -0.001)])
+def test_either_clock_ends_it_and_what_is_lost_stays_lost(now, held):
+    asked = Tenure(L, clocks(0))
 
+    assert held.left(clocks(1)) == 9.0
+    assert held.left(now) <= 0
     assert held.lost
+    assert asked.want(now) is asked.want(clocks(4)) is None
+    held.renewed(clocks(1), clocks(2))
+    assert held.left(clocks(2)) <= 0
 
 
-def test_it_knows_the_last_millisecond_in_which_it_was_used():
-    held = tenure()
+def test_it_knows_the_last_millisecond_in_which_it_was_used(held):
     for now in (clocks(2), clocks(3, 7), clocks(4, 5), clocks(5, 99)):
         held.left(now)
 
@@ -246,13 +226,13 @@ def wait(held: Tenure, now: Clocks) -> float:
     return step.seconds
 
 
-def test_a_holder_waits_renews_and_waits_again():
-    held = tenure()
-
+def test_a_holder_waits_renews_and_waits_again_but_no_longer_than_its_lease(held):
     assert wait(held, clocks(1)) == pytest.approx(10 / 3 - 1)
     assert held.want(clocks(3.4)) == Renewal(clocks(3.4))
     held.renewed(clocks(3.4), clocks(3.5))
     assert wait(held, clocks(3.5)) == pytest.approx(10 / 3 - 0.1)
+    held.want(clocks(13.3))
+    assert wait(held, clocks(13.35)) == pytest.approx(0.05)
 
 
 def test_a_renewal_that_failed_is_repeated_a_twelfth_of_the_length_or_a_second_after_it_began():
@@ -265,62 +245,32 @@ def test_a_renewal_that_failed_is_repeated_a_twelfth_of_the_length_or_a_second_a
         assert held.want(clocks(due + pause + 0.1)) == Renewal(clocks(due + pause + 0.1)), length
 
 
-def test_a_holder_waits_no_longer_than_its_lease():
-    held = tenure()
-    held.want(clocks(9.9))
-
-    assert wait(held, clocks(9.95)) == pytest.approx(0.05)
-
-
-def test_a_lease_that_the_database_refuses_to_renew_is_lost():
-    held = tenure()
-    held.failed(LeaseLost())
-
-    assert held.lost
-    assert held.want(clocks(1)) is None
-
-
-def test_a_lease_whose_answer_came_after_its_end_is_not_used():
-    tenure().check_answered(clocks(9.9))
+def test_a_lease_whose_answer_came_after_its_end_is_not_used(held):
+    held.check_answered(clocks(9.9))
     with pytest.raises(DatabaseUnavailable, match=r"the lease of 10 s had ended when the answer came"):
-        tenure().check_answered(clocks(10))
+        held.check_answered(clocks(10))
 
 
 # -- who holds which worker number, and how many are free
 
 
-def test_held_is_what_nobody_else_may_take_yet():
-    rows = [
-        HELD,
-        replace(HELD, number=1, until_ms=AT - L),
-        replace(HELD, number=2, until_ms=AT - L - 1),
-        replace(HELD, number=3, holder=""),
-    ]
-    (space,) = spaces_of({"pods": rows}, ALL, AT)
-
-    assert (space.name, space.bits, space.length_ms) == ("pods", 2, L)
+def test_held_is_what_nobody_else_may_take_yet_and_the_settings_are_those_of_the_newest_lease():
+    until = {0: AT + L, 1: AT - L, 2: AT - L - 1}
+    rows = [replace(HELD, number=number, until_ms=end) for number, end in until.items()]
+    (space,) = spaces_of({"pods": [*rows, replace(HELD, number=3, holder="")]}, ALL, AT)
+    assert (space.name, space.bits, space.length_ms, space.free) == ("pods", 2, L, 2)
     assert [row.number for row in space.held] == [0, 1]
-    assert space.free == 2
 
-
-def test_the_settings_are_those_of_the_newest_lease():
-    older = replace(HELD, number=9, bits=4, until_ms=AT + 1)
-    (space,) = spaces_of({"pods": [HELD, older]}, ALL, AT)
-
+    (space,) = spaces_of({"pods": [HELD, replace(HELD, number=9, bits=4, until_ms=AT + 1)]}, ALL, AT)
     assert (space.bits, space.free) == (2, 3)
 
 
 def test_of_a_slot_only_its_own_numbers_are_free_and_the_slots_add_up():
-    one, two = Residue(1, 2), Residue(2, 2)
-    spaces = [space for slot in (one, two) for space in spaces_of({"pods": [HELD]}, slot, AT)]
-
+    spaces = [space for slot in (1, 2) for space in spaces_of({"pods": [HELD]}, Residue(slot, 2), AT)]
     assert [space.free for space in spaces] == [1, 2]
     (all_of,) = together(spaces)
     assert (all_of.free, len(all_of.held)) == (3, 2)
 
-
-def test_a_slot_leases_its_own_numbers_and_is_refused_where_it_has_none():
-    slot = Residue(2, 4)
-    assert choose([], CLAIM, slot, AT, 1, 0) == 1
+    assert choose([], CLAIM, Residue(2, 4), AT, 1, 0) == 1
     with pytest.raises(InvalidSetting, match="has 2 numbers, and slot 3 of 4 none of them; lease at least 2 bits"):
         choose([], replace(CLAIM, bits=1), Residue(3, 4), AT, 1, 0)
