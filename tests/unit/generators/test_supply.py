@@ -62,6 +62,14 @@ def source() -> Source:
     return Source()
 
 
+@pytest.fixture(params=[True, False], ids=["threads", "no threads"])
+def has_threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Or claims are made where they are asked for, as when the interpreter ends."""
+    if not request.param:
+        monkeypatch.setattr("allocator.runtime.threads.start_thread", lambda *pool: False)
+    return request.param
+
+
 @pytest.fixture
 def over(source: Source) -> Iterator[Callable[..., Allocator]]:
     """Makes allocators over it."""
@@ -148,16 +156,16 @@ def test_the_settings_of_the_tag_hold_for_the_first_claim_too(over, source):
 # -- one sequence of each tag
 
 
-def test_a_handle_stays_the_same_and_works_once_the_tag_is_there(over):
+def test_an_unknown_tag_is_refused_until_somebody_makes_it_and_its_handle_stays_the_same(over):
     ids = over(create_missing=False)
-    ids.tags.create("other")
     handle = ids.sequence("order")
-    with pytest.raises(UnknownTag):
-        handle.next_id()
+    for way in (lambda _: handle.next_id(), *WAYS.values()):
+        with pytest.raises(UnknownTag):
+            way(ids)
     assert ids.sequence("order") is handle
 
-    ids.tags.create("order")
-    assert [handle.next_id(), ids.next_id("order"), handle.next_id()] == [1, 2, 3]
+    over().next_id("order")
+    assert [handle.next_id(), ids.next_id("order"), handle.next_id()] == [1001, 1002, 1003]
 
 
 def test_threads_that_want_one_new_tag_at_one_moment_get_one_sequence(over):
@@ -187,11 +195,8 @@ class Caller:
     """What an application keeps in a context variable, as the request that it answers."""
 
 
-@pytest.mark.parametrize("has_threads", [True, False])
-def test_a_tag_whose_claim_failed_does_not_keep_what_its_caller_was_doing(over, source, monkeypatch, has_threads):
+def test_a_tag_whose_claim_failed_does_not_keep_what_its_caller_was_doing(over, source, has_threads):
     current: ContextVar[Caller] = ContextVar("current")
-    if not has_threads:
-        monkeypatch.setattr("allocator.runtime.threads.start_thread", lambda *pool: False)
     ids = over(timeout=0.1)
     source.failing["order"] = DatabaseUnavailable("away")
     caller = Caller()
@@ -227,22 +232,13 @@ def test_an_empty_memory_waits_no_longer_than_the_timeout_and_says_why(over, sou
     source.gate.set() if error else source.gate.clear()
     words = "away" if error else r"tag 'order': the database did not answer within 0\.05 seconds"
     ids = over(timeout=0.05)
-    with pytest.raises(DatabaseUnavailable, match=words):
-        way(ids)
+    for _ in range(6 if error else 1):
+        with pytest.raises(DatabaseUnavailable, match=words):
+            way(ids)
     source.gate.set()
     ids.close()
 
     assert caplog.messages == []  # nor does the end of a loop that is closed by now
-
-
-@each_way
-def test_failures_are_paced_whatever_the_callers_do(over, source, way):
-    source.failing["order"] = AWAY
-    ids = over(timeout=0.05)
-    for _ in range(6):
-        with pytest.raises(DatabaseUnavailable, match="away"):
-            way(ids)
-
     assert len(source.seen) <= 2  # one a second, and the calls may take longer on a busy machine
 
 
@@ -347,16 +343,6 @@ def test_a_value_that_went_back_stops_every_way_and_what_is_in_memory(over, sour
             way(ids)
 
 
-def test_an_unknown_tag_is_refused_until_somebody_makes_it(over):
-    ids = over(create_missing=False)
-    for way in WAYS.values():
-        with pytest.raises(UnknownTag):
-            way(ids)
-    over().next_id("order")
-
-    assert ids.next_id("order") == 1001
-
-
 def test_what_does_not_fit_loses_nothing_and_a_raised_limit_is_noticed(over, source, monkeypatch):
     monkeypatch.setattr(PAUSE, 0.0)
     ids = over(limit=100, step=10)
@@ -388,10 +374,8 @@ def test_a_block_that_is_too_large_stops_no_smaller_one_and_no_id(over, source):
     ("owner", "name", "next_one"),
     [(Background, "start", 1), (Work, "take", 1), (Source, "claim_segment", 1), (Segments, "committed", 1001)],
 )
-@pytest.mark.parametrize("has_threads", [True, False])
 def test_an_interrupt_anywhere_in_a_claim_does_not_stop_the_tag(over, owner, name, next_one, has_threads, monkeypatch):
     """It is the caller's where it came in the caller, as where no thread can be had; else the claim failed."""
-
     left = threading.Event()
 
     def leave(*_: object, **__: object) -> None:
@@ -399,8 +383,6 @@ def test_an_interrupt_anywhere_in_a_claim_does_not_stop_the_tag(over, owner, nam
         raise SystemExit(3)
 
     monkeypatch.setattr(PAUSE, 0.0)
-    if not has_threads:
-        monkeypatch.setattr("allocator.runtime.threads.start_thread", lambda *pool: False)
     ids = over(timeout=0.1)
     is_callers = not has_threads or name == "start"
     with monkeypatch.context() as interrupted:
@@ -437,13 +419,6 @@ def test_a_cancelled_waiter_cancels_neither_the_claim_nor_the_others(over, sourc
     assert len(source.claims) <= (1 if call == "next_id" else 2)
 
 
-def test_a_claim_runs_in_the_caller_where_no_thread_can_be_had(over, monkeypatch):
-    monkeypatch.setattr("allocator.runtime.threads.start_thread", lambda *pool: False)  # as the interpreter ends
-    ids = over()
-
-    assert (ids.next_ids("order", 2), ids.reserve("order", 2)) == ([1, 2], range(1001, 1003))
-
-
 def test_close_wakes_whoever_waits_and_nothing_comes_after_it(over, source):
     ids = over(timeout=30)
     endless = iter(ids.sequence("known"))
@@ -456,11 +431,7 @@ def test_close_wakes_whoever_waits_and_nothing_comes_after_it(over, source):
         source.gate.set()
         assert isinstance(calls[-1].exception(20), AllocatorClosed)
     ids.close()
-    for call in (
-        *WAYS.values(),
-        lambda _: next(endless),
-        lambda ids: ids.next_id("known"),
-    ):
+    for call in (*WAYS.values(), lambda _: next(endless), lambda ids: ids.next_id("known")):
         with pytest.raises(AllocatorClosed, match="closed; make a new one"):
             call(ids)
 

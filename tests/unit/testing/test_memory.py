@@ -5,6 +5,7 @@ import copy
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -61,51 +62,39 @@ def test_it_is_an_allocator_of_the_usual_types():
     )
 
 
-def test_every_process_gives_the_same_ids():
-    code = (
-        "from allocator.testing import MemoryAllocator; ids = MemoryAllocator(); "
-        "print([ids.next_id('a') for _ in range(150)][-1], ids.reserve('a', 5), ids.meteor(), ids.snowflake())"
-    )
+ELSEWHERE = """
+import asyncio, sys, threading
+from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
+ids = MemoryAllocator()
+print([ids.next_id('a') for _ in range(150)][-1], ids.reserve('a', 5), ids.meteor(), ids.snowflake())
+ids.ticket('a'), ids.tags.create('b'), ids.tags.set('b', step=5), ids.next_ids('a', 2000)
+print({'sqlalchemy', 'sqlite3', 'psycopg', 'pymysql', 'http.client', 'pytest', 'allocator.database'} & {*sys.modules})
+asyncio.run(AsyncMemoryAllocator(ids).next_id('a')), ids.close()
+print(threading.active_count())
+"""
+
+
+def test_every_process_gives_the_same_ids_and_needs_no_database_and_no_thread():
     environment = {**os.environ, "PYTHONHASHSEED": "9", "TZ": "Asia/Tokyo"}
+    ids, modules, threads = output(ELSEWHERE, env=environment).splitlines()
 
-    assert output(code, env=environment) == "150 range(151, 156) 2743061608975581193 2006515713438646272\n"
-
-
-def test_neither_sqlalchemy_nor_a_driver_is_imported():
-    code = (
-        "import sys; from allocator.testing import MemoryAllocator; ids = MemoryAllocator(); ids.next_id('a'); "
-        "ids.ticket('a'); ids.meteor(); ids.snowflake(); ids.tags.create('b'); ids.tags.set('b', step=5); ids.close(); "
-        "print(*{'sqlalchemy', 'sqlite3', 'psycopg', 'pymysql', 'http.client', 'pytest', 'allocator.database'}"
-        " & sys.modules.keys())"
-    )
-
-    assert output(code) == "\n"
-
-
-def test_no_thread_is_started():
-    before = threading.active_count()
-    ids = MemoryAllocator(step=2)
-    ids.next_ids("order", 100)
-    ids.reserve("order", 10)
-    ids.ticket("a")
-    asyncio.run(AsyncMemoryAllocator(ids).next_id("order"))
-
-    assert threading.active_count() == before
+    assert ids == "150 range(151, 156) 2743061608975581193 2006515713438646272"
+    assert (modules, threads) == ("set()", "1")
 
 
 def test_meteors_and_snowflakes_begin_at_a_fixed_moment_and_increase():
     ids = MemoryAllocator()
-    meteors, snowflakes = [[draw() for _ in range(10_000)] for draw in (ids.meteor, ids.snowflake)]
-    meteor = inspect_id(meteors[0], scheme="meteor").readings[0]
-    snowflake = inspect_id(snowflakes[0], scheme="snowflake").readings[0]
+    for scheme, draw, fields in [
+        ("meteor", ids.meteor, {"node": 1, "sequence": 1}),
+        ("snowflake", ids.snowflake, {"worker": 0, "sequence": 0}),
+    ]:
+        drawn = [draw() for _ in range(10_000)]
+        (first,) = inspect_id(drawn[0], scheme=scheme).readings
 
-    assert distinct(meteors)
-    assert sorted(meteors) == meteors
-    assert distinct(snowflakes)
-    assert sorted(snowflakes) == snowflakes
-    assert str(meteor.time) == str(snowflake.time) == "2026-01-01 00:00:00+00:00"
-    assert (meteor.fields["node"], meteor.fields["sequence"], meteor.likely) == (1, 1, True)
-    assert (snowflake.fields["worker"], snowflake.fields["sequence"], snowflake.likely) == (0, 0, True)
+        assert distinct(drawn)
+        assert sorted(drawn) == drawn
+        assert (str(first.time), first.likely) == ("2026-01-01 00:00:00+00:00", True)
+        assert fields.items() <= first.fields.items()
 
 
 def test_formats_of_ones_own_are_taken():
@@ -131,7 +120,7 @@ def draws(ids: MemoryAllocator):
     }
 
 
-def test_every_call_fails_as_a_test_wants_it_and_nothing_is_lost(subtests):
+def test_every_call_fails_as_a_test_wants_it_until_its_block_ends_and_nothing_is_lost(subtests):
     errors = (AWAY, Exhausted("no more"), MaxValueWentBack("it went back"))
     for name, error in product(draws(MemoryAllocator()), errors):
         with subtests.test(name, error=error):
@@ -143,15 +132,10 @@ def test_every_call_fails_as_a_test_wants_it_and_nothing_is_lost(subtests):
                     with pytest.raises(type(error), match=str(error)) as raised:
                         draws(ids)[name]()
                     assert raised.value is not error
+            with pytest.raises(ZeroDivisionError), ids.fail(error):
+                raise ZeroDivisionError
 
             assert draws(ids)[name]() == draws(never_failed)[name]()
-
-
-def test_a_failure_ends_with_its_block():
-    ids = MemoryAllocator()
-    with pytest.raises(DatabaseUnavailable), ids.fail(AWAY):
-        ids.next_id("order")
-    assert ids.next_id("order") == 1
 
 
 def test_only_an_error_of_the_library_can_be_wanted(subtests):
@@ -208,8 +192,7 @@ def test_it_is_neither_copied_nor_used_in_a_forked_child():
 
 
 def test_threads_get_no_id_twice():
-    ids = MemoryAllocator(step=3)
-    drawn = draw_on_threads(lambda: ids.next_id("order"), threads=4, each=500)
+    drawn = draw_on_threads(partial(MemoryAllocator(step=3).next_id, "order"), threads=4, each=500)
 
     assert distinct(sum(drawn, [])) == 2000
 
@@ -219,15 +202,11 @@ def test_asyncio_has_the_same_names_and_the_same_ids():
         async with AsyncMemoryAllocator(step=10) as ids:
             await ids.tags.create("cart", limit=2)
             found = [await ids.next_id("cart"), await ids.next_ids("order", 15), await ids.reserve("order", 4)]
-            found += [
-                await ids.ticket("a"),
-                await ids.meteor(),
-                await ids.snowflake(),
-                await ids.sequence("cart").next_id(),
-            ]
+            found += [await ids.ticket("a"), await ids.meteor(), await ids.snowflake()]
             with ids.memory.fail(AWAY), pytest.raises(DatabaseUnavailable):
                 await ids.next_id("order")
-            return [*found, await ids.next_id("order"), (await ids.tags.get("cart")).limit]
+            found += [await ids.sequence("cart").next_id(), await ids.next_id("order")]
+            return [*found, (await ids.tags.get("cart")).limit]
 
     ids = MemoryAllocator(step=10)
     assert asyncio.run(told()) == asyncio.run(told())
@@ -237,15 +216,10 @@ def test_asyncio_has_the_same_names_and_the_same_ids():
 def test_one_may_be_shared_by_both_faces():
     ids = MemoryAllocator()
     shared, plain = AsyncMemoryAllocator(ids), AsyncAllocator(ids)
-
-    assert [ids.next_id("order"), asyncio.run(shared.next_id("order")), asyncio.run(plain.next_id("order"))] == [
-        1,
-        2,
-        3,
-    ]
+    drawn = ids.next_id("order"), asyncio.run(shared.next_id("order")), asyncio.run(plain.next_id("order"))
     asyncio.run(shared.close())
-    assert shared.memory is ids
-    assert ids.next_id("order") == 4
+
+    assert (drawn, shared.memory is ids, ids.next_id("order")) == ((1, 2, 3), True, 4)
 
 
 # -- worker numbers
@@ -364,22 +338,15 @@ def test_ids_of_every_kind_come_from_there():
 def test_afterwards_it_claims_from_its_own_database_again(tmp_path):
     with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
         handle = ids.sequence("order")
-        before = [ids.next_id("order"), handle.next_id()]
-        with ids.use(MemoryAllocator(limit=100)):
-            within = [ids.next_id("order"), handle.next_id(), ids.sequence("order").next_id()]
-        after = [ids.next_id("order"), handle.next_id()]
-
-        assert (before, within) == ([1, 2], [1, 2, 3])
-        assert 2 < after[0] <= 1001
-        assert after[1] == after[0] + 1
-
-
-def test_what_raises_in_the_block_ends_it(tmp_path):
-    with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
-        with pytest.raises(ZeroDivisionError), ids.use(MemoryAllocator()):
+        assert [ids.next_id("order"), handle.next_id()] == [1, 2]
+        with pytest.raises(ZeroDivisionError), ids.use(MemoryAllocator(limit=100)):
+            assert [ids.next_id("order"), handle.next_id(), ids.sequence("order").next_id()] == [1, 2, 3]
             ids.next_id("other")
             raise ZeroDivisionError
-        assert ids.next_id("order") == 1
+        after = ids.next_id("order")
+
+        assert 2 < after <= 1001
+        assert handle.next_id() == after + 1
         assert [tag.name for tag in ids.tags.list()] == ["order"]
 
 
