@@ -26,6 +26,7 @@ KEY = bytes(range(32))
 OTHER = bytes(range(1, 33))
 TEXTS = ("base62", "crockford")
 CHARACTERS = {"base62": BASE62, "crockford": SYMBOLS}
+each_text = pytest.mark.parametrize("text", TEXTS)
 
 KNOWN = [
     ({}, 1, "ch7CeG9133OA2RkU"),
@@ -65,41 +66,38 @@ def test_every_id_is_read_back(id_: int, text: str, prefix: str, check: int):
     assert public.restore(public.permute(id_)) == id_
 
 
-def test_all_texts_are_of_one_length_and_in_the_alphabet():
-    for text in TEXTS:
-        for limit in [MAX_ID, JAVASCRIPT_MAX_ID, 1_000_000]:
-            for check in [0, 1, 26, 48]:
-                public = PublicIds(KEY, text=text, limit=limit, check=check)
-                texts = [public.encode(id_) for id_ in (*range(1, 20), limit - 1, limit)]
+@each_text
+@pytest.mark.parametrize("limit", [MAX_ID, JAVASCRIPT_MAX_ID, 1_000_000])
+@pytest.mark.parametrize("check", [0, 1, 26, 48])
+def test_all_texts_are_of_one_length_and_in_the_alphabet(text, limit, check):
+    public = PublicIds(KEY, text=text, limit=limit, check=check)
+    texts = [public.encode(id_) for id_ in (*range(1, 20), limit - 1, limit)]
 
-                assert {len(one) for one in texts} == {len(texts[0])}, (text, limit, check)
-                assert set("".join(texts)) <= set(CHARACTERS[text]), (text, limit, check)
-                assert distinct(texts), (text, limit, check)
-                assert all(1 <= public.permute(id_) <= limit for id_ in (1, 2, limit)), (text, limit, check)
+    assert {len(one) for one in texts} == {len(texts[0])}
+    assert set("".join(texts)) <= set(CHARACTERS[text])
+    assert distinct(texts)
+    assert all(1 <= public.permute(id_) <= limit for id_ in (1, 2, limit))
 
 
-def test_one_character_altered_is_refused(subtests):
-    for text in TEXTS:
-        with subtests.test(text=text):
-            public = PublicIds(KEY, prefix="ord_", text=text)
-            good = public.encode(4711)
-
-            for place in range(len(good)):
-                # The last but one is a digit, and not ASCII.
-                for character in set(CHARACTERS[text] + "*-_ é١\n") - {good[place]}:
-                    with pytest.raises(InvalidId):
-                        public.decode(good[:place] + character + good[place + 1 :])
+@each_text
+def test_one_character_altered_is_refused(text):
+    public = PublicIds(KEY, prefix="ord_", text=text)
+    good = public.encode(4711)
+    for place in range(len(good)):
+        # The last but one is a digit, and not ASCII.
+        for character in set(CHARACTERS[text] + "*-_ é١\n") - {good[place]}:
+            with pytest.raises(InvalidId):
+                public.decode(good[:place] + character + good[place + 1 :])
 
 
 @settings(max_examples=300)
-@given(st.sampled_from([Base62, Crockford]), st.integers(0, 2**89 - 1), st.data())
-def test_without_any_key_a_form_refuses_one_alteration_for_sure(form, number: int, data: st.DataObject):
+@given(st.sampled_from([(Base62, BASE62), (Crockford, SYMBOLS)]), st.integers(0, 2**89 - 1), st.data())
+def test_without_any_key_a_form_refuses_one_alteration_for_sure(kind, number: int, data: st.DataObject):
     """A property of the arithmetic, whatever the number: the tag has no part in it."""
-    form = form(2**89 - 1)
+    form, digits = kind[0](2**89 - 1), kind[1]
     text = form.format(number)
     assert form.parse(text) == number
     place = data.draw(st.integers(0, len(text) - 1))
-    digits = BASE62 if isinstance(form, Base62) else SYMBOLS
     other = data.draw(st.sampled_from([digit for digit in digits if digit != text[place]]))
     swapped = text[:place] + text[place : place + 2][::-1] + text[place + 2 :]
 
@@ -136,15 +134,13 @@ REFUSED = {
 }
 
 
-def test_what_is_never_written_is_refused(subtests):
-    for text in TEXTS:
-        for name, change in REFUSED.items():
-            with subtests.test(name, text=text):
-                public = PublicIds(KEY, prefix="ord_", text=text)
-
-                for id_ in range(1, 6):
-                    with pytest.raises(InvalidId):
-                        public.decode(change(public.encode(id_)))
+@each_text
+@pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED)
+def test_what_is_never_written_is_refused(text, change):
+    public = PublicIds(KEY, prefix="ord_", text=text)
+    for id_ in range(1, 6):
+        with pytest.raises(InvalidId):
+            public.decode(change(public.encode(id_)))
 
 
 def test_the_spellings_that_crockford_reads_for_people_are_refused():
@@ -170,17 +166,14 @@ def test_numbers_beyond_the_limit_and_zero_are_refused_though_their_form_is_good
             public.decode(form.format(number))
 
 
-def test_texts_of_another_key_prefix_or_limit_are_refused(subtests):
-    for text in TEXTS:
-        with subtests.test(text=text):
-            public = PublicIds(KEY, text=text)
-            others = [PublicIds(OTHER, text=text), PublicIds(KEY, text=text, limit=MAX_ID - 1)]
-            bare = PublicIds(KEY, text=text, prefix="a")
-
-            for id_ in range(1, 100):
-                for strange in [other.encode(id_) for other in others] + [bare.encode(id_)[1:]]:
-                    with pytest.raises(InvalidId, match="another key"):
-                        public.decode(strange)
+@each_text
+def test_texts_of_another_key_prefix_or_limit_are_refused(text):
+    public, bare = PublicIds(KEY, text=text), PublicIds(KEY, text=text, prefix="a")
+    others = [PublicIds(OTHER, text=text), PublicIds(KEY, text=text, limit=MAX_ID - 1)]
+    for id_ in range(1, 100):
+        for strange in [other.encode(id_) for other in others] + [bare.encode(id_)[1:]]:
+            with pytest.raises(InvalidId, match="another key"):
+                public.decode(strange)
 
 
 def test_with_a_check_of_n_bits_one_wrong_text_in_2_to_the_n_is_taken():
@@ -197,27 +190,23 @@ def is_taken(public: PublicIds, text: str) -> bool:
         return False
 
 
-def test_old_keys_are_read_and_the_new_one_writes(subtests):
-    for text in TEXTS:
-        with subtests.test(text=text):
-            before, after = PublicIds(OTHER, text=text), PublicIds(KEY, text=text, old_keys=[b"k" * 16, OTHER])
+@each_text
+def test_old_keys_are_read_and_the_new_one_writes(text):
+    before, after = PublicIds(OTHER, text=text), PublicIds(KEY, text=text, old_keys=[b"k" * 16, OTHER])
 
-            assert all(after.decode(before.encode(id_)) == id_ for id_ in range(1, 50))
-            assert after.encode(7) == PublicIds(KEY, text=text).encode(7)
-            with pytest.raises(InvalidId):
-                before.decode(after.encode(7))
-            with pytest.raises(InvalidId):
-                after.decode(PublicIds(b"x" * 16, text=text).encode(7))
+    assert all(after.decode(before.encode(id_)) == id_ for id_ in range(1, 50))
+    assert after.encode(7) == PublicIds(KEY, text=text).encode(7)
+    for reads, writes in ((before, after), (after, PublicIds(b"x" * 16, text=text))):
+        with pytest.raises(InvalidId):
+            reads.decode(writes.encode(7))
 
 
-def test_what_is_no_id_is_refused(subtests):
-    for bad in [0, -1, MAX_ID + 1, 2**70, True, "1", 1.0, None]:
-        with subtests.test(bad=bad):
-            public = PublicIds(KEY)
-
-            for call in (public.encode, public.permute, public.restore):
-                with pytest.raises(InvalidId, match="an id must be"):
-                    call(bad)
+@pytest.mark.parametrize("bad", [0, -1, MAX_ID + 1, 2**70, True, "1", 1.0, None])
+def test_what_is_no_id_is_refused(bad):
+    public = PublicIds(KEY)
+    for call in (public.encode, public.permute, public.restore):
+        with pytest.raises(InvalidId, match="an id must be"):
+            call(bad)
 
 
 def test_an_id_beyond_the_limit_is_refused():
@@ -279,24 +268,19 @@ def test_the_key_is_never_shown():
 
 
 def test_a_key_as_text_is_the_same_as_its_bytes():
-    assert PublicIds(KEY.hex()).encode(1) == PublicIds(KEY).encode(1) == PublicIds(KEY.hex().upper()).encode(1)
-    assert len({PublicIds.new_key() for _ in range(5)}) == 5
-    assert len(bytes.fromhex(PublicIds.new_key())) == 32
-    assert PublicIds(PublicIds.new_key()).encode(1) != PublicIds(PublicIds.new_key()).encode(1)
-
-
-def test_bytes_that_are_no_key_in_digits_are_one_as_they_are():
-    for key in [b"ab" * 17, b"ab" * 31 + b"no", b"ab" * 15 + b"a\n"]:
-        assert PublicIds(key).encode(1) == PublicIds(key.hex()).encode(1), key
-
-
-def test_a_key_in_digits_may_have_bytes_that_are_digits():
+    """Bytes that are no key in digits are one as they are; and a key in digits may have bytes that are digits."""
+    for key in [KEY, b"ab" * 17, b"ab" * 31 + b"no", b"ab" * 15 + b"a\n"]:
+        assert PublicIds(key.hex()).encode(1) == PublicIds(key).encode(1) == PublicIds(key.hex().upper()).encode(1)
     assert PublicIds((b"ab" * 16).hex()).encode(1)
+    made = {PublicIds.new_key() for _ in range(5)}
+    assert {len(bytes.fromhex(key)) for key in made} == {32}
+    assert len({PublicIds(key).encode(1) for key in made}) == 5
 
 
-def test_no_database_is_imported_and_every_process_writes_the_same():
+def test_every_process_writes_the_same_and_needs_no_database_and_no_pydantic():
     code = (
-        "import sys; from allocator import PublicIds; print(PublicIds(bytes(range(32)), prefix='ord_').encode(1)); "
+        "import sys; sys.modules['pydantic_core'] = None; from allocator import PublicIds; "
+        "print(PublicIds(bytes(range(32)), prefix='ord_').encode(1)); "
         "print(*{'sqlalchemy', 'asyncio', 'click'} & sys.modules.keys())"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
@@ -345,16 +329,14 @@ def test_the_numbers_of_ids_in_a_row_have_no_order():
     assert len({two - one for one, two in pairwise(numbers)}) == 1999
 
 
-def test_each_bit_of_an_id_or_of_the_key_changes_half_of_the_number():
-    for limit in [MAX_ID, JAVASCRIPT_MAX_ID]:
-        bits = limit.bit_length()
-        one, other = Permutation(KEY, limit), Permutation(bytes([1, *KEY[1:]]), limit)
-        ids = range(1000, 1040)
-        by_bit = [one.forward(id_) ^ one.forward(id_ ^ 1 << bit) for id_ in ids for bit in range(0, bits - 1, 5)]
-        by_key = [one.forward(id_) ^ other.forward(id_) for id_ in ids]
-
-        for changed in (by_bit, by_key):
-            assert 0.45 < sum(map(int.bit_count, changed)) / (bits * len(changed)) < 0.55, limit
+@pytest.mark.parametrize("limit", [MAX_ID, JAVASCRIPT_MAX_ID])
+def test_each_bit_of_an_id_or_of_the_key_changes_half_of_the_number(limit):
+    bits, ids = limit.bit_length(), range(1000, 1040)
+    one, other = Permutation(KEY, limit), Permutation(bytes([1, *KEY[1:]]), limit)
+    by_bit = [one.forward(id_) ^ one.forward(id_ ^ 1 << bit) for id_ in ids for bit in range(0, bits - 1, 5)]
+    by_key = [one.forward(id_) ^ other.forward(id_) for id_ in ids]
+    for changed in (by_bit, by_key):
+        assert 0.45 < sum(map(int.bit_count, changed)) / (bits * len(changed)) < 0.55
 
 
 def test_a_known_answer():
@@ -392,29 +374,25 @@ def test_a_str_is_the_text_once_it_is_checked():
     assert adapter.dump_json(ONE) == f'"{ONE}"'.encode()
 
 
-def test_what_encode_never_makes_is_refused(subtests):
+@pytest.mark.parametrize("mode", ["validation", "serialization"])
+@pytest.mark.parametrize("kind", [OrderId, OrderText])
+def test_the_schema_says_text_of_its_length(mode, kind):
+    assert TypeAdapter(kind).json_schema(mode=mode) == {"type": "string", "minLength": 20, "maxLength": 20}
+
+
+@pytest.mark.parametrize("kind", [OrderId, OrderText])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_encode_never_makes_is_refused(kind, wrong):
     """Plain numbers too, or else whoever sends a request could count."""
-    for kind in [OrderId, OrderText]:
-        for wrong in WRONG:
-            with subtests.test(kind=kind, wrong=wrong):
-                adapter = TypeAdapter(kind)
-                for validate, given in ((adapter.validate_python, wrong), (adapter.validate_json, json.dumps(wrong))):
-                    with pytest.raises(ValidationError):
-                        validate(given)
+    adapter = TypeAdapter(kind)
+    for validate, value in ((adapter.validate_python, wrong), (adapter.validate_json, json.dumps(wrong))):
+        with pytest.raises(ValidationError):
+            validate(value)
 
 
 def test_the_message_is_that_of_decode():
     with pytest.raises(ValidationError, match=f"'{MISTYPED}' was altered or mistyped, or made with another key"):
         Order(id=MISTYPED)  # type: ignore[arg-type]
-
-
-def test_the_schema_says_text_of_its_length():
-    for mode in ["validation", "serialization"]:
-        for kind in [OrderId, OrderText]:
-            assert TypeAdapter(kind).json_schema(mode=mode) == {"type": "string", "minLength": 20, "maxLength": 20}, (
-                mode,
-                kind,
-            )
 
 
 def test_any_other_type_is_refused_when_the_model_is_made():
@@ -439,12 +417,9 @@ def asked(*words: str, body: object = None) -> tuple[int, Any]:
     return asyncio.run(ask(app, *words, body=body))
 
 
-def test_fastapi_reads_ids_out_of_paths_queries_and_bodies():
+def test_fastapi_reads_ids_out_of_paths_queries_and_bodies_and_answers_422():
     assert asked("GET", f"/orders/{ONE}", f"after={orders.encode(9)}") == (200, [1, 9])
     assert asked("POST", "/orders", body={"id": ONE}) == (200, {"id": ONE, "before": None})
-
-
-def test_fastapi_answers_422():
     for wrong in ["1", MISTYPED]:
         assert asked("GET", f"/orders/{wrong}")[0] == 422, wrong
         assert asked("GET", f"/orders/{ONE}", f"after={wrong}")[0] == 422, wrong
@@ -455,11 +430,3 @@ def test_fastapi_describes_the_path():
     (path, *_) = app.openapi()["paths"]["/orders/{id_}"]["get"]["parameters"]
 
     assert path["schema"] == {"type": "string", "minLength": 20, "maxLength": 20, "title": "Id "}
-
-
-def test_public_ids_need_no_pydantic():
-    code = (
-        "import sys; sys.modules['pydantic_core'] = None; from allocator import PublicIds as P; P(bytes(16)).encode(1)"
-    )
-
-    assert output(code) == ""
