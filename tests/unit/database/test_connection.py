@@ -87,21 +87,12 @@ def test_what_the_database_answers_is_translated_and_its_connection_stays(runner
     assert runner.run(plain) is used
 
 
-def test_what_interrupts_a_verb_reaches_the_caller_and_ends_the_connection(runner):
+@pytest.mark.parametrize("raised", [*INTERRUPTS, StatementError("no cursor", "SELECT 1", {}, TooLate())])
+def test_what_interrupts_a_verb_reaches_the_caller_and_ends_the_connection(runner, raised):
     """Half of an answer may still be on the wire, which the next statement would read as its own."""
-    for error in INTERRUPTS:
-        used = runner.run(plain)
-        with pytest.raises(type(error)) as caught:
-            runner.run(plain, error)
-
-        assert caught.value is error
-        assert runner.run(plain) is not used, error
-
-
-def test_what_sqlalchemy_wraps_reaches_the_caller_too(runner):
-    used, error = runner.run(plain), TooLate()
-    with pytest.raises(TooLate) as caught:
-        runner.run(plain, StatementError("no cursor", "SELECT 1", {}, error))
+    error, used = getattr(raised, "orig", raised), runner.run(plain)
+    with pytest.raises(type(error)) as caught:
+        runner.run(plain, raised)
 
     assert caught.value is error
     assert runner.run(plain) is not used
@@ -153,63 +144,60 @@ def test_a_verb_runs_where_no_signal_handler_can_interrupt_the_pool(runner):
 # -- what becomes of errors that no server of the tests gives: of clusters, TLS, poolers, networks
 
 
-NOT_PREPARED = (1047, "WSREP has not yet prepared node for application use")
-NOT_PRIMARY = (1180, "Error while appending streaming replication fragment")
-READ_ONLY = (1290, "The MySQL server is running with the --super-read-only option")
-HOOK = (3100, "Error on observer while running replication hook 'before_commit'.")
-ROLLED_BACK = (3101, "Plugin instructed the server to rollback the current transaction.")
+LEFT_ALONE = [
+    (1047, "WSREP has not yet prepared node for application use"),
+    (1180, "Error while appending streaming replication fragment"),
+    (1290, "The MySQL server is running with the --super-read-only option"),
+    (3100, "Error on observer while running replication hook 'before_commit'."),
+]
 
 
 def error(*told: object) -> DBAPIError:
     return DBAPIError("UPDATE", {}, Exception(*told))
 
 
-def test_a_member_that_was_left_alone_is_unavailable_and_its_connections_are_left():
-    for told in [NOT_PREPARED, NOT_PRIMARY, READ_ONLY, HOOK]:
-        found = translate(error(*told), MySQL(), "here", 0.0)
-
-        assert type(found) is DatabaseUnavailable, told
-        assert str(told[0]) in MISPLACED, told
-        assert not is_contended(error(*told), MySQL()), told
+def of_postgresql(code: str, words: str) -> DBAPIError:
+    told = Exception(words)
+    told.sqlstate = code  # type: ignore[attr-defined]
+    return DBAPIError("SELECT", {}, told)
 
 
-def test_a_standby_of_postgresql_is_left_and_a_server_that_hides_its_wal_is_not():
-    for code, words, is_left in [
+def meaning(found: DBAPIError, dialect: MySQL | PostgreSQL) -> AllocatorError:
+    return translate(found, dialect, "here", 0.0)
+
+
+@pytest.mark.parametrize("told", LEFT_ALONE)
+def test_a_member_that_was_left_alone_is_unavailable_and_its_connections_are_left(told):
+    assert type(meaning(error(*told), MySQL())) is DatabaseUnavailable
+    assert str(told[0]) in MISPLACED
+    assert not is_contended(error(*told), MySQL())
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "is_left"),
+    [
         ("25006", "cannot execute UPDATE in a read-only transaction", True),
         ("55000", "recovery is in progress", True),
         ("55000", "Wiederherstellung läuft", True),
         ("55000", "wal_level must be set to 'logical'", False),  # of Aurora, on each connection
-    ]:
-        told = Exception(words)
-        told.sqlstate = code  # type: ignore[attr-defined]
+        *((code, "wal_level", False) for code in ("55000", "0A000", "42501", "42883", "42704")),
+    ],
+)
+def test_a_standby_of_postgresql_is_left_and_what_comes_again_with_each_try_is_no_outage(code, words, is_left):
+    found = of_postgresql(code, words)
 
-        assert (PostgreSQL().code(told) in MISPLACED) is is_left, (code, words)
-        kind = DatabaseUnavailable if is_left else DatabaseRefused
-        assert type(translate(DBAPIError("SELECT", {}, told), PostgreSQL(), "here", 0.0)) is kind, (code, words)
-
-
-def test_what_comes_again_with_each_try_is_no_outage():
-    for code in ["55000", "0A000", "42501", "42883", "42704"]:
-        told = Exception("wal_level")
-        told.sqlstate = code  # type: ignore[attr-defined]
-
-        assert type(translate(DBAPIError("SELECT", {}, told), PostgreSQL(), "here", 0.0)) is DatabaseRefused, code
+    assert (PostgreSQL().code(found.orig) in MISPLACED) is is_left
+    assert type(meaning(found, PostgreSQL())) is (DatabaseUnavailable if is_left else DatabaseRefused)
 
 
 def test_what_certification_rolled_back_is_run_again():
-    assert is_contended(error(*ROLLED_BACK), MySQL())
+    assert is_contended(error(3101, "Plugin instructed the server to rollback the current transaction."), MySQL())
     assert is_contended(error(1213, "Deadlock found when trying to get lock"), MySQL())
 
 
-def test_what_an_engine_does_not_have_is_refused_and_not_tried_for_ever():
-    told = (1235, "function LOCK IN SHARE MODE has only noop implementation in tidb now")
-
-    assert type(translate(error(*told), MySQL(), "here", 0.0)) is DatabaseRefused
-
-
-def test_what_comes_without_a_code_is_told_by_its_words():
-    """From libpq and PyMySQL, which refuse or lose a connection."""
-    for words, kind, sentence in [
+@pytest.mark.parametrize(
+    ("words", "kind", "sentence"),
+    [
         ('FATAL:  no pg_hba.conf entry for host "::1", user "u", no encryption', DatabaseRefused, "refuses the login"),
         ('FATAL:  "trust" authentication failed', DatabaseRefused, "refuses the login"),
         ("FATAL:  no such database: ids", DatabaseRefused, "there is no such database"),
@@ -223,65 +211,62 @@ def test_what_comes_without_a_code_is_told_by_its_words():
         ("FATAL:  sorry, too many clients already", DatabaseUnavailable, "has no connection left"),
         ("expected authentication request from server, but received H", DatabaseRefused, "does not speak the protocol"),
         ("failed to resolve host 'x': [Errno -3] Temporary failure", DatabaseUnavailable, "no address is known"),
-        (
-            "Several attempts failed:\n- host: 'a': refused\n- host: 'b': gone",
-            DatabaseUnavailable,
-            "'a': refused - host",
-        ),
-    ]:
-        found = translate(error(words), PostgreSQL(), "here", 0.0)
+        ("Several attempts failed:\n- host: 'a': refused\n- host: 'b': gone", DatabaseUnavailable, "refused - host"),
+    ],
+)
+def test_what_comes_without_a_code_is_told_by_its_words(words, kind, sentence):
+    """From libpq and PyMySQL, which refuse or lose a connection."""
+    found = meaning(error(words), PostgreSQL())
 
-        assert (type(found), sentence in str(found)) == (kind, True), (words, found)
+    assert (type(found), sentence in str(found)) == (kind, True), found
 
 
-def test_what_only_the_words_of_a_code_tell():
-    verified = "Can't connect to MySQL server on 'h' ([SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed)"
-    for told, kind, sentence in [
-        ((2003, verified), DatabaseRefused, "do not agree on TLS"),
-        (
-            (2003, "Can't connect to MySQL server on 'h' ([Errno 111] Connection refused)"),
-            DatabaseUnavailable,
-            "is not",
-        ),
-        ((2026, "SSL connection error: SSL is required but the server doesn't support it"), DatabaseRefused, "on TLS"),
-        ((2026, "SSL connection error: unexpected eof while reading"), DatabaseUnavailable, "is not available"),
-        ((1129, "Host 'h' is blocked because of many connection errors"), DatabaseRefused, "refuses: "),
-        ((1130, "Host 'h' is not allowed to connect to this MySQL server"), DatabaseRefused, "refuses: "),
-        ((3032, "The server is currently in offline mode"), DatabaseUnavailable, "is not available"),
-        ((1969, "Query execution was interrupted (max_statement_time exceeded)"), DatabaseUnavailable, "ended the"),
-        ((1030, "Got error 28 'No space left on device' from storage engine"), DatabaseUnavailable, "no space left"),
-        ((1146, "Table 'allocator_shop.bills' doesn't exist"), DatabaseRefused, "lacks what is not the allocator's"),
-        ((1146, "Table 'shop.allocator_segment' doesn't exist"), SchemaOutOfDate, "run: allocator db upgrade"),
-        ((3, "Error writing file './x' (errno: 28)"), DatabaseUnavailable, "has no space left"),
-    ]:
-        found = translate(error(*told), MySQL(), "here", 0.0)
+VERIFIED = "Can't connect to MySQL server on 'h' ([SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed)"
+REFUSED = "Can't connect to MySQL server on 'h' ([Errno 111] Connection refused)"
 
-        assert (type(found), sentence in str(found)) == (kind, True), (told, found)
+
+@pytest.mark.parametrize(
+    ("code", "words", "kind", "sentence"),
+    [
+        (2003, VERIFIED, DatabaseRefused, "do not agree on TLS"),
+        (2003, REFUSED, DatabaseUnavailable, "is not"),
+        (2026, "SSL connection error: SSL is required but the server doesn't support it", DatabaseRefused, "on TLS"),
+        (2026, "SSL connection error: unexpected eof while reading", DatabaseUnavailable, "is not available"),
+        (1129, "Host 'h' is blocked because of many connection errors", DatabaseRefused, "refuses: "),
+        (1130, "Host 'h' is not allowed to connect to this MySQL server", DatabaseRefused, "refuses: "),
+        (1235, "function LOCK IN SHARE MODE has only noop implementation in tidb now", DatabaseRefused, "noop"),
+        (3032, "The server is currently in offline mode", DatabaseUnavailable, "is not available"),
+        (1969, "Query execution was interrupted (max_statement_time exceeded)", DatabaseUnavailable, "ended the"),
+        (1030, "Got error 28 'No space left on device' from storage engine", DatabaseUnavailable, "no space left"),
+        (1146, "Table 'allocator_shop.bills' doesn't exist", DatabaseRefused, "lacks what is not the allocator's"),
+        (1146, "Table 'shop.allocator_segment' doesn't exist", SchemaOutOfDate, "run: allocator db upgrade"),
+        (3, "Error writing file './x' (errno: 28)", DatabaseUnavailable, "has no space left"),
+    ],
+)
+def test_what_only_the_words_of_a_code_tell(code, words, kind, sentence):
+    found = meaning(error(code, words), MySQL())
+
+    assert (type(found), sentence in str(found)) == (kind, True), found
 
 
 def test_a_counter_that_cannot_be_read_is_at_its_end_or_locked():
     connection = MagicMock()
     connection.execute.side_effect = error(1467, "Failed to read auto-increment value from storage engine")
     connection.exec_driver_sql.return_value.scalar.side_effect = [MAX_ID, 5]
-
-    shard = Shard()
-
     with pytest.raises(Exhausted, match="last ticket"):
-        tickets.draw(connection, MySQL(), "job", shard)
+        tickets.draw(connection, MySQL(), "job", Shard())
     with pytest.raises(DBAPIError) as locked:
-        tickets.draw(connection, MySQL(), "job", shard)
-    assert type(translate(locked.value, MySQL(), "here", 0.0)) is DatabaseUnavailable
+        tickets.draw(connection, MySQL(), "job", Shard())
+    assert type(meaning(locked.value, MySQL())) is DatabaseUnavailable
 
 
 def test_the_command_that_makes_the_tables_takes_no_driver_for_asyncio():
     known = {"sqlite": "aiosqlite", "postgresql": "psycopg_async asyncpg", "mysql": "asyncmy aiomysql"}
-    for name, drivers in known.items():
-        for driver in drivers.split():
-            assert (
-                upgrade_of(f"{name}+{driver}://host/shop?ssl=require")
-                == f"allocator db upgrade --url {name}://host/shop"
-            )
-    assert upgrade_of("mysql+pymysql://host/shop") == "allocator db upgrade --url mysql+pymysql://host/shop"
+    for url, shown in [
+        *((f"{name}+{one}://host/shop?ssl=require", name) for name, all_ in known.items() for one in all_.split()),
+        ("mysql+pymysql://host/shop", "mysql+pymysql"),
+    ]:
+        assert upgrade_of(url) == f"allocator db upgrade --url {shown}://host/shop"
 
 
 def test_each_name_of_a_lock_that_sqlite_has_is_known():
@@ -308,41 +293,32 @@ def listed(table: str) -> Counter[str]:
 def verbs_run(path: Path) -> Iterator[str]:
     """The verbs that a module has run: functions on a connection, by the names of their modules and their own."""
     tree = ast.parse(path.read_text())
-    modules = {
+    known = {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("allocator.")
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("allocator.database")
         for alias in node.names
     }
-    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and takes_connection(node)}
+    known |= {
+        node.name: f"allocator.database.{path.stem}.{node.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and [one.arg for one in node.args.args][:1] == ["connection"]
+    }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name) and called(node.func) in RUN:
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in RUN:
             for given in node.args:
-                yield from verbs_in(given, modules, own, path.stem)
+                yield from verbs_in(given, known)
 
 
-def takes_connection(function: ast.FunctionDef) -> bool:
-    return [one.arg for one in function.args.args][:1] == ["connection"]
-
-
-def called(function: ast.Attribute | ast.Name) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else function.id
-
-
-def verbs_in(given: ast.expr, modules: dict[str, str], own: set[str], here: str) -> Iterator[str]:
+def verbs_in(given: ast.expr, known: dict[str, str]) -> Iterator[str]:
     if isinstance(given, ast.IfExp):
-        yield from verbs_in(given.body, modules, own, here)
-        yield from verbs_in(given.orelse, modules, own, here)
+        yield from (*verbs_in(given.body, known), *verbs_in(given.orelse, known))
     elif isinstance(given, ast.Lambda) and isinstance(given.body, ast.Call):
-        yield from verbs_in(given.body.func, modules, own, here)
-    elif isinstance(given, ast.Attribute) and isinstance(given.value, ast.Name):
-        module = modules.get(given.value.id, "")
-        if module.startswith("allocator.database."):
-            yield f"{module.rpartition('.')[2]}.{given.attr}"
-    elif isinstance(given, ast.Name) and given.id in own:
-        yield f"{here}.{given.id}"
-    elif isinstance(given, ast.Name) and modules.get(given.id, "").startswith("allocator.database."):
-        yield ".".join(modules[given.id].split(".")[-2:])
+        yield from verbs_in(given.body.func, known)
+    elif isinstance(given, ast.Attribute | ast.Name):
+        first, *rest = ast.unparse(given).split(".")
+        if found := known.get(first):
+            yield ".".join([*found.split("."), *rest][-2:])
 
 
 def test_each_verb_that_is_run_is_listed_once_with_what_a_retry_does():
@@ -374,14 +350,14 @@ class Failed(Exception):
     """As of the drivers: MySQL's has its number first, the others a code of their own."""
 
     def __init__(self, code: str) -> None:
-        super().__init__(
-            int(code) if code.isdecimal() and len(code) == 4 else "words of the driver on allocator_number"
-        )
+        is_number = code.isdecimal() and len(code) == 4
+        super().__init__(int(code) if is_number else "words of the driver on allocator_number")
         self.sqlstate = self.sqlite_errorname = code
 
 
-def test_what_it_means_and_what_to_do():
-    for name, code, kind, words in [
+@pytest.mark.parametrize(
+    ("name", "code", "kind", "words"),
+    [
         ("postgresql", "55P03", NumberBusy, "another transaction has drawn numbers of 'invoice'"),
         ("mysql", "1205", NumberBusy, "waited 2 seconds; roll back and run the whole transaction again"),
         ("postgresql", "57014", NumberBusy, "the server ended the wait for a number of 'invoice'"),
@@ -405,12 +381,13 @@ def test_what_it_means_and_what_to_do():
         ("sqlite", "SQLITE_CONSTRAINT_CHECK", Exhausted, "fewer numbers of 'invoice' are left"),
         ("postgresql", "42P01", SchemaOutOfDate, "run: python manage.py migrate, with"),
         ("mysql", "2013", DatabaseUnavailable, "here is not available"),
-    ]:
-        error = OperationalError("INSERT", {}, Failed(code))
-        found = translate_drawn(error, dialect_of(name), "here", "'invoice'", 2.0)
+    ],
+)
+def test_what_it_means_and_what_to_do(name, code, kind, words):
+    error = OperationalError("INSERT", {}, Failed(code))
+    found = translate_drawn(error, dialect_of(name), "here", "'invoice'", 2.0)
 
-        assert type(found) is kind, (name, code)
-        assert words in str(found), (name, code)
+    assert (type(found), words in str(found)) == (kind, True), found
 
 
 # -- numbers drawn in a transaction that the server has rolled back, or in none
