@@ -14,7 +14,7 @@ from mutants.trial import BAD, KILLED, SURVIVED, TIMED_OUT, UNTRIED, groups, jud
 
 MUTANTS = catalogue()
 SEGMENT = "allocator/schemes/segment_refill.py"
-QUICK = ("tests/unit/schemes/test_residues.py",)
+QUICK = ("tests/unit/schemes/test_slots.py",)
 NIGHTLY = ("ObjectId: the counter wraps early", "a ticket like the one before accepted")
 TRIED = ("memory before commit", *(pytest.param(name, marks=pytest.mark.nightly) for name in NIGHTLY))
 
