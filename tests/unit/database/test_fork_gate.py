@@ -3,8 +3,8 @@
 import fcntl
 import os
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from time import monotonic
@@ -53,9 +53,25 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return wait_at_most
 
 
-def test_a_fork_waits_for_what_is_under_way() -> None:
-    statement = Statement()
-    statement.is_under_way.wait(5)
+@pytest.fixture
+def statement() -> Iterator[Statement]:
+    """One that is under way; the next one comes after it."""
+    made = Statement()
+    assert made.is_under_way.wait(5)
+    yield made
+    made.end()
+
+
+@contextmanager
+def next_one_waits() -> Iterator[Statement]:
+    """A statement that has to wait, and ends with the block."""
+    other = Statement()
+    assert not other.is_under_way.wait(0.02)
+    yield other
+    other.end()
+
+
+def test_a_fork_waits_for_what_is_under_way(statement) -> None:
     forked = threading.Event()
     fork = begun(lambda: (fork_gate.close(), forked.set(), fork_gate.leave())[2])
 
@@ -89,58 +105,40 @@ def test_an_exception_at_any_step_leaves_no_file_taken(tmp_path: Path) -> None:
 
 def test_what_comes_next_waits_for_the_fork() -> None:
     fork_gate.close()
-    statement = Statement()
-
-    assert not statement.is_under_way.wait(0.02)
-    fork_gate.leave()
-    assert statement.is_under_way.wait(5)
-    statement.end()
+    with next_one_waits() as other:
+        fork_gate.leave()
+        assert other.is_under_way.wait(5)
 
 
-def test_a_fork_does_not_wait_for_ever_and_opens_nothing_then(patience: Callable[[float], None]) -> None:
+def test_a_fork_does_not_wait_for_ever_and_opens_nothing_then(patience, statement) -> None:
     patience(0.01)
-    statement = Statement()
-    statement.is_under_way.wait(5)
     fork_gate.close()
     with pytest.raises(RuntimeError):  # Python prints and ignores it
         fork_gate.leave()
-    other = Statement()
-
-    assert not other.is_under_way.wait(0.02)
-    statement.end(), other.end()
+    with next_one_waits():
+        statement.end()
 
 
-def test_the_import_of_a_driver_does_not_wait_for_ever(
-    patience: Callable[[float], None],
-) -> None:
+def test_the_import_of_a_driver_does_not_wait_for_ever(patience, statement) -> None:
     patience(0.01)
-    statement = Statement()
-    statement.is_under_way.wait(5)
     assert address.imported(make_url("sqlite://")).name == "sqlite"
-    other = Statement()
-
-    assert statement.thread.is_alive(), "the import waited for the end of the statement"
-    assert not other.is_under_way.wait(0.02)
-    statement.end(), other.end()
+    with next_one_waits():
+        assert statement.thread.is_alive(), "the import waited for the end of the statement"
+        statement.end()
 
 
 def test_a_statement_may_fork() -> None:
-    with fork_gate.lock:
+    with ExitStack() as later, fork_gate.lock:
         fork_gate.close()
         fork_gate.leave()
-        other = Statement()
-        assert not other.is_under_way.wait(0.02)
-    other.end()
+        later.enter_context(next_one_waits())
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # as `leave` says
-def test_in_the_child_nothing_is_under_way(patience: Callable[[float], None]) -> None:
+def test_in_the_child_nothing_is_under_way(patience, statement) -> None:
     patience(0.01)
-    statement = Statement()
-    statement.is_under_way.wait(5)
     if (child := os.fork()) == 0:  # without the lock, which the thread of the statement holds
         os._exit(not fork_gate.lock.acquire(timeout=0.01))
-    statement.end()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

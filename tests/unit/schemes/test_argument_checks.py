@@ -36,10 +36,13 @@ def test_a_tag_may_not_be(subtests):
             assert str(caught.value).isprintable()
 
 
-def test_a_count_may_not_be(subtests):
+def test_a_count_and_seconds_may_not_be(subtests):
     for count in [-1, 10_001, 10**9, 10**5000, True, False, "5", 5.0, None, [1]]:
         with subtests.test(count=count), pytest.raises(InvalidCount, match="0 to 10000|from 0 to 10000"):
             check_count(count)
+    for value in [-1, float("nan"), float("inf"), True, "5", None, 86_401]:
+        with subtests.test(value=value), pytest.raises(InvalidSetting, match="timeout must be"):
+            check_seconds("timeout", value, 0.0)
 
 
 def test_a_count_may_be_an_integer_of_numpy():
@@ -64,12 +67,6 @@ def test_the_refused_number_is_in_the_sentence():
         check_count(10_001)
     with pytest.raises(InvalidCount, match=r"^count must be 1 to 10000000000000, got 100000000000000$"):
         check_reserve(10**14)
-
-
-def test_seconds_may_not_be(subtests):
-    for value in [-1, float("nan"), float("inf"), True, "5", None, 86_401]:
-        with subtests.test(value=value), pytest.raises(InvalidSetting, match="timeout must be"):
-            check_seconds("timeout", value, 0.0)
 
 
 class Unshown:
@@ -130,16 +127,11 @@ def test_a_tag_that_does_not_add_up_is_refused(subtests):
             Tag("order", **change).checked()
 
 
-def test_a_claim_that_no_longer_fits_takes_what_remains():
+def test_a_claim_that_no_longer_fits_takes_what_remains_unless_it_is_exact():
     assert settle(Tag("order", max_value=93, limit=100), "order", 10, {}) == 7
-
-
-def test_an_exact_claim_that_no_longer_fits_is_refused():
     with pytest.raises(InvalidCount, match="at most 7, the ids left of tag 'order', got 10"):
         settle(Tag("order", max_value=93, limit=100), "order", 10, {}, exact=True)
-
-
-def test_a_claim_that_lost_a_race_is_tried_again_as_it_was():
+    # One that lost a race is tried again as it was.
     assert settle(Tag("order", max_value=50), "order", 10, {ALL: 50}) == 10
 
 

@@ -33,24 +33,20 @@ def test_the_period_is_the_part_of_the_date_that_reset_names():
 
 
 def test_a_moment_is_counted_by_its_date_in_the_time_zone():
+    """And a datetime without one is local time of the zone that was chosen."""
     end = datetime(2026, 12, 31, 23, 30, tzinfo=UTC)
-    berlin, quito = ZoneInfo("Europe/Berlin"), timezone(timedelta(hours=-5))
+    zones = berlin, quito = ZoneInfo("Europe/Berlin"), timezone(timedelta(hours=-5))
 
-    assert [day_of(end, zone).year for zone in (UTC, berlin, quito)] == [2026, 2027, 2026]
+    assert [day_of(end, zone).year for zone in (UTC, None, berlin, quito)] == [2026, 2026, 2027, 2026]
+    assert {day_of(NAIVE, zone) for zone in (UTC, *zones)} == {date(2026, 12, 31)}
     assert day_of(end.astimezone(berlin), UTC) == date(2026, 12, 31)
     assert day_of(DAY, berlin) == DAY
 
 
-def test_a_date_must_be_sure(subtests):
-    for at in [NAIVE, "2026-01-01", 2026, None]:
-        with subtests.test(at=at), pytest.raises(InvalidArgument, match="give it a tzinfo, or .* a timezone=|a date"):
-            day_of(at, None)
-
-
-def test_a_datetime_without_a_time_zone_is_local_time_of_the_zone_that_was_chosen():
-    for zone in (UTC, ZoneInfo("Europe/Berlin"), timezone(timedelta(hours=-5))):
-        assert day_of(NAIVE, zone) == date(2026, 12, 31)
-    assert day_of(NAIVE.replace(tzinfo=UTC), None) == date(2026, 12, 31)
+@pytest.mark.parametrize("at", [NAIVE, "2026-01-01", 2026, None])
+def test_a_date_must_be_sure(at):
+    with pytest.raises(InvalidArgument, match="give it a tzinfo, or .* a timezone=|a date"):
+        day_of(at, None)
 
 
 # -- fiscal years, two digits of a year, quarters
@@ -174,40 +170,40 @@ def test_whatever_a_format_writes_it_reads_back_exactly(n, day, scope, fields, b
             rule(template, "day")
 
 
-def test_what_the_format_would_not_write_is_no_number(subtests):
-    for text in ["INV-2026-0007", "INV-2026-000007", "INV-2026-00000", "inv-2026-00007", "", None, 7]:
-        with subtests.test(text=text), pytest.raises(InvalidId, match="is no number of the format 'INV-{year}-{n:05}'"):
-            NumberFormat("INV-{year}-{n:05}").read(text)
-
-
-def test_digits_of_another_script_and_lines_are_no_number():
-    for text in ("\u0667", "7\n", "\u06607", "9223372036854775808"):
-        with pytest.raises(InvalidId):
-            NumberFormat("{n}").read(text)
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        *(
+            ("INV-{year}-{n:05}", text)
+            for text in ("INV-2026-0007", "INV-2026-000007", "INV-2026-00000", "inv-2026-00007", "", None, 7)
+        ),
+        *(("{n}", text) for text in ("\u0667", "7\n", "\u06607", "9223372036854775808")),
+    ],
+)
+def test_what_the_format_would_not_write_is_no_number(template, text):
+    """Digits of another script and lines neither."""
+    with pytest.raises(InvalidId, match=f"is no number of the format '{template}'"):
+        NumberFormat(template).read(text)
     with pytest.raises(InvalidId, match="there is no date 2026-02-30"):
         NumberFormat("{year}{month}{day}-{n}").read("20260230-1")
 
 
-def test_formats_that_are_refused(subtests):
-    for template, words in [
-        ("", "1 to 128 printable characters"),
-        ("x" * 126 + "{n}", "1 to 128 printable characters"),
-        ("{n}\n", "1 to 128 printable characters"),
-        (None, "1 to 128 printable characters"),
-        ("INV", "holds {n} once"),
-        ("{n}{n}", "holds {n} once, and no field twice"),
-        ("{year}-{year}-{n}", "no field twice"),
-        ("{number}", "the fields of a format are"),
-        ("{n:5}", "the fields of a format are"),
-        ("{n:05d}", "the fields of a format are"),
-        ("{n!r}", "the fields of a format are"),
-        ("{month:02}-{n}", "the fields of a format are"),
-        ("{n", "the fields of a format are"),
-        ("n}", "the fields of a format are"),
-        ("{n:020}", "at most 19 digits"),
-        ("{scope}{n}", "a character that is no digit"),
-        ("{n}20{year}{scope}", "a character that is no digit"),
-    ]:
+@pytest.mark.parametrize(
+    ("words", "templates"),
+    [
+        ("1 to 128 printable characters", ["", "x" * 126 + "{n}", "{n}\n", None]),
+        ("holds {n} once", ["INV"]),
+        ("holds {n} once, and no field twice", ["{n}{n}", "{year}-{year}-{n}"]),
+        (
+            "the fields of a format are",
+            ["{number}", "{n:5}", "{n:05d}", "{n!r}", "{month:02}-{n}", "{n", "n}"],
+        ),
+        ("at most 19 digits", ["{n:020}"]),
+        ("a character that is no digit", ["{scope}{n}", "{n}20{year}{scope}"]),
+    ],
+)
+def test_formats_that_are_refused(words, templates, subtests):
+    for template in templates:
         with subtests.test(template=template), pytest.raises(InvalidSetting, match=words):
             NumberFormat(template)
 
@@ -215,28 +211,21 @@ def test_formats_that_are_refused(subtests):
 # -- the rule
 
 
-def test_a_format_must_hold_the_period_or_texts_would_come_again(subtests):
-    for reset, missing in [("year", "year"), ("month", "month"), ("day", "day")]:
-        with subtests.test(reset=reset):
-            whole = {"year": "{year}-", "month": "{year}-{month}-", "day": "{year}-{month}-{day}-"}[reset]
-
-            assert rule(whole + "{n}", reset).reset == reset
-            assert rule("{n:04}", reset).reset == reset
-            with pytest.raises(InvalidSetting, match=f"restart each {reset}, so the format must hold {{{missing}}}"):
-                rule(whole.replace(f"{{{missing}}}-", "") + "no. {n}", reset)
+@pytest.mark.parametrize(
+    ("reset", "whole"), [("year", "{year}-"), ("month", "{year}-{month}-"), ("day", "{year}-{month}-{day}-")]
+)
+def test_a_format_must_hold_the_period_or_texts_would_come_again(reset, whole):
+    assert rule(whole + "{n}", reset).reset == rule("{n:04}", reset).reset == reset
+    with pytest.raises(InvalidSetting, match=f"restart each {reset}, so the format must hold {{{reset}}}"):
+        rule(whole.replace(f"{{{reset}}}-", "") + "no. {n}", reset)
 
 
 def test_the_day_is_asked_for_where_it_matters():
     """To a period, or to a text; other numbers need no clock."""
-    for template, reset, has_dates in [
-        ("{n}", "never", False),
-        ("{scope}-{n}", "never", False),
-        ("{n}", "year", True),
-        ("{n} of {month}", "never", True),
-        ("{n}/{yy}", "never", True),
-        ("Q{quarter}-{n}", "never", True),
-    ]:
-        assert rule(template, reset).has_dates is has_dates, (template, reset)
+    dated = ["{n} of {month}", "{n}/{yy}", "Q{quarter}-{n}"]
+
+    assert [text for text in ("{n}", "{scope}-{n}", *dated) if rule(text).has_dates] == dated
+    assert rule("{n}", "year").has_dates
 
 
 def test_a_text_says_scope_and_period_or_they_are_given():
@@ -252,16 +241,19 @@ def test_a_text_says_scope_and_period_or_they_are_given():
         yearly.parse("a-2026-7", period="2027")
 
 
-def test_scopes():
+def test_scopes(subtests):
     made = rule()
 
     class Journal(int, Enum):
         SALES = 8
 
-    assert [made.check_scope(scope) for scope in ("", "tenant-7", 7, Journal.SALES)] == ["", "tenant-7", "7", "8"]
-    assert made.check_scope(UUID(int=1)) == "00000000-0000-0000-0000-000000000001"
+    good = {"": "", "tenant-7": "tenant-7", 7: "7", Journal.SALES: "8", UUID(int=1): str(UUID(int=1))}
+    assert {scope: made.check_scope(scope) for scope in good} == good
     for wrong in (None, True, -1, "a b", "é", "x" * 65, b"a"):
-        with pytest.raises(InvalidTag, match=r"the scope of 'invoice' is empty, or 1 to 64 of "):
+        with (
+            subtests.test(wrong=wrong),
+            pytest.raises(InvalidTag, match=r"the scope of 'invoice' is empty, or 1 to 64 of "),
+        ):
             made.check_scope(wrong)
     with pytest.raises(InvalidTag, match="got ''$"):
         rule("{scope}-{n}").check_scope("")
@@ -289,14 +281,8 @@ def keys(found: dict[Group, list]) -> list[tuple[tuple[str, str], list[object]]]
 
 
 def test_rows_of_a_scope_and_period_wait_together_in_the_order_given():
-    rows = [
-        WaitingRow((9,), 7, MARCH),
-        WaitingRow((2,), 10, MARCH),
-        WaitingRow((4,), 7, EARLIER),
-        WaitingRow((1,), 7, MARCH),
-        WaitingRow((3,), "a", MARCH),
-        WaitingRow((5,), "A", MARCH),
-    ]
+    scopes = [(9, 7), (2, 10), (4, 7), (1, 7), (3, "a"), (5, "A")]
+    rows = [WaitingRow((key,), scope, EARLIER if key == 4 else MARCH) for key, scope in scopes]
     groups, wrong = in_groups(yearly, None, rows)
 
     assert keys(groups) == [
@@ -311,12 +297,13 @@ def test_rows_of_a_scope_and_period_wait_together_in_the_order_given():
 
 def test_the_last_row_gets_the_number_to_which_the_counter_was_raised():
     groups, _ = in_groups(yearly, None, [WaitingRow((key,), 7, MARCH) for key in (9, 1, 5)])
-
     assert numbered(yearly, groups[Group("7", "2026")], 12) == [
-        ((9,), Number(10, "INV-2026-010", "7", "2026")),
-        ((1,), Number(11, "INV-2026-011", "7", "2026")),
-        ((5,), Number(12, "INV-2026-012", "7", "2026")),
+        ((key,), Number(n, f"INV-2026-0{n}", "7", "2026")) for key, n in ((9, 10), (1, 11), (5, 12))
     ]
+
+    plain = NumberRule("case", NumberFormat("{n}"))  # without scope and dates all rows wait together
+    groups, _ = in_groups(plain, None, [WaitingRow((1, "a")), WaitingRow((1, "b"))])
+    assert numbered(plain, groups[Group()], 5) == [((1, "a"), Number(4, "4")), ((1, "b"), Number(5, "5"))]
 
 
 def test_each_row_shows_its_own_date_and_scope():
@@ -330,21 +317,13 @@ def test_each_row_shows_its_own_date_and_scope():
 def test_the_period_is_by_the_time_zone_and_the_fiscal_year():
     fiscal = NumberRule("bill", NumberFormat("FY{yy}/{n}"), "year", year_starts="04-01")
     midnight = datetime(2026, 12, 31, 23, 30, tzinfo=UTC)
-    cases = [
+    for rule, zone, at, period in [
         (yearly, ZoneInfo("Europe/Berlin"), midnight, "2027"),
         (yearly, None, midnight, "2026"),
         (fiscal, None, date(2027, 3, 31), "2026"),
         (fiscal, None, date(2027, 4, 1), "2027"),
-    ]
-    for rule, zone, at, period in cases:
+    ]:
         assert list(in_groups(rule, zone, [WaitingRow((1,), 7, at)]).groups) == [Group("7", period)]
-
-
-def test_without_scope_and_dates_all_rows_wait_together():
-    plain = NumberRule("case", NumberFormat("{n}"))
-    groups, _ = in_groups(plain, None, [WaitingRow((1, "a")), WaitingRow((1, "b"))])
-
-    assert numbered(plain, groups[Group()], 5) == [((1, "a"), Number(4, "4")), ((1, "b"), Number(5, "5"))]
 
 
 def test_a_row_that_no_number_fits_is_named_and_holds_up_no_other_one():
