@@ -4,7 +4,6 @@ import ast
 import inspect
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from inspect import signature
 from pathlib import Path
 
 import pytest
-from support.kit import python
+from support.kit import Said, python
 
 import allocator
 from allocator import errors
@@ -36,10 +35,7 @@ ROOMS = {
 """The extra that a folder or file may use, beside what every install has."""
 BY_NAME = {"pymysql", "python-json-logger"}
 """SQLAlchemy loads the driver; the configuration of logs names its class."""
-DISTRIBUTIONS = {
-    "prometheus_client": "prometheus-client",
-    "pydantic_core": "pydantic",
-}
+DISTRIBUTIONS = {"prometheus_client": "prometheus-client", "pydantic_core": "pydantic"}
 OURS = {"allocator", "migrations", "_typeshed"}  # the last is of type checkers
 OF_TESTS = {"integrations/pytest_plugin.py": {"pytest"}}
 
@@ -119,38 +115,34 @@ def test_django_has_an_upper_bound_and_the_private_method_that_we_wrap():
     from allocator.integrations.django.fields import inserting
 
     theirs = models.Model._save_table
-    ours = signature(inserting(theirs), follow_wrapped=False).parameters.values()
-    assert [(one.name, one.default) for one in ours] == [
-        (one.name, one.default) for one in signature(theirs).parameters.values()
+    wrapped, own = signature(theirs), signature(inserting(theirs), follow_wrapped=False)
+    assert [(one.name, one.default) for one in own.parameters.values()] == [
+        (one.name, one.default) for one in wrapped.parameters.values()
     ]
-    (extra,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["django"]
-    assert re.fullmatch(r"django>=[\d.]+,<[\d.]+", extra)
+    assert re.fullmatch(r"django>=[\d.]+,<[\d.]+", *EXTRAS["django"])
 
 
 # -- the errors, and the names of the package
 
 
-def tree() -> dict[str, type]:
-    return {
-        name: kind
-        for name, kind in vars(errors).items()
-        if inspect.isclass(kind) and issubclass(kind, errors.AllocatorError)
-    }
+ERRORS = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if inspect.isclass(kind) and issubclass(kind, errors.AllocatorError)
+}
 
 
 def test_every_error_says_what_it_means():
-    assert [name for name, kind in tree().items() if not kind.__doc__] == []
+    assert [name for name, kind in ERRORS.items() if not kind.__doc__] == []
 
 
 def test_errors_are_imported_from_their_module():
     """And whoever asks the package for one is told so, by an import too, which hides the text of an AttributeError."""
-    assert not {*tree()} & {*allocator.__all__}
-    with pytest.raises(
-        ImportError, match="^UnknownTag is in allocator.errors: from allocator.errors import UnknownTag$"
-    ):
-        _ = allocator.UnknownTag  # type: ignore[attr-defined]
-    with pytest.raises(ImportError, match="^UnknownTag is in allocator.errors"):
-        exec("from allocator import UnknownTag")
+    assert not {*ERRORS} & {*allocator.__all__}
+    words = "^UnknownTag is in allocator.errors: from allocator.errors import UnknownTag$"
+    for way in ("allocator.UnknownTag", "from allocator import UnknownTag"):
+        with pytest.raises(ImportError, match=words):
+            exec(way)
 
 
 def test_all_is_true():
@@ -206,43 +198,28 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", *words]
-    return subprocess.run(
-        command, cwd=site, env={"PYTHONPATH": str(site)}, capture_output=True, text=True, check=False, timeout=60
-    )
+def run(site: Path, code: str, *words: str) -> Said:
+    return python(code, *words, cwd=site, env={"PYTHONPATH": str(site), "PYTHONSAFEPATH": "1"})
 
 
-def install_theirs(site: Path) -> None:
+def test_ours_installed_last_warns_and_works_and_is_imported_without_a_word_where_it_is_alone(site):
+    code = "import allocator; print(allocator.__file__, allocator.ObjectId.__name__)"
+    assert run(site, code) == (0, f"{site}/allocator/__init__.py ObjectId\n", "")
+
     (site / "allocator-1.2.dist-info").mkdir()
-
-
-def test_ours_alone_is_imported_without_a_word(site):
-    done = run(site, "-c", "import allocator; print(allocator.__file__)")
-
-    assert (done.stdout, done.stderr) == (f"{site}/allocator/__init__.py\n", "")
-
-
-def test_ours_installed_last_warns_and_works(site):
-    install_theirs(site)
-
-    done = run(site, "-c", "import allocator; print(allocator.ObjectId.__name__)")
-
-    assert done.stdout == "ObjectId\n"
-    assert done.stderr.count("RuntimeWarning: an unrelated project named 'allocator' is installed") == 1
-    assert "pip uninstall allocator segment-allocator, then install segment-allocator again" in done.stderr
+    done = run(site, code)
+    assert done.out == f"{site}/allocator/__init__.py ObjectId\n"
+    assert done.err.count("RuntimeWarning: an unrelated project named 'allocator' is installed") == 1
+    assert "pip uninstall allocator segment-allocator, then install segment-allocator again" in done.err
 
 
 def test_theirs_installed_last_is_said_by_all_that_is_left_of_ours(site):
-    install_theirs(site)
+    (site / "allocator-1.2.dist-info").mkdir()
     (site / "allocator" / "__init__.py").write_text("__version__ = '1.2'\n")
+    said = run(site, IMPORT_EACH).out.splitlines()
+    command = run(site, "from allocator.cli import main; main()", "--version")
 
-    said = run(site, "-c", IMPORT_EACH).stdout.splitlines()
-    command = run(site, "-c", "from allocator.cli import main; main()", "--version")
-
-    words = (
-        f"the unrelated project 'allocator' has replaced files of segment-allocator, as {site}/allocator/__init__.py"
-    )
+    words = f"the unrelated project 'allocator' has replaced files of {NAME}, as {site}/allocator/__init__.py"
     assert [line for line in said if not line.startswith(words)] == []
     assert len(said) == len(PUBLIC)
-    assert (command.returncode, command.stderr.splitlines()[-1].startswith(f"ImportError: {words}")) == (1, True)
+    assert (command.code, command.err.splitlines()[-1].startswith(f"ImportError: {words}")) == (1, True)

@@ -65,31 +65,31 @@ NAMED = [
 ]
 
 
-def test_a_database_of_djangos_is_a_url():
-    for vendor, entry, url in NAMED:
-        assert make_url(url_of(vendor, entry)).render_as_string(hide_password=False) == url, (vendor, entry)
-        address_of(url_of(vendor, entry))
+@pytest.mark.parametrize(("vendor", "entry", "url"), NAMED)
+def test_a_database_of_djangos_is_a_url(vendor, entry, url):
+    assert make_url(url_of(vendor, entry)).render_as_string(hide_password=False) == url
+    address_of(url_of(vendor, entry))
 
 
 def test_a_file_with_signs_that_mean_something_in_a_url_is_that_file():
     assert address_of(url_of("sqlite", {"NAME": "/srv/100%?/db"})).file == "/srv/100%?/db.ids"
 
 
-def test_an_option_that_would_be_lost_is_refused(subtests):
-    for vendor, options in [("mysql", {"ssl_mode": "VERIFY_CA"}), ("postgresql", {"assume_role": "shop"})]:
-        with (
-            subtests.test(vendor=vendor),
-            pytest.raises(InvalidDatabase, match=f"the option {next(iter(options))}.* set ALLOCATOR to a URL"),
-        ):
-            url_of(vendor, SERVER | {"OPTIONS": options})
+PORT = "the PORT '{PORT}', and needs one number for each host of '{HOST}'"
+OPTION = "the option {}.* set ALLOCATOR to a URL"
 
 
-def test_ports_that_fit_no_host_are_refused():
-    for vendor, host, port in [("postgresql", "a,b", "1,2,3"), ("postgresql", "a", "1,2"), ("mysql", "a,b", "x")]:
-        with pytest.raises(InvalidDatabase, match=f"the PORT '{port}', and needs one number for each host of '{host}'"):
-            url_of(vendor, SERVER | {"HOST": host, "PORT": port})
-
-
-def test_another_kind_of_database_is_refused():
-    with pytest.raises(InvalidDatabase, match="which is oracle; set ALLOCATOR"):
-        url_of("oracle", SERVER)
+@pytest.mark.parametrize(
+    ("vendor", "entry", "words"),
+    [
+        ("mysql", {"OPTIONS": {"ssl_mode": "VERIFY_CA"}}, OPTION.format("ssl_mode")),
+        ("postgresql", {"OPTIONS": {"assume_role": "shop"}}, OPTION.format("assume_role")),
+        ("postgresql", {"HOST": "a,b", "PORT": "1,2,3"}, PORT),
+        ("postgresql", {"HOST": "a", "PORT": "1,2"}, PORT),
+        ("mysql", {"HOST": "a,b", "PORT": "x"}, PORT),
+        ("oracle", {}, "which is oracle; set ALLOCATOR"),
+    ],
+)
+def test_what_fits_no_url_is_refused(vendor, entry, words):
+    with pytest.raises(InvalidDatabase, match=words.format_map(entry)):
+        url_of(vendor, SERVER | entry)

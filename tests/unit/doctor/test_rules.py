@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 import allocator
 from allocator.doctor import tag_rules
 from allocator.runtime.mounts import is_networked, mount_of, mounts_of
@@ -40,22 +42,15 @@ def test_the_page_names_each_finding_and_no_other():
     assert made == set(re.findall(f"`({NAME})`", section))
 
 
-def test_the_worst_comes_first_and_nothing_twice():
-    found = [Finding("c", NOTE, "", ""), Finding("b", OUTAGE, "", ""), Finding("a", DANGER, "", "")]
+def test_the_worst_comes_first_and_nothing_twice_and_notes_alone_are_healthy():
+    note, outage, danger = (Finding(*one, "", "") for one in (("c", NOTE), ("b", OUTAGE), ("a", DANGER)))
 
-    assert names(in_order([*found, *found])) == ["a", "b", "c"]
-
-
-def test_notes_alone_are_healthy():
+    assert names(in_order([note, outage, danger] * 2)) == ["a", "b", "c"]
     assert is_healthy([])
     assert is_healthy([unchecked("the disk", "it is dark", "make light")])
-    assert not is_healthy([Finding("b", OUTAGE, "", "")])
-    assert not is_healthy([Finding("a", DANGER, "", "")])
-
-
-def test_of_many_names_a_few_are_said():
-    assert few("ab") == "a, b"
-    assert few("abcdef") == "a, b, c and 3 more"
+    assert not is_healthy([outage])
+    assert not is_healthy([danger])
+    assert (few("ab"), few("abcdef")) == ("a, b", "a, b, c and 3 more")
 
 
 # -- tags
@@ -96,21 +91,13 @@ def test_what_is_wrong_of_several_tags_is_one_finding():
 # -- numbers and times
 
 
-def test_node_numbers_that_run_out():
-    expected = {0: False, 838_859: False, 838_861: True}
-
-    assert {
-        greatest: names(tag_rules.of_nodes(greatest, METEOR)) == ["nodes-run-out"] for greatest in expected
-    } == expected
-
-
-def space(held: int) -> Space:
-    return Space("billing", 10, 20_000, [NumberRow(0, 10, 20_000, "a", 0, 0, 0, "host", 1)] * held)
-
-
-def test_workers_that_run_out_are_those_that_are_held():
-    assert names(tag_rules.of_spaces([])) == names(tag_rules.of_spaces([space(819)])) == []
-    assert names(tag_rules.of_spaces([space(820)])) == ["workers-run-out"]
+def test_node_and_worker_numbers_that_run_out():
+    assert [names(tag_rules.of_nodes(greatest, METEOR)) for greatest in (0, 838_859)] == [[], []]
+    assert names(tag_rules.of_nodes(838_861, METEOR)) == ["nodes-run-out"]
+    row = NumberRow(0, 10, 20_000, "a", 0, 0, 0, "host", 1)
+    for held, expected in ((819, []), (820, ["workers-run-out"])):
+        assert names(tag_rules.of_spaces([Space("billing", 10, 20_000, [row] * held)])) == expected
+    assert names(tag_rules.of_spaces([])) == []
 
 
 def test_clocks_that_differ():
@@ -135,8 +122,9 @@ host0 /twice 9p rw 0 0
 """
 
 
-def test_the_file_system_of_a_file():
-    for path, kind, far in [
+@pytest.mark.parametrize(
+    ("path", "kind", "far"),
+    [
         ("/var/ids.db", "ext4", False),
         ("/srv/ids.db", "nfs4", True),
         ("/srv/local/ids.db", "ext4", False),
@@ -145,12 +133,10 @@ def test_the_file_system_of_a_file():
         ("/home/a/far/ids.db", "fuse.sshfs", True),
         ("/var/lib/lxcfs/a", "fuse.lxcfs", False),
         ("/twice/ids.db", "9p", True),
-    ]:
-        found = mount_of(path, mounts_of(MOUNTS))
+    ],
+)
+def test_the_file_system_of_a_file(path, kind, far):
+    found = mount_of(path, mounts_of(MOUNTS))
 
-        assert found is not None, path
-        assert (found.kind, is_networked(found.kind)) == (kind, far), path
-
-
-def test_without_mounts_nothing_is_known():
-    assert mount_of("/ids.db", mounts_of("")) is None
+    assert (found.kind, is_networked(found.kind)) == (kind, far)
+    assert mount_of(path, mounts_of("")) is None
