@@ -206,10 +206,6 @@ def test_the_service_reads_no_private_name_of_another_room():
     assert offenders(private_names_in, (path for path in MODULES if name_of(path) == "service")) == {}
 
 
-def test_every_room_has_its_place_in_the_law():
-    assert {name_of(path) for path in MODULES} == ROOMS
-
-
 def test_the_house_can_be_taken_in_at_a_glance():
     rooms: dict[str, set[str]] = {}
     for path in MODULES:
@@ -217,6 +213,7 @@ def test_the_house_can_be_taken_in_at_a_glance():
             rooms.setdefault(path.name, set()).add(str(path.parent.relative_to(PACKAGE)))
     at_the_root = [path.name for path in MODULES if path.parent == PACKAGE]
 
+    assert {name_of(path) for path in MODULES} == ROOMS
     assert len(ROWS) <= 8
     assert len(at_the_root) <= 8, at_the_root
     # A generator has the name of its scheme; else a name says which file it is.
@@ -273,30 +270,22 @@ def test_control_a_circle_of_imports_is_found():
     TopologicalSorter(import_graph(circle | {"allocator.fleet.one": late})).prepare()
 
 
-def test_contributing_shows_the_law():
-    shown = "".join(f"    {line}\n" for line in LAW.strip().splitlines())
-
-    assert shown in CONTRIBUTING.read_text()
-
-
-def test_contributing_names_what_is_there():
+def test_contributing_shows_the_law_and_names_what_is_there():
     """The walk of one `next_id`, the rooms, the folders of tests."""
     text = CONTRIBUTING.read_text()
     named = {name for name in re.findall(r"`([\w./-]+)`", text) if "/" in name or name.endswith((".py", ".toml"))}
+    places = (PACKAGE, TESTS, PACKAGE.parent / "migrations")
     gone = {
         name
         for name in named
-        if not any(
-            next(place.rglob(name.strip("/")), None) for place in (PACKAGE, TESTS, PACKAGE.parent / "migrations")
-        )
+        if not any(next(place.rglob(name.strip("/")), None) for place in places)
         and not (CONTRIBUTING.parent / name).exists()
     }
-    first_columns = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
-    rooms = {
-        name.removesuffix(".py").strip("/") for names in first_columns for name in re.findall(r"`([\w./]+)`", names)
-    }
+    columns = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    rooms = {name.removesuffix(".py").strip("/") for names in columns for name in re.findall(r"`([\w./]+)`", names)}
     parts = {f"tests/{path.name}" for path in TESTS.iterdir() if list(path.rglob("test_*.py"))}
 
+    assert "".join(f"    {line}\n" for line in LAW.strip().splitlines()) in text
     assert gone == set()
     assert rooms >= (ROOMS - FACE - {"errors"}) | parts
 

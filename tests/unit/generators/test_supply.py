@@ -107,15 +107,6 @@ def test_threads_get_every_id_once_and_in_order(over, step, each):
     assert all(ids == sorted(ids) for ids in drawn)
 
 
-def test_tasks_on_two_loops_get_every_id_once(over):
-    ids = AsyncAllocator(over(10))
-
-    async def many() -> list[int]:
-        return list(await asyncio.gather(*(ids.next_id("order") for _ in range(200))))
-
-    assert sorted(asyncio.run(many()) + asyncio.run(many())) == list(range(1, 401))
-
-
 def test_all_ways_share_one_supply(over):
     ids = over()
     shared, endless = AsyncAllocator(ids).sequence("order"), iter(ids.sequence("order"))
@@ -305,8 +296,7 @@ def test_a_reservation_that_was_given_up_is_not_made_later(over, source):
     for _ in range(THREADS + 3):
         with pytest.raises(DatabaseUnavailable):
             ids.reserve("order", 10)
-    source.gate.set()
-    ids.close()
+    source.gate.set(), ids.close()
 
     assert len(source.claims) <= THREADS
 
@@ -357,14 +347,14 @@ def test_what_does_not_fit_loses_nothing_and_a_raised_limit_is_noticed(over, sou
     assert ids.next_id("order") == 101
 
 
-def test_a_block_that_is_too_large_stops_no_smaller_one_and_no_id(over, source):
-    for error in (InvalidCount("at most 5"), Exhausted("5 left"), InvalidSetting("size must be at most 9")):
-        ids = over()
-        source.failing["order"] = error
-        with pytest.raises(type(error)):
-            ids.reserve("order", 10)
-        source.failing.clear()
-        assert (ids.next_id("order") > 0, len(ids.reserve("order", 1))) == (True, 1)
+@pytest.mark.parametrize("error", [InvalidCount("at most 5"), Exhausted("5 left"), InvalidSetting("at most 9")])
+def test_a_block_that_is_too_large_stops_no_smaller_one_and_no_id(over, source, error):
+    ids = over()
+    source.failing["order"] = error
+    with pytest.raises(type(error)):
+        ids.reserve("order", 10)
+    source.failing.clear()
+    assert (ids.next_id("order") > 0, len(ids.reserve("order", 1))) == (True, 1)
 
 
 # -- interrupts, cancellation, close

@@ -358,10 +358,6 @@ def judged(
     return list(audit(((ALL, n) for n in numbers), counters, {(ALL, n) for n in void}, **options))  # type: ignore[arg-type]
 
 
-def test_a_void_number_of_a_group_that_is_not_there_is_left_out():
-    assert list(audit([], {A: 1}, {(A, 1), (B, 1)})) == []
-
-
 def test_disorder_is_a_number_below_the_one_before():
     """Told where the rows come in the order of events, and once for each step back."""
     for numbers, expected in (([1, 2, 5, 3, 4], [(3, 5)]), ([2, 2, 1], [(1, 2)]), ([1, 2, 2, 3], [])):
@@ -372,16 +368,16 @@ def test_disorder_is_a_number_below_the_one_before():
 
 
 def test_numbers_above_the_counter_will_be_given_again():
-    assert judged([1, 2, 3, 4], 2) == [Found("ahead", ALL, 3, 4)]
     assert list(audit([(A, 1), (A, 2)], {})) == [Found("ahead", A, 1, 2)]
     assert judged([1, 5], 3) == [Found("gap", ALL, 2, 4), Found("ahead", ALL, 4, 5)]
     assert judged([100, 103], 0, start=100) == [Found("gap", ALL, 101, 102), Found("ahead", ALL, 100, 103)]
-    assert judged([1, 2], 2) == []
 
 
 def test_each_scope_and_period_is_judged_by_itself():
-    rows = [(A, 1), (B, 1), (A, 2), (B, 3), (A._replace(period="2027"), 1)]
-    assert list(audit(rows, {A: 3, B: 3, A._replace(period="2027"): 1}, {(B, 2)})) == [Found("gap", A, 3, 3)]
+    later = A._replace(period="2027")
+    rows = [(A, 1), (B, 1), (A, 2), (B, 3), (later, 1)]
+    assert list(audit(rows, {A: 3, B: 3, later: 1}, {(B, 2)})) == [Found("gap", A, 3, 3)]
+    assert list(audit([], {A: 1}, {(A, 1), (B, 1)})) == [], "a void number of a group that is not there is left out"
 
 
 @given(st.lists(st.integers(1, 40)), st.integers(0, 45), st.sets(st.integers(1, 40)), st.integers(1, 10))
@@ -406,14 +402,15 @@ BARE_FISCAL = NumberRule("invoice", NumberFormat("{n}"), "year", year_starts="04
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
-def test_a_row_is_read():
-    for rule, row, read in [
+@pytest.mark.parametrize(
+    ("rule", "row", "read"),
+    [
         (READ_YEARLY, ("INV-2026-00007", "a", None), (A, 7)),
         (READ_YEARLY, ("INV-2026-00007", "a", date(2026, 3, 9)), (A, 7)),
         (SCOPED, ("a/7", None, None), (Group("a"), 7)),
         (SCOPED, ("a/7", "a", None), (Group("a"), 7)),
         (BARE, (7, 12, date(2026, 3, 9)), (Group("12", "2026"), 7)),
-        (BARE, (Decimal(7), UUID(int=1), "2026-03-09"), (Group("00000000-0000-0000-0000-000000000001", "2026"), 7)),
+        (BARE, (Decimal(7), UUID(int=1), "2026-03-09"), (Group(str(UUID(int=1)), "2026"), 7)),
         (BARE, ("7", None, "2026-03-09 10:00"), (Group("", "2026"), 7)),
         (BARE, (7, None, "2026-03-09 10:00:00 +0000 UTC"), (Group("", "2026"), 7)),
         (BARE, (7, None, 20260309), (Group("", "2026"), 7)),
@@ -421,8 +418,10 @@ def test_a_row_is_read():
         (FISCAL, ("26Q4-7", None, date(2027, 3, 31)), (Group("", "2026"), 7)),
         (BARE_FISCAL, (7, None, "2026-03-31 10:00"), (Group("", "2025"), 7)),
         (BARE_FISCAL, (7, None, datetime(2026, 3, 31, 23, 30, tzinfo=UTC)), (Group("", "2026"), 7)),
-    ]:
-        assert read_row(rule, BERLIN, *row) == read, (rule, row)
+    ],
+)
+def test_a_row_is_read(rule, row, read):
+    assert read_row(rule, BERLIN, *row) == read
 
 
 def test_a_datetime_without_a_time_zone_is_of_that_of_the_rows():
@@ -433,8 +432,9 @@ def test_a_datetime_without_a_time_zone_is_of_that_of_the_rows():
         assert read_row(BARE, ZoneInfo("America/New_York"), 7, None, at, UTC) == (Group("", "2025"), 7)
 
 
-def test_what_is_no_number_is_told():
-    for rule, row, why in [
+@pytest.mark.parametrize(
+    ("rule", "row", "why"),
+    [
         (READ_YEARLY, ("INV-2026-7", "a", None), "is no number of the format"),
         (READ_YEARLY, ("draft", "a", None), "is no number of the format"),
         (READ_YEARLY, ("INV-2026-00007", "a", date(2027, 1, 1)), "is of the period '2026'"),
@@ -446,21 +446,19 @@ def test_what_is_no_number_is_told():
         (BARE_FISCAL, (7, None, "2026-04"), "is no date that names a year"),
         (BARE_FISCAL, (7, None, date(1, 1, 1)), "is no date that names a year"),
         (FISCAL, ("26Q4-7", None, date(2026, 3, 31)), "is of the period '2026'"),
-    ]:
-        found = read_row(rule, UTC, *row)
+    ],
+)
+def test_what_is_no_number_is_told(rule, row, why):
+    found = read_row(rule, UTC, *row)
 
-        assert isinstance(found, Found), (rule, row)
-        assert found.kind == "unreadable", (rule, row)
-        assert why in found.text, (rule, row)
-        assert list(audit([found], {})) == [found], (rule, row)
+    assert found.kind == "unreadable"
+    assert why in found.text
+    assert list(audit([found], {})) == [found]
 
 
 def test_a_period_is_the_beginning_of_a_date():
     for text, reset in [("", "never"), ("2026", "year"), ("2026-03", "month"), ("2026-03-09", "day")]:
         assert reset_of(text) == reset
-
-
-def test_all_else_is_no_period():
     for text in ["26", "2026-3", "2026-13", "2026-02-30", "2026-", "2026-03-09T", "20260309"]:
         with pytest.raises(ValueError, match=r"is no year, month or day|Invalid|month must|day is out"):
             reset_of(text)
