@@ -42,12 +42,12 @@ KNOWN = [
 """Of version 1, under `KEY`: customers have such texts in their URLs. No change of the library may change these."""
 
 
-def test_known_answers_of_version_1():
-    for format_, id_, text in KNOWN:
-        public = PublicIds(KEY, **format_)
+@pytest.mark.parametrize(("format_", "id_", "text"), KNOWN)
+def test_known_answers_of_version_1(format_, id_, text):
+    public = PublicIds(KEY, **format_)
 
-        assert public.encode(id_) == text, (format_, id_)
-        assert public.decode(text) == id_, (format_, id_)
+    assert public.encode(id_) == text
+    assert public.decode(text) == id_
 
 
 def test_known_numbers_of_version_1():
@@ -146,12 +146,11 @@ def test_what_is_never_written_is_refused(text, change):
 def test_the_spellings_that_crockford_reads_for_people_are_refused():
     public = PublicIds(KEY, text="crockford")
     texts = [public.encode(id_) for id_ in range(1, 60)]
-    confused = [text.replace("0", "O") for text in texts if "0" in text]
-    confused += [text.replace("1", other) for text in texts if "1" in text for other in "IlL"]
-    hyphens = [f"{text[:5]}-{text[5:]}" for text in texts]
+    spellings = [("0", "O"), *(("1", other) for other in "IlL")]
+    confused = [text.replace(*pair) for pair in spellings for text in texts if pair[0] in text]
 
     assert len(confused) > 50
-    for text in confused + hyphens:
+    for text in [*confused, *(f"{text[:5]}-{text[5:]}" for text in texts)]:
         with pytest.raises(InvalidId):
             public.decode(text)
 
@@ -176,18 +175,18 @@ def test_texts_of_another_key_prefix_or_limit_are_refused(text):
                 public.decode(strange)
 
 
-def test_with_a_check_of_n_bits_one_wrong_text_in_2_to_the_n_is_taken():
-    """As documented: a check of 4 bits lets about one in 16 pass, and without a check every text of another key."""
-    for check, low, high in ((0, 1000, 1000), (4, 30, 100), (12, 0, 4)):
-        ours, theirs = PublicIds(KEY, check=check), PublicIds(OTHER, check=check)
-        assert low <= sum(is_taken(ours, theirs.encode(id_)) for id_ in range(1, 1001)) <= high
-
-
 def is_taken(public: PublicIds, text: str) -> bool:
     try:
         return 1 <= public.decode(text) <= MAX_ID
     except InvalidId:
         return False
+
+
+@pytest.mark.parametrize(("check", "low", "high"), [(0, 1000, 1000), (4, 30, 100), (12, 0, 4)])
+def test_with_a_check_of_n_bits_one_wrong_text_in_2_to_the_n_is_taken(check, low, high):
+    """As documented: a check of 4 bits lets about one in 16 pass, and without a check every text of another key."""
+    ours, theirs = PublicIds(KEY, check=check), PublicIds(OTHER, check=check)
+    assert low <= sum(is_taken(ours, theirs.encode(id_)) for id_ in range(1, 1001)) <= high
 
 
 @each_text
