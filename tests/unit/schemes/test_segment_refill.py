@@ -1,12 +1,8 @@
 """The pure core: plain calls, plain numbers, no clock."""
 
-import random
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from support.distinct import distinct
 from support.rules import rule
 
 from allocator.errors import DatabaseUnavailable, Exhausted, MaxValueWentBack, UnknownTag
@@ -119,12 +115,8 @@ def test_after_rare_traffic_the_next_segment_is_claimed_once_this_one_lasts_less
 def test_pieces_cover_the_segment_in_order_without_a_gap():
     for size in (1, 2, 9, 10, 11, 99, 100, 101, 1000, 12_345):
         assert list(range(1, size + 1)) == drain(started(size))
-
-
-def test_a_segment_may_have_a_step():
     core = Segments()
     core.committed(wanted(core, 0.0), range(2, 302, 3), 0.0)
-
     assert list(range(2, 302, 3)) == drain(core)
     assert core.seen == {Residue(2, 3): 299}
 
@@ -316,33 +308,3 @@ def test_after_the_limit_memory_is_served_and_then_the_reason_is_given():
     assert isinstance(want, Wait)
     assert isinstance(want.error, Exhausted)
     assert isinstance(core.want(2.5), Claim)  # the limit may have been raised
-
-
-@settings(max_examples=60)
-@given(st.randoms(use_true_random=False), st.integers(1, 300), st.integers(1, 300))
-def test_whatever_happens_ids_increase_and_come_from_committed_ranges(rnd: random.Random, step: int, most: int):
-    core, database, now = Segments(runway=rnd.choice([0.0, 1.0, 60.0])), 0, 0.0
-    core.configure(step, max(step, most))
-    owned: set[int] = set()
-    served: list[int] = []
-    flying: list[Claim] = []
-    for _ in range(80):
-        now += rnd.choice([0.0, 0.01, 2.0, 100.0])
-        want = core.want(now)
-        if isinstance(want, Claim):
-            flying.append(want)
-        served += core.take()
-        if flying and rnd.random() < 0.5:
-            claim = flying.pop(rnd.randrange(len(flying)))
-            database = max(database, mark(claim.seen, ALL)) + claim.size
-            segment = range(database - claim.size + 1, database + 1)
-            if rnd.random() < 0.6:
-                if claim is core.pace.under_way:
-                    owned |= set(segment)
-                core.committed(claim, segment, now)
-            else:
-                core.failed(claim, DatabaseUnavailable("x"), now)
-
-    distinct(served)
-    assert sorted(served) == served
-    assert set(served) <= owned
