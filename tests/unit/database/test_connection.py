@@ -7,8 +7,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 from sqlalchemy import Connection, MetaData, event
@@ -394,48 +393,39 @@ def test_what_it_means_and_what_to_do(name, code, kind, words):
 
 
 def test_a_timeout_whose_extent_the_server_does_not_tell_counts_as_one_of_the_transaction():
-    def fail(statement: str, parameters: object) -> None:
-        raise OperationalError(statement, parameters, Exception("lost"))
+    caller = Mock(**{"fetch.side_effect": OperationalError("", None, Exception("lost"))})
 
-    numbers = number_dialect(dialect_of("mysql"), is_mariadb=False)
-
-    assert numbers.rolls_back_at_timeout(SimpleNamespace(fetch=fail))
+    assert number_dialect(dialect_of("mysql"), is_mariadb=False).rolls_back_at_timeout(caller)
 
 
 class Alarm(Exception):
     """Of a signal handler."""
 
 
-def test_an_exception_of_the_callers_leaves_nothing_but_the_rollback_where_nobody_could_look():
+TIMED_OUT = OperationalError("", None, Exception(1205, "Lock wait timeout exceeded"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "raised", "is_refused"),
+    [("mysql", Alarm(), True), ("mysql", TIMED_OUT, True), ("postgresql", Alarm(), False)],
+)
+def test_an_exception_of_the_callers_leaves_nothing_but_the_rollback_where_nobody_could_look(kind, raised, is_refused):
     """The server may have rolled back at that moment: the number would be committed, and given again."""
+    caller = Mock(numbers=number_dialect(dialect_of(kind), is_mariadb=False), **{"fetch.side_effect": Alarm()})
+    with pytest.raises(Alarm):
+        translated(caller, {"name": "case", "scope": "", "period": ""}, Mock(side_effect=raised))
 
-    def alarm(*_: object) -> None:
-        raise Alarm
-
-    def time_out() -> None:
-        raise OperationalError("", None, Exception(1205, "Lock wait timeout exceeded"))
-
-    for kind, act, refused in (("mysql", alarm, [True]), ("mysql", time_out, [True]), ("postgresql", alarm, [])):
-        said: list[bool] = []
-        numbers = number_dialect(dialect_of(kind), is_mariadb=False)
-        caller = SimpleNamespace(numbers=numbers, fetch=alarm, refuse_more=lambda said=said: said.append(True))
-        with pytest.raises(Alarm):
-            translated(caller, {"name": "case", "scope": "", "period": ""}, act)
-
-        assert said == refused, (kind, act)
+    assert caller.refuse_more.called is is_refused
 
 
 def test_in_django_nothing_but_the_rollback_is_left():
-    said: list[bool] = []
-    block = {"in_atomic_block": True, "needs_rollback": False, "vendor": "sqlite"}
-    DjangoCaller(SimpleNamespace(**block, set_rollback=said.append)).refuse_more()
+    connection = Mock(in_atomic_block=True, needs_rollback=False, vendor="sqlite")
+    DjangoCaller(connection).refuse_more()
+    connection.set_rollback.assert_called_once_with(True)
 
-    assert said == [True]
-
-
-def test_django_outside_of_atomic():
+    connection.in_atomic_block = False
     with pytest.raises(InvalidDatabase, match="draw numbers inside transaction.atomic"):
-        DjangoCaller(SimpleNamespace(in_atomic_block=False, needs_rollback=False, alias="default", vendor="sqlite"))
+        DjangoCaller(connection)
 
 
 # -- a file of SQLite has one name, at each connection

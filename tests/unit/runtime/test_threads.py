@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
+from unittest.mock import Mock
 from weakref import WeakSet
 
 import pytest
@@ -280,12 +281,12 @@ def test_work_runs_with_the_context_variables_of_its_caller_and_keeps_none():
 
 def test_outside_of_greenlets_sqlalchemy_is_not_asked(monkeypatch):
     """Where several threads are the first to ask, its answer is an endless recursion."""
-    asked: list[bool] = []
     pytest.importorskip("greenlet")
-    monkeypatch.setattr("sqlalchemy.util.concurrency.in_greenlet", lambda: asked.append(True))
+    asked = Mock()
+    monkeypatch.setattr("sqlalchemy.util.concurrency.in_greenlet", asked)
 
     assert bridge() is None
-    assert asked == []
+    assert not asked.called
 
 
 # -- turns
@@ -344,15 +345,11 @@ def test_calls_that_waited_share_the_next_run_and_no_earlier_one(callers):
 
 
 def test_those_that_waited_for_a_run_that_failed_run_at_once(callers):
-    runs: list[None] = []
-
-    def fails() -> None:
-        runs.append(None)
-        raise LookupError
-
+    fails = Mock(side_effect=LookupError)
     calls = callers.turns.run(lambda: callers.begin(fails)) or []
+
     assert [type(call.exception(60)) for call in calls] == [LookupError] * 2
-    assert len(runs) == 2
+    assert fails.call_count == 2
     assert callers.turns.run(lambda: "alone") == "alone"
 
 

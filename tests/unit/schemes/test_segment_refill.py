@@ -11,11 +11,11 @@ from allocator.schemes.shared.residues import ALL, Residue, mark
 from allocator.schemes.shared.retry_pace import Wait
 
 
-def started(step: int = 1000, max_step: int = 1_000_000, runway: float = 60.0, now: float = 0.0) -> Segments:
+def started(step: int = 1000, max_step: int = 1_000_000, runway: float = 60.0) -> Segments:
     """A core whose first segment was just committed."""
     core = Segments(runway)
     core.configure(step, max_step)
-    core.committed(wanted(core, now), range(1, step + 1), now)
+    core.committed(wanted(core, 0.0), range(1, step + 1), 0.0)
     return core
 
 
@@ -39,7 +39,7 @@ def first_above(core: Segments, last: int) -> range:
     return piece
 
 
-def drain(core: Segments, now: float = 0.0) -> list[int]:
+def drain(core: Segments) -> list[int]:
     ids: list[int] = []
     while piece := core.take():
         ids += piece
