@@ -8,7 +8,6 @@ import gc
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -36,22 +35,27 @@ from allocator.runtime.threads import (
 from allocator.runtime.turns import Turns
 
 
-def ours() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "allocator"]
+def ours() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "allocator"}
 
 
-def test_a_call_that_ends_a_thread_costs_none():
+@pytest.fixture
+def background() -> Iterator[Background]:
+    made = Background()
+    yield made
+    made.close(5)
+
+
+def refuse(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_call_that_ends_a_thread_costs_none(background):
     """As SystemExit out of a driver's hook."""
-    background = Background()
-
-    def fail(error: BaseException) -> None:
-        raise error
-
     for error in [SystemExit(3), asyncio.CancelledError()] * THREADS:
-        assert error_of(background.submit(fail, error)) is error
+        assert error_of(background.submit(throw, error)) is error
 
     assert background.submit(lambda: "well").result(5) == "well"
-    background.close(5)
 
 
 def all_threads_of(background: Background) -> list[threading.Thread]:
@@ -64,9 +68,8 @@ def all_threads_of(background: Background) -> list[threading.Thread]:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize(("error", "ends"), [(MemoryError, False), (GeneratorExit, True)])
-def test_an_exception_that_is_sent_to_a_waiting_thread_takes_no_work_along(error, ends):
+def test_an_exception_that_is_sent_to_a_waiting_thread_takes_no_work_along(background, error, ends):
     """One that is no error ends the thread, as gevent and the interpreter want."""
-    background = Background()
     first = all_threads_of(background).copy()
     for thread in first:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(error))
@@ -75,27 +78,22 @@ def test_an_exception_that_is_sent_to_a_waiting_thread_takes_no_work_along(error
         assert background.submit(lambda: "well").result(10) == "well"
     all_threads_of(background)
     assert until(lambda: all(map(has_ended, first)) is ends, 10)
-    background.close(5)
 
 
-def test_threads_that_died_are_replaced(monkeypatch):
-    background = Background()
+def test_threads_that_died_are_replaced(background, monkeypatch):
     with monkeypatch.context() as dying:
         dying.setattr("allocator.runtime.threads.run_all", lambda *_: None)
         left = [background.submit(lambda: "well") for _ in range(THREADS)]
     assert until(lambda: all(map(has_ended, background._threads)), 10)
 
     assert [one.result(10) for one in [background.submit(lambda: "well"), *left]] == ["well"] * (THREADS + 1)
-    background.close(5)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_thread_that_dies_while_work_waits_is_replaced_at_once(monkeypatch):
-    background = Background()
+def test_a_thread_that_dies_while_work_waits_is_replaced_at_once(background, monkeypatch):
     monkeypatch.setattr(threads, "run_first", once(GeneratorExit, threads.run_first))
 
     assert background.submit(lambda: "well").result(10) == "well"
-    background.close(5)
 
 
 def once(error: type[BaseException], then: Callable[..., object]) -> Callable[..., object]:
@@ -126,16 +124,14 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("killed")
-def test_a_thread_that_is_killed_before_its_first_step_holds_nobody_up():
+def test_a_thread_that_is_killed_before_its_first_step_holds_nobody_up(background):
     """`Thread.start` would wait for that step for ever."""
-    background = Background()
     left: list[Work[str]] = []
     threading.Thread(target=lambda: left.append(background.submit(lambda: "well")), daemon=True).start()
 
     assert until(lambda: bool(left), 10)
     assert until(lambda: all(map(has_ended, background._threads)), 10)
     assert [one.result(10) for one in (background.submit(lambda: "well"), *left)] == ["well"] * 2
-    background.close(5)
 
 
 @pytest.mark.usefixtures("killed")
@@ -146,13 +142,8 @@ def test_a_statement_whose_thread_is_killed_before_its_first_step_runs_here():
     assert until(lambda: bool(results), 10)
 
 
-def test_without_a_second_thread_work_runs_on_the_first(monkeypatch):
+def test_without_a_second_thread_work_runs_on_the_first(background, monkeypatch):
     """Threads are limited, and the one that starts another may be the last."""
-    background = Background()
-
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     with monkeypatch.context() as limited:
         limited.setattr(threading.Thread, "start", refuse)
         assert background.submit(lambda: "well").result(10) == "well"
@@ -160,17 +151,15 @@ def test_without_a_second_thread_work_runs_on_the_first(monkeypatch):
         assert until(lambda: not background._threads, 10)
 
 
-def test_an_exception_between_the_queue_and_the_work_loses_no_work(monkeypatch):
-    background = Background()
+def test_an_exception_between_the_queue_and_the_work_loses_no_work(background, monkeypatch):
     monkeypatch.setattr(Work, "run", once(MemoryError, Work.run))
 
     assert background.submit(lambda: "well").result(10) == "well"
-    background.close(5)
 
 
-def test_who_keeps_an_error_keeps_nothing_that_its_frames_hold():
+def test_who_keeps_an_error_keeps_nothing_that_its_frames_hold(background):
     """As a lock, which another thread could not release."""
-    background, ended = Background(), list[str]()
+    ended = list[str]()
 
     @contextmanager
     def held() -> Iterator[None]:
@@ -187,23 +176,17 @@ def test_who_keeps_an_error_keeps_nothing_that_its_frames_hold():
     error = error_of(background.submit(fail))
     assert isinstance(error, MemoryError)
     assert ended == ["allocator"]
-    background.close(5)
 
 
-def test_work_that_cannot_begin_ends_with_the_error(monkeypatch, caplog):
-    background = Background()
+def test_work_that_cannot_begin_ends_with_the_error(background, monkeypatch, caplog):
     with monkeypatch.context() as short:
-        short.setattr(Work, "take", leave)
+        short.setattr(Work, "take", partial(throw, SystemExit()))
         lost = background.submit(lambda: "well")
         with pytest.raises(SystemExit):
             lost.result(10)
     assert background.submit(lambda: "well").result(10) == "well"
     background.close(5)
     assert not caplog.messages
-
-
-def leave(*_: object) -> None:
-    raise SystemExit
 
 
 class Alarmed(Work[int]):
@@ -248,23 +231,19 @@ def test_a_cancelled_call_takes_its_queued_work_back():
 
 
 def test_the_threads_of_an_allocator_that_was_forgotten_end():
-    before = set(ours())
+    before = ours()
     background = Background()
     background.submit(lambda: None).result(5)
-    assert len(set(ours()) - before) == 1
+    assert len(ours() - before) == 1
     del background
     gc.collect()
-    deadline = time.monotonic() + 5
-    while set(ours()) - before and time.monotonic() < deadline:
-        threading.Event().wait(0.001)
 
-    assert not set(ours()) - before
+    assert until(lambda: not ours() - before, every=0.001)
 
 
-def test_work_runs_with_the_context_variables_of_its_caller_and_keeps_none():
+def test_work_runs_with_the_context_variables_of_its_caller_and_keeps_none(background):
     """As a log filter reads them, or the tracing of a driver."""
     request = ContextVar("request", default="none")
-    background = Background()
 
     def change() -> str:
         before = request.get()
@@ -276,7 +255,6 @@ def test_work_runs_with_the_context_variables_of_its_caller_and_keeps_none():
     assert request.get() == "a"
     request.reset(token)
     assert background.submit(change).result(5) == "none"
-    background.close(5)
 
 
 def test_outside_of_greenlets_sqlalchemy_is_not_asked(monkeypatch):
@@ -290,21 +268,6 @@ def test_outside_of_greenlets_sqlalchemy_is_not_asked(monkeypatch):
 
 
 # -- turns
-
-
-@pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """One for each call that has begun to wait for a run."""
-    waits: list[None] = []
-
-    class Counted(Work[bool]):
-        def result(self, seconds: float = 0.0) -> bool:
-            waits.append(None)
-            return super().result(seconds)
-
-    monkeypatch.setattr("allocator.runtime.turns.Work", Counted)
-    monkeypatch.setattr("allocator.runtime.turns.PATIENCE", 60.0)
-    return waits
 
 
 class Callers:
@@ -322,7 +285,16 @@ class Callers:
 
 
 @pytest.fixture
-def callers(waits: list[None]) -> Iterator[Callers]:
+def callers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callers]:
+    waits: list[None] = []
+
+    class Counted(Work[bool]):
+        def result(self, seconds: float = 0.0) -> bool:
+            waits.append(None)
+            return super().result(seconds)
+
+    monkeypatch.setattr("allocator.runtime.turns.Work", Counted)
+    monkeypatch.setattr("allocator.runtime.turns.PATIENCE", 60.0)
     with ThreadPoolExecutor(4) as pool:
         yield Callers(pool, waits)
 
