@@ -184,7 +184,7 @@ def locks_of_ours() -> list[Any]:
     objects = [one for one in [*gc.get_objects(), *found] if str(type(one).__module__).startswith("allocator.")]
     found += [one for thing in objects for one in gc.get_referents(thing, getattr(thing, "__dict__", {}))]
     kinds = (type(threading.Lock()), type(threading.RLock()))
-    return [*{id(one): one for one in found if isinstance(one, kinds) and one is not fork_gate.lock}.values()]
+    return [*{id(one): one for one in found if issubclass(type(one), kinds) and one is not fork_gate.lock}.values()]
 
 
 @ON_TWO
