@@ -357,7 +357,7 @@ def test_who_is_late_to_note_a_failover_needs_no_lock(fresh, kind):
     """Else each of hundreds that notice it would have to get the lock of the row once, and most would not in time."""
     with closing(Database(fresh, 1)) as late, closing(Database(fresh)) as first:
         execute(fresh, MOVED)
-        start = late.start()
+        start = late.snapshot()
         first.current()
         with held_row(fresh):
             assert not late.write_move(start)
