@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,23 @@ def heeded() -> Iterator[None]:
     yield
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_replicas_before_a_real_database_never_repeat_an_id(shared_database, kind, tag):
+    """One is killed, and a new one starts."""
+
+    def draw(replica: Served, count: int) -> list[str]:
+        return [one for _ in range(40) for one in replica.post(f"/v1/tags/{tag}/ids?count={count}").ids]
+
+    with ExitStack() as started, ThreadPoolExecutor(4) as pool:
+        one, two = (started.enter_context(Served(shared_database(kind))) for _ in range(2))
+        drawn = [*pool.map(draw, [one, one, two, two], [1, 50, 1, 50])]
+        one.process.kill()
+        three = started.enter_context(Served(shared_database(kind)))
+        drawn += pool.map(draw, [two, three], [7, 7])
+
+    assert distinct(chain.from_iterable(drawn)) == 40 * (2 * 51 + 14)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -12,8 +12,10 @@ from time import monotonic
 import pytest
 from support.distinct import distinct
 from support.kit import backend_of
+from support.processes.patience import until
 from support.servers.throwaway import free_port
 from support.service.hostile_server import Hostile, saying
+from support.service.served import Served
 
 import allocator.errors
 import allocator.remote.http as client
@@ -57,6 +59,18 @@ def test_a_server_in_trouble_is_left_for_another_which_is_asked_first_from_then_
         assert drawn == [3 * number + 1, 3 * number + 2, 3 * number + 3], name
         assert ids.ticket(tag) > 0
     assert len(made.requests) == len(troubles)
+
+
+def test_ids_come_from_memory_and_go_on_while_the_service_is_away(face, tmp_path, tag):
+    with Served(f"sqlite:///{tmp_path}/ids.db") as service:
+        ids = face(service.address, timeout=5, step=100, max_step=100)
+        drawn = [ids.next_id(tag), *ids.next_ids(tag, 60)]  # beyond low water
+        assert until(lambda: ids.tags.get(tag).max_value >= 200)
+    drawn += [ids.next_id(tag) for _ in range(120)]
+    with pytest.raises(DatabaseUnavailable, match="did not answer"):
+        ids.next_ids(tag, 200)
+
+    assert distinct(drawn) == 181
 
 
 def test_an_error_of_the_service_is_the_callers(face, made, tag):

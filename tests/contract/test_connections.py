@@ -19,7 +19,7 @@ from support.processes.patience import until
 from support.service.served import START_SECONDS, Connection, Served, post
 
 from allocator import Allocator
-from allocator.errors import DatabaseUnavailable
+from allocator.errors import AccessDenied, DatabaseUnavailable
 
 
 def test_requests_that_come_together_or_in_pieces_have_an_answer_each(guarded, connection, tag):
@@ -183,6 +183,27 @@ def test_only_the_socket_of_a_service_that_was_killed_is_replaced(at_socket, fre
     with subprocess.Popen([sys.executable, "-m", "allocator", *again], cwd=tmp_path) as second:
         assert until(lambda: answers(path), START_SECONDS, hopeless=lambda: second.poll() is not None)
         second.terminate()
+
+
+@SQLITE
+def test_a_client_needs_a_token_once_there_is_one(at_socket, fresh, tag):
+    path, _ = at_socket
+    secret = run(fresh, "tokens", "create", "shop", "--tags", tag, "--json").json["secret"]
+
+    with Allocator(f"unix://{path}") as stranger:
+        assert until(lambda: is_refused(stranger, tag), START_SECONDS)
+    with Allocator(f"unix://{path}", token=secret) as ids:
+        assert ids.next_id(tag) > 0
+    drawn = run(f"unix:///none.sock UNIX://{path}", "next", tag, ALLOCATOR_TOKEN=secret)
+    assert drawn.out.strip().isdigit(), drawn
+
+
+def is_refused(ids: Allocator, tag: str) -> bool:
+    try:
+        ids.reserve(tag, 1)
+    except AccessDenied:
+        return True
+    return False
 
 
 def test_no_service_there_is_named(tmp_path):

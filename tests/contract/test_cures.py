@@ -5,8 +5,8 @@ from datetime import date
 
 import pytest
 from sqlalchemy import make_url
-from support.kit import ON_MYSQL, SQLITE, run
-from support.servers.administrator import opened, values
+from support.kit import ON_MYSQL, SQLITE, on, run
+from support.servers.administrator import execute, opened, values
 
 from allocator import Allocator, Numbers
 from allocator.errors import DatabaseRefused, InvalidDatabase
@@ -58,3 +58,24 @@ def test_numbers_that_a_restore_may_have_lost_are_told(fresh, caplog):
     words = re.search(r"allocator (numbers set) NAME N", told)[1].split()
     assert "the database moved to another server, or was restored, and numbers" in run(fresh, "doctor").out
     assert "is 6\n" in run(fresh, *words, "bill", "5", "--scope", "a", "--period", "2026").out
+
+
+@on("postgres", "mysql")
+def test_a_user_without_rights_gets_them_by_what_the_doctor_prints(kind, fresh):
+    """One right is missing at a time, and there are fourteen."""
+    user, database = "newcomer", make_url(fresh).database
+    login = {
+        "postgres": ("CREATE ROLE newcomer LOGIN PASSWORD 'word'", f"GRANT CONNECT ON DATABASE {database} TO newcomer"),
+        "mysql": ("CREATE USER newcomer IDENTIFIED BY 'word'", f"GRANT CREATE ON {database}.* TO newcomer"),
+    }
+    gone = {"postgres": ("DROP OWNED BY newcomer", "DROP ROLE newcomer"), "mysql": ("DROP USER newcomer",)}
+    execute(fresh, *login[kind])
+    url = make_url(fresh).set(username=user, password="word").render_as_string(hide_password=False)
+    with Allocator(url) as ids, pytest.raises(DatabaseRefused, match="the user lacks a right") as refused:
+        ids.next_id("order")
+    command = str(refused.value).rpartition(": allocator ")[2]
+    printed = run(url, *command.split(), "--json").out
+    execute(fresh, *re.findall(r"GRANT [^;]*", printed.replace("\\n", "\n")))
+    with Allocator(url) as ids:
+        assert ids.next_id("order") == 1
+    execute(fresh, *gone[kind])

@@ -1,12 +1,14 @@
 """What a caller sees, on every database and through both faces."""
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 
 import pytest
 from sqlalchemy import Engine, create_engine, text
 from support.applications.shop import noting
 from support.distinct import Duplicate, distinct
-from support.kit import OF_THE_RULE, ON_POSTGRES, ON_TWO, database_of, statements
+from support.kit import OF_THE_RULE, ON_POSTGRES, ON_SERVERS, ON_TWO, database_of, statements
 from support.rules import rule
 from support.servers.administrator import execute
 
@@ -348,3 +350,20 @@ def test_whoever_listens_to_statements_hears_each_claim_and_ticket(url, tag):
 
     said = [statement for _, _, statement, *_ in told]
     assert len([one for one in said if one.startswith(("UPDATE allocator_segment", "REPLACE INTO allocator_t"))]) == 2
+
+
+@ON_SERVERS
+def test_several_draw_exactly_the_last_ids(url, tag):
+    def rest(ids: Allocator) -> list[int]:
+        found: list[int] = []
+        with suppress(Exhausted):
+            while True:
+                found.append(ids.next_id(tag))
+        return found
+
+    with ExitStack() as stack, ThreadPoolExecutor(6) as pool:
+        several = [stack.enter_context(Allocator(url, step=7, max_step=70, timeout=60)) for _ in range(3)]
+        several[0].tags.create(tag, start_after=MAX_ID - 3000)
+        found = sorted(itertools.chain.from_iterable(pool.map(rest, several * 2)))
+
+    assert found == list(range(MAX_ID - 2999, MAX_ID + 1))

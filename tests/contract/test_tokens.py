@@ -104,6 +104,7 @@ def test_a_route_cannot_be_written_without_a_right():
 
 TOKENS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "drawing": (("draw",), ("order", "bill-*")),
+    "all": (("draw",), ("*",)),
     "schemes": (("draw",), ("s*", "meteor", "snowflake", "o*")),
     "meteors": (("draw",), ("@meteor",)),
     "reading": (("read",), ("seen-*",)),
@@ -112,7 +113,8 @@ TOKENS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 """Their verbs and patterns, by their names."""
 RIGHTS = """
-POST /v1/meteor -> 401 www-authenticate: Bearer … AccessDenied
+POST /v1/meteor -> 401 www-authenticate: Bearer … AccessDenied … not invalid_token
+all: POST /v1/tags/never-made/ids -> 404 UnknownTag
 POST /v1/tags/order/ids <Authorization: Bearer> -> 401 AccessDenied
 POST /v1/tickets/a <Authorization: Basic YTpi> -> 401 AccessDenied
 POST /v1/tags/order/ids <Authorization: Bearer allocator_x> -> 401 www-authenticate: Bearer error="invalid_token"
@@ -127,6 +129,8 @@ admin: PUT /v1/tags/bill-2 {} -> 201
 drawing: POST /v1/tags/order/ids -> 200
 drawing: POST /v1/tags/bill-2/ids -> 200
 drawing: POST /v1/tags/other/segments -> 403
+drawing: POST /v1/tags/orders/ids -> 403
+drawing: POST /v1/tickets/bill-x -> 200
 drawing: POST /v1/tickets/x -> 403
 drawing: POST /v1/workers/bill-x {"seconds":60,"now":NOW} -> 200
 drawing: POST /v1/workers/yours {"seconds":60,"now":NOW} -> 403

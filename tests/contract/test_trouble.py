@@ -363,6 +363,8 @@ def test_an_answer_that_never_comes_is_given_up_in_time_and_burns_the_range(face
         assert wire.said.wait(5)
         with closing(Database(wire.url, timeout=1)) as other, pytest.raises(DatabaseUnavailable):
             other.run(segments.fetch, tag)
+        with closing(Database(url, timeout=2)) as free:  # for whom nothing is locked
+            assert free.claim_segment(tag, 10, {})[0] > first[-1]
         wire.deaf = False
         wire.cut()
         later = patiently(lambda: ids.reserve(tag, 10))

@@ -5,10 +5,13 @@ import random
 import re
 import resource
 import socket
+import struct
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -36,7 +39,7 @@ main()
 """
 TAKES_ALL = "http_server.allow_many_files = lambda: 10_000"
 
-STREAMS, PATIENCE = 20_000, 20.0
+STREAMS, ABREAST, PATIENCE = 20_000, 32, 20.0
 NEW_TAGS = tuple(f"tag-{number}" for number in range(100_000))
 """Of which nearly each request takes another one, and so the database."""
 
@@ -168,20 +171,37 @@ def answered(port: int, stream: bytes) -> bytes:
     return found
 
 
-def test_hostile_streams_cost_the_service_nothing(tmp_path, report):
+def left(port: int, stream: bytes) -> bytes:
+    """As `answered`, for whom ends the connection by a reset and reads nothing."""
+    with suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.sendall(stream)
+    return b""
+
+
+def test_hostile_streams_cost_neither_the_service_nor_other_clients_anything(tmp_path, report):
     """Beside what unit/service/test_requests.py says of fields that cannot be read."""
     rnd, statuses = random.Random(7), Counter[int]()
-    with Served(f"sqlite:///{tmp_path}/ids.db") as service:
-        for _ in tqdm(range(STREAMS), desc="streams", unit="stream"):
-            stream = rnd.choice(HOSTILE)(rnd, rnd.choice(WELL_MADE))
-            statuses.update(map(int, re.findall(rb"HTTP/1\.1 (\d+)", answered(service.port, stream))))
+    streams = [rnd.choice(HOSTILE)(rnd, rnd.choice(WELL_MADE)) for _ in range(STREAMS)]
+    ways = [left if number % 4 == 3 else answered for number in range(STREAMS)]
+    with Served(f"sqlite:///{tmp_path}/ids.db") as service, ThreadPoolExecutor(ABREAST + 1) as pool:
+        load = Load(service.port, 8, ("order", "invoice"))
+        beside = pool.submit(asyncio.run, load.run())
+        done = pool.map(lambda way, stream: way(service.port, stream), ways, streams)
+        for answer in tqdm(done, desc="streams", total=STREAMS, unit="stream"):
+            statuses.update(map(int, re.findall(rb"HTTP/1\.1 (\d+)", answer)))
+        load.over = True
+        beside.result(PATIENCE + 60)
         closed = until(lambda: descriptors_of(service) < SPARE, 60)
         ready, code, log = service.get("/readyz").status, service.stop(), service.log()
     report(
         f"{STREAMS:,} hostile streams: {', '.join(f'{count:,} of {one}' for one, count in sorted(statuses.items()))}"
     )
+    assert not load.wrong, load.wrong[:3]
+    none_twice(load.duplicates())
+    assert load.requests > 100
     assert max(statuses) < 500
-    assert statuses[400] > STREAMS / 10
+    assert statuses[400] > STREAMS / 20
     assert closed
     assert (ready, code) == (200, 0)
     assert "Traceback" not in log

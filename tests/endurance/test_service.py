@@ -114,7 +114,7 @@ class Run:
             await asyncio.sleep(max(0.0, began + 1 - time.monotonic()))
 
     def return_database(self) -> None:
-        self.database.snapshot()
+        self.database.start()
         self.back = time.monotonic()
 
     async def kill_one(self) -> None:

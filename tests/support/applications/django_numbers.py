@@ -4,6 +4,7 @@ It runs on the example's project, with a second database beside its own.
 """
 
 import sqlite3
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, redirect_stdout, suppress
@@ -40,7 +41,7 @@ LIMITS = {
     "mysql": "SET innodb_lock_wait_timeout = 1",
 }
 MARCH = date(2026, 3, 9)
-invoices = Numbers("invoice", format="INV-{year}-{n:05}", reset="year")
+invoices, cases = Numbers("invoice", format="INV-{year}-{n:05}", reset="year"), Numbers("case")
 
 
 class Undo(Exception):
@@ -57,6 +58,21 @@ def refusal(error: type[AllocatorError], call: Callable[[], object]) -> str:
     except error as refused:
         return str(refused)
     raise AssertionError(f"no {error.__name__}")
+
+
+def beside(act: Callable[[], object]) -> threading.Thread:
+    """In an atomic block of another thread."""
+
+    def run() -> None:
+        try:
+            with transaction.atomic():
+                act()
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
 
 
 @chapter
@@ -84,6 +100,28 @@ def a_rollback_of_a_block_or_of_a_savepoint_takes_its_number_back() -> None:
         same(invoices.peek(connection, "a", MARCH).n, 5)
         invoices.set(connection, 9, scope="a", at=MARCH)
         same(invoices.void(connection, draw(), "printed twice"), True)
+
+
+@chapter
+def an_atomic_block_gives_its_number_to_the_next_where_it_is_rolled_back() -> None:
+    if KIND == "sqlite":
+        return  # one writer at a time: no scope beside another
+    held, waited, other = [], [], []
+
+    def draw_when_free() -> None:
+        is_asking.set()
+        waited.append(cases.next(connection, "a").n)
+
+    for ends_by_rollback in (True, True, False):  # of a scope that is new, and of one that is still
+        is_asking = threading.Event()
+        with transaction.atomic():
+            held.append(cases.next(connection, "a").n)
+            beside(lambda: other.append(cases.next(connection, "b").n)).join()
+            waiter = beside(draw_when_free)
+            assert is_asking.wait(60)
+            transaction.set_rollback(ends_by_rollback)
+        waiter.join()
+    same([held, waited, other], [[1, 2, 3], [1, 2, 4], [1, 2, 3]])
 
 
 @chapter

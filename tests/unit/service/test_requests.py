@@ -15,6 +15,8 @@ from unittest.mock import Mock
 
 import pytest
 from granian.server.embed import Server
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
@@ -95,6 +97,31 @@ def test_what_cannot_be_is_refused_by_its_name(subtests):
     ]:
         with subtests.test(sentence=sentence), pytest.raises(kind, match=sentence):
             read(form, value)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=10,
+)
+BODIES = [schemas.Settings, schemas.NumberRenewal, schemas.NumberWanted]
+QUERIES = [schemas.Count, schemas.Wanted, schemas.Pages, schemas.Format]
+
+
+def some(forms: list[type[schemas.Form]], values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    names = sorted({name for form in forms for name in form.model_fields})
+    given = st.dictionaries(st.sampled_from(names) | st.text(max_size=5), values, max_size=4)
+    return st.tuples(st.sampled_from(forms), given)
+
+
+@given(some(BODIES, json_values) | some(QUERIES, st.text(max_size=30)))
+def test_whatever_comes_is_read_or_refused_in_a_line(request_of):
+    sentence = ""
+    try:
+        read(*request_of)
+    except AllocatorError as error:
+        sentence = str(error)
+    assert "\n" not in sentence
 
 
 # -- which status an error has, and what of it may be told
