@@ -204,7 +204,7 @@ class Supply(Uncopyable):
         if self._core.stopped:
             raise self._core.stopped.again()
         if self._core.pace.under_way is not None and self._under_way.ended:
-            self._core.pace.withdraw()  # a MemoryError came before its end
+            self._core.pace.withdraw()  # an exception that was sent to its thread came before the end
 
     def _in_memory(self, now: float) -> int | Wait | None:
         """Under the lock: the next id in memory, or the `Wait` of a core whose ids come with time; None without."""

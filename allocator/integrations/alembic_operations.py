@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from shlex import quote
 from typing import Any
 
@@ -40,18 +39,14 @@ class CreateTag(MigrateOperation):
                 f"create {tag}{words}"
             )
         database = alone(operations.get_bind(), tag)
-        if start_after_column is not None:
-            start_after = max(start_after, database.read_column(start_after_column).greatest)
-        make_tag(Tags(lambda: [database], Tag(tag)), tag, start_after, given)
-
-
-def make_tag(tags: Tags, tag: str, start_after: int, settings: Mapping[str, Any]) -> None:
-    """Make a tag. One that exists keeps its settings, and is raised where its next id would be too low."""
-    try:
-        tags.create(tag, start_after=start_after or None, **settings)
-    except TagExists:
-        if start_after > tags.get(tag).max_value:
-            tags.set(tag, start_after=start_after)
+        tags = Tags(lambda: [database], Tag(tag))
+        try:
+            tags.create(tag, start_after=start_after or None, **given)
+        except TagExists:
+            if start_after_column is not None:
+                start_after = max(start_after, database.read_column(start_after_column).greatest)
+            if start_after > tags.get(tag).max_value:
+                tags.set(tag, start_after=start_after)
 
 
 def alone(connection: Any, what: str) -> Database:
