@@ -48,8 +48,8 @@ run: $(INSTALLED)  ## draw ids from SQLite, start the service, and print lines t
 test: $(READY)  ## the quick tests, on every available database, with a retry of what failed
 	PYTHONPATH=tests $(BIN)/python -m tools.retry --numprocesses $(WORKERS) --dist loadfile --quick --durations=40 $(TESTS)
 
-nightly: $(NIGHT)  ## what no change waits for, in parts: PART="mutants failover", or those that have not passed yet
-	PYTHONPATH=tests $(BIN)/python -m tools.nightly $(PART)
+nightly: $(NIGHT)  ## what no change waits for, in parts: PART="mutants failover", or all
+	$(BIN)/nox $(if $(PART),--session $(PART))
 
 simulate: $(READY)  ## a hundred thousand simulations with faults; report: reports/simulate.md
 	PYTHONPATH=tests $(BIN)/python -m simulation $(SIMULATE)
@@ -83,6 +83,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy tests/typing
+	$(BIN)/lint-imports --no-cache
 
 ratchets: docs  ## hold the numbers that may only fall; RATCHETS=--write writes them
 	PYTHONPATH=tests $(BIN)/python -m tools.ratchets $(RATCHETS)
