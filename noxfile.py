@@ -1,44 +1,60 @@
-"""The quick tests on each Python, SQLAlchemy and Django, and the SQL on older PostgreSQL: parts of `make nightly`."""
+"""`make nightly`, or `make nightly PART="mutants failover"`: what no change waits for; `nox --list` names the parts.
 
+A test that is skipped fails its part, but for older servers and the matrix. `.ci/nightly.json`, which is committed,
+says when each part was last green, and on which commit: empty where the tree had changes.
+"""
+
+import json
 import sys
+from datetime import UTC, datetime
+from pathlib import Path
 
 import nox
 
 sys.path.insert(0, "tests")
+from support.quick import git
 from support.servers import fetched
+from support.servers.available import KINDS
 from support.servers.throwaway import POSTGRES_BIN
-from tools.nightly import MATRIX
+from tools.nightly import MATRIX, OLDER, PARTS, QUICKLY
 
 nox.options.default_venv_backend = "uv"
 nox.options.error_on_missing_interpreters = True
 
-OLDEST = "sqlalchemy==2.0.43 django==4.2.* aiosqlite==0.20.0"  # aiosqlite 0.22 leaves a thread that it does not end
-LAST_2_0, NEWEST = "sqlalchemy==2.0.58", "sqlalchemy>=2.1,<2.2"
-PACKAGES = {"3.11-oldest": OLDEST, "3.11-2.0": LAST_2_0}
-TESTS = ("python", "-m", "tools.retry", "--numprocesses", "4", "--dist", "loadfile")
-LIKE_POSTGRES = "(postgres or test_managed_databases and not TiDB and not OceanBase)"
-UNSEEN = {"14": " and not nothing_is_scanned"}
-"""Of this version no session can say when the rows that it read are counted."""
+GREEN = Path(".ci") / "nightly.json"
+WITHIN = ("timeout", "--foreground", "--signal=INT", "--kill-after=60", "40m")
+TESTS = {"PYTHONPATH": "tests"}
+ALL_SERVERS = {"ALLOCATOR_TEST_REQUIRE": ",".join(KINDS)}  # a night without databases proves nothing
+
+
+def run(session: nox.Session, *command: str, **env: str | None) -> None:
+    session.run(*WITHIN, *command, env=TESTS | env, external=True)
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":!{GREEN}")
+    green = {"at": datetime.now(UTC).isoformat(" ", "seconds"), "commit": "" if changed else git("rev-parse", "HEAD")}
+    GREEN.write_text(json.dumps(json.loads(GREEN.read_text()) | {session.name: green}, indent=2) + "\n")
+
+
+def part(name: str) -> None:
+    @nox.session(name=name, venv_backend="none")
+    def here(session: nox.Session) -> None:
+        run(session, sys.executable, *PARTS[name], **ALL_SERVERS)
 
 
 def matrix(name: str) -> None:
     @nox.session(name=f"matrix-{name}", python=name.partition("-")[0])
-    def run(session: nox.Session) -> None:
+    def of_its_own(session: nox.Session) -> None:
         tests = nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), "test")
-        session.install("-e", ".[all]", *PACKAGES.get(name, NEWEST).split(), *tests)
-        session.run(*TESTS, "--quick", env={"PYTHONPATH": "tests"})
+        session.install("-e", ".[all]", *MATRIX[name].split(), *tests)
+        run(session, "python", *QUICKLY, "--quick", **ALL_SERVERS)
 
 
-def postgres(version: str) -> None:
-    @nox.session(name=f"postgres-{version}", venv_backend="none")
-    def run(session: nox.Session) -> None:
-        cases = ("-k", LIKE_POSTGRES + UNSEEN.get(version, ""))
-        own = {POSTGRES_BIN: str(fetched.postgres(version)), "ALLOCATOR_TEST_REQUIRE": "postgres"}
-        own |= {"ALLOCATOR_TEST_POSTGRES_URL": None, "PYTHONPATH": "tests"}
-        session.run(*TESTS, "tests/contract", "tests/migrations", *cases, env=own)
+def older(name: str) -> None:
+    @nox.session(name=name, venv_backend="none")
+    def with_fetched(session: nox.Session) -> None:
+        own = {POSTGRES_BIN: str(fetched.postgres(name.partition("-")[2])), "ALLOCATOR_TEST_REQUIRE": "postgres"}
+        run(session, sys.executable, *OLDER[name], **own, ALLOCATOR_TEST_POSTGRES_URL=None)
 
 
-for each in MATRIX:
-    matrix(each)
-for each in fetched.POSTGRES:
-    postgres(each)
+for makes, names in (part, PARTS), (matrix, MATRIX), (older, OLDER):
+    for each in names:
+        makes(each)

@@ -8,15 +8,15 @@
 A change that raises a number says why in the message of a commit, on a line such as "Raises lines.tests: …".
 """
 
-import io
+import ast
 import json
 import re
 import subprocess
 import sys
-import tokenize
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from inspect import get_annotations
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -28,18 +28,15 @@ from allocator.database.mysql import MySQL
 from allocator.database.postgresql import PostgreSQL
 from allocator.database.sqlite import SQLite
 from tools import walks
-from tools.shapes import knots, lines, names, sizes
 
 FILE = ".ci/ratchets.toml"
 FOLDERS = ("allocator", "migrations", "tests", "benchmarks", "examples")
 COUNTED = (".py", ".toml", ".yaml", ".yml", ".sql", ".html", ".js", ".css")
-NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 SLACK = 0.01
 SECONDS, SLOW = "seconds.ci", 2
 POSTGRES = "postgresql"
 HEADER = """\
-# May only fall: see tests/tools/ratchets.py. Lines are not blank, and tokens are those of Python.
-# knots: modules that are in a circle of imports, late ones too. names: of Dialect and of those who inherit from it.
+# May only fall: see tests/tools/ratchets.py. Lines are not blank. names: of Dialect and of those who inherit from it.
 # postgresql, sqlite: see tests/tools/walks.py. sizes: lines of functions and modules in allocator.
 """
 
@@ -47,15 +44,30 @@ Numbers = dict[str, int]
 """By names such as `lines.tests`."""
 
 
-def tokens(text: str) -> int:
-    """Without comments and layout, so that denser lines save nothing. An f-string is one, as before Python 3.12."""
-    count = depth = 0
-    for each in tokenize.generate_tokens(io.StringIO(text).readline):
-        name = tokenize.tok_name[each.type]
-        depth -= name.endswith("STRING_END")
-        count += each.type not in NO_CODE and not depth and not name.endswith("STRING_END")
-        depth += name.endswith("STRING_START")
-    return count
+def lines(text: str) -> int:
+    return sum(bool(line.strip()) for line in text.splitlines())
+
+
+def sizes(texts: Iterable[str]) -> Numbers:
+    """The median of the lines, and what a tenth exceeds: a walk that is shorter by longer functions is no gain."""
+    modules = list(texts)
+    functions = [
+        lines("\n".join(text.splitlines()[node.lineno - 1 : node.end_lineno]))
+        for text in modules
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    found = {}
+    for name, all_lines in ("function", functions), ("module", [lines(text) for text in modules]):
+        in_order = sorted(filter(None, all_lines))
+        found[f"sizes.{name}-median"] = in_order[len(in_order) // 2]
+        found[f"sizes.{name}-p90"] = in_order[len(in_order) * 9 // 10]
+    return found
+
+
+def names(*classes: type) -> set[str]:
+    """All public names in the bodies of these classes, whichever of them has one."""
+    return {name for each in classes for name in {*vars(each), *get_annotations(each)} if not name.startswith("_")}
 
 
 def words(index: Mapping[str, Sequence[Mapping[str, str]]]) -> int:
@@ -90,21 +102,14 @@ def measured() -> Numbers:
     for name in git("ls-files", "--cached", "--others", "--exclude-standard").splitlines():
         folder, path = name.partition("/")[0], ROOT / name
         if folder in FOLDERS and name.endswith(COUNTED) and path.is_file():
-            text = path.read_text()
-            found[f"lines.{folder}"] += lines(text)
-            found["tokens.all"] += tokens(text) if name.endswith(".py") else 0
+            found[f"lines.{folder}"] += lines(path.read_text())
     found["tests.items"] = items()
     found["words.site"] = words(json.loads((ROOT / "site" / "search" / "search_index.json").read_text()))
     found["names.dialect"] = len(names(Dialect, MySQL, PostgreSQL, SQLite))
-    for group, numbers in ("sizes", sizes(package())), ("knots", knots(package())), *walked():
+    found |= sizes(path.read_text() for path in (ROOT / "allocator").rglob("*.py"))
+    for group, numbers in walked():
         found |= {f"{group}.{name}": number for name, number in numbers.items()}
     return dict(sorted(found.items()))
-
-
-def package() -> dict[str, str]:
-    """The text of each module of `allocator`, by its name."""
-    paths = [path.relative_to(ROOT) for path in (ROOT / "allocator").rglob("*.py")]
-    return {".".join(path.with_suffix("").parts).removesuffix(".__init__"): (ROOT / path).read_text() for path in paths}
 
 
 def walked() -> Iterator[tuple[str, Numbers]]:

@@ -9,10 +9,9 @@ import yaml
 from support.quick import ROOT, Case, left_out, turn
 from support.rules import RULES
 from support.verdict import FINAL, MOST
-from tools.nightly import PARTS, todo
-from tools.ratchets import FILE, formatted, parsed, raised, tokens, words, wrong
+from tools.nightly import MATRIX, OLDER, PARTS
+from tools.ratchets import FILE, formatted, lines, parsed, raised, words, wrong
 from tools.rules import KINDS, PAGE, found, page
-from tools.shapes import knots, lines
 
 TESTS = Path(__file__).parents[2]
 CONFTEST = """
@@ -106,53 +105,26 @@ def test_where_not_all_ran_nothing_is_retried(retried, tmp_path):
     assert (code > 0, "A retry" in said, "could not be collected" in said) == (True, False, True), said
 
 
-# -- the parts of the night: all that is long is in one of them, and only what has not passed runs again
-
-
 WORKFLOW = ROOT / ".github" / "workflows" / "nightly.yml"
 
 
-def test_every_long_run_and_every_quick_test_is_in_one_part():
+def test_every_long_run_and_every_quick_test_is_in_one_part_of_the_night():
     words = [word for command in PARTS.values() for word in command if word.startswith("tests/")]
     soaks = {str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "endurance").glob("test_*.py")}
     folders = {f"tests/{path.name}" for path in (ROOT / "tests").iterdir() if any(path.rglob("test_*.py"))}
+    names = [*PARTS, *OLDER, *(f"matrix-{name}" for name in MATRIX)]
 
     assert sorted(word for word in words if word.endswith(".py")) == sorted(soaks)
     assert {word for word in words if not word.endswith(".py")} == folders - {"tests/endurance"}
-    assert yaml.safe_load(WORKFLOW.read_text())["jobs"]["part"]["strategy"]["matrix"]["part"] == [*PARTS]
-
-
-def test_a_run_is_taken_up_where_it_was_ended():
-    first, second, third, *others = PARTS
-    ended = {first: ("passed", "abc"), second: ("FAILED", "abc"), third: ("passed", "an older one")}
-    outcomes = {name: {"ended": how, "commit": commit, "at": ""} for name, (how, commit) in ended.items()}
-
-    assert todo(outcomes, "abc") == [second, third, *others]
-    assert todo({first: {"ended": "passed", "commit": "", "at": ""}}, "") == [
-        *PARTS
-    ]  # a tree with changes is no commit
+    assert yaml.safe_load(WORKFLOW.read_text())["jobs"]["part"]["strategy"]["matrix"]["part"] == names
 
 
 # -- the numbers that may only fall, judged by plain texts
 
 
 def test_what_is_counted():
-    dense, wide = "a = [1, 2]\n", "# why\n\na = [\n    1,\n    2\n]\n"
-
-    assert (lines(dense), lines(wide)) == (1, 5)
-    assert tokens(dense) == tokens(wide) == 7
-    assert tokens('a = f"{b + c}" + d') == 5
+    assert lines("# why\n\na = [\n    1,\n \n]\n") == 4
     assert words({"docs": [{"text": "<p>Two words</p>"}, {"text": "three"}]}) == 3
-
-
-def test_a_circle_of_late_imports_is_a_knot_and_one_of_types_is_none():
-    types = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.room import a\n"
-    late = "def f():\n    from p.room import a\n"
-    filled_in = "def f(name):\n    return import_module(f'p.{name}.a')\n"
-
-    assert knots({"p.room.a": "import p.room.b", "p.room.b": types}) == {}
-    assert knots({"p.room.a": "from p.hall import b", "p.hall.b": late, "p.hall.c": late}) == {"room": 1, "hall": 1}
-    assert knots({"p.room.a": "import p.room.b", "p.room.b": filled_in}) == {"room": 2}
 
 
 def test_a_number_that_rose_and_one_that_fell_unnoticed_are_wrong():
