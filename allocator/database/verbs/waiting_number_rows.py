@@ -28,7 +28,6 @@ from sqlalchemy import Engine, Executable, Integer, select
 
 from allocator.database.caller import Caller, own_transaction
 from allocator.database.django.transaction import own_atomic
-from allocator.database.postgresql import notified
 from allocator.database.verbs.gapless_number_rows import Row, draw, lock_free, translated
 from allocator.database.verbs.waiting_columns import WaitingColumns, scope_in
 from allocator.errors import (
@@ -100,17 +99,15 @@ class WaitingNumbers:
     def follow(self, engine: Engine, stop: Event | None = None, every: float = 0.1) -> int:
         """Number rows as they are committed, until `stop` is set, and return how many this call has numbered.
 
-        It looks each `every` seconds and, on PostgreSQL by psycopg, at each `NOTIFY` of a channel with the name of the
-        numbers. Errors are logged, and tried again. Several may run at once, in threads and processes.
+        It looks each `every` seconds. Errors are logged, and tried again. Several may run at once, in threads and
+        processes.
         """
         done, stop, free = 0, stop or Event(), replace(self, leaves_held=True)
         while not stop.is_set():
             try:
-                with notified(engine, self.rule.name, stop.wait) as wait:
-                    while not stop.is_set():
-                        done += (numbered := free.assign(engine))
-                        if not numbered:
-                            wait(every)
+                done += (numbered := free.assign(engine))
+                if not numbered:
+                    stop.wait(every)
             except InvalidDatabase:  # what was given here
                 raise
             except AllocatorError as error:
