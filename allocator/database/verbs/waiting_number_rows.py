@@ -124,7 +124,8 @@ class WaitingNumbers:
             session.run_sync(waiting.assign, scope)`; or `django.db.connection`.
 
         Raises, after all other rows have their numbers, `InvalidArgument` for a row whose scope or date no number can
-            have, `NumberBusy` if others hold a counter or a row until the lock timeout, and what else stops a group.
+            have, `NumberBusy` if others hold a counter or a row until the lock timeout, and what else stops a group. At
+            the fourth that others hold it raises at once: the groups behind wait for another call.
         """
         if scope is not None:
             if self.columns.scope is None:
