@@ -210,7 +210,7 @@ class Feed:
     model: a mapped class, a Table with a primary key, or a model of Django. The other arguments are its columns.
     position: of integers, NULL at first; with a unique index.
     order_by: the order among rows that wait at the same time.
-    name: of the counter, and of the channel of `follow`; by default table.position.
+    name: of the counter; by default table.position.
     at_once: rows that one transaction numbers at most, 1 to 10000.
     """
 
@@ -237,8 +237,7 @@ class Feed:
     def follow(self, engine: Engine, stop: Event | None = None, every: float = 0.1) -> int:
         """Assign positions until `stop` is set, and return how many; for a thread, or a process of its own.
 
-        It looks each `every` seconds and, on PostgreSQL by psycopg, at each `NOTIFY` of the channel `name`. Errors are
-        logged, and tried again. Several may run at once.
+        It looks each `every` seconds. Errors are logged, and tried again. Several may run at once.
         """
         return self._rows.follow(engine, stop, every)
 

@@ -100,20 +100,6 @@ def hides_revision(connection: Connection, dialect: Dialect) -> bool:
     return False
 
 
-def others_may_write(found: Iterable[tuple[str, str, bool]]) -> Iterator[Finding]:
-    """The finding for roles, each with what it may write and whether it logs in itself."""
-    others = [one[:2] for one in found if not (one[2] and BY_HAND.issuperset(one[1].split(", ")))]
-    if others:
-        yield Finding(
-            "others-may-write",
-            DANGER,
-            f"{', '.join(f'{role} may write {places}' for role, places in others)}: whoever may use such a role can "
-            "lower a tag, so that its ids come again, or make a token",
-            f"{' '.join(f'REVOKE ALL ON {places} FROM {role};' for role, places in others)} For default privileges "
-            "and APIs see docs/managed-databases.md",
-        )
-
-
 # -- PostgreSQL
 
 
@@ -152,7 +138,16 @@ def durable_wal(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
 
 def other_roles(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
     found = connection.execute(text(ROLES), {"names": [*TABLES, SEQUENCE]})
-    yield from others_may_write((one.role, one.places, one.is_user) for one in found)
+    others = [one for one in found if not (one.is_user and BY_HAND.issuperset(one.places.split(", ")))]
+    if others:
+        yield Finding(
+            "others-may-write",
+            DANGER,
+            f"{', '.join(f'{one.role} may write {one.places}' for one in others)}: whoever may use such a role can "
+            "lower a tag, so that its ids come again, or make a token",
+            f"{' '.join(f'REVOKE ALL ON {one.places} FROM {one.role};' for one in others)} For default privileges "
+            "and APIs see docs/managed-databases.md",
+        )
 
 
 def writes_and_draws(connection: Connection, dialect: Dialect) -> list[Finding]:
@@ -180,25 +175,6 @@ DURABLE = {
     "innodb_doublewrite": ("ON", "1", "DETECT_AND_RECOVER"),
     "sync_binlog": ("1",),
 }
-ACCOUNTS = """
-SELECT DISTINCT grantee AS role, place FROM (
-    SELECT grantee, '*.*' AS place, privilege_type FROM information_schema.user_privileges
-    UNION SELECT grantee, CONCAT('`', table_schema, '`.*'), privilege_type FROM information_schema.schema_privileges
-    WHERE DATABASE() LIKE table_schema
-    UNION SELECT grantee, table_name, privilege_type FROM information_schema.table_privileges
-    WHERE table_schema = DATABASE() AND FIND_IN_SET(table_name, :names)
-    UNION SELECT grantee, table_name, privilege_type FROM information_schema.column_privileges
-    WHERE table_schema = DATABASE() AND FIND_IN_SET(table_name, :names)
-) AS granted WHERE privilege_type IN ('INSERT', 'UPDATE', 'DELETE', 'DROP', 'ALTER', 'TRIGGER') AND grantee <> :account
-  AND (grantee LIKE :nobody OR grantee LIKE :everybody OR grantee NOT IN (
-    SELECT grantee FROM information_schema.user_privileges WHERE privilege_type = 'CREATE'
-    UNION SELECT grantee FROM information_schema.schema_privileges
-    WHERE privilege_type = 'CREATE' AND DATABASE() LIKE table_schema))
-ORDER BY role, place
-"""
-"""Who may create the tables owns them, but for PUBLIC and users without a name. Most users see no rights of others."""
-NO_HOST = "@''"
-"""Of PUBLIC and roles of MariaDB; REVOKE takes them without."""
 
 
 def settings(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
@@ -264,13 +240,6 @@ def writes_and_replaces(connection: Connection, dialect: Dialect) -> Iterator[Fi
     return writes(connection, dialect, account(connection), needed)
 
 
-def other_accounts(connection: Connection, dialect: Dialect) -> Iterator[Finding]:
-    known = {"account": account(connection), "names": ",".join(TABLES), "nobody": "''@%", "everybody": "'PUBLIC'@%"}
-    found = [(str(role), str(place)) for role, place in connection.execute(text(ACCOUNTS), known)]
-    bare = {role: role.removesuffix(NO_HOST).strip("'") for role, _ in found if role.endswith(NO_HOST)}
-    yield from others_may_write((bare.get(role, role), place, role not in bare) for role, place in found)
-
-
 def account(connection: Connection) -> str:
     """The user, as GRANT takes it."""
     name, _, host = str(connection.exec_driver_sql("SELECT CURRENT_USER()").scalar()).rpartition("@")
@@ -318,7 +287,6 @@ CHECKS = {
         Check("the server's settings", settings),
         Check("whether this server follows another", source),
         Check("whether ids can be claimed", writes_and_replaces, of_tables=True, fails="claims-refused"),
-        Check("the rights of others", other_accounts, of_tables=True),
     ),
     "sqlite": (
         GUARD,

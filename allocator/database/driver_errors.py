@@ -60,7 +60,6 @@ MISSING = frozenset({"42P01", "42703", "1054", "1146", "SQLITE_ERROR"})
 FORBIDDEN = frozenset({"42501", "1142", "1143"})
 NO_FUNCTION = frozenset({"42883"})
 """No such function for arguments of these types, as PostgreSQL has no max() of booleans."""
-NO_COUNTER = "1467"
 
 OUR_TABLE = r"^.*\ballocator_\w+\b(?!\W?\.)"  # and no schema of that name
 LOCKED = (
@@ -203,7 +202,7 @@ MEANINGS: Meanings = {
         ),
         Meaning(
             "{where}: the lock of the counter of tickets, or of nodes, was not free: {words}; try again",
-            NO_COUNTER,
+            "1467",
         ),
     ),
 }
@@ -328,11 +327,6 @@ def is_contended(error: SQLAlchemyError, dialect: Dialect) -> bool:
 def is_refusal(error: SQLAlchemyError, dialect: Dialect) -> bool:
     """Whether a statement may have failed because the server refuses to identify itself."""
     return code_of(error, dialect) in REFUSALS
-
-
-def lacks_counter(error: DBAPIError, dialect: Dialect) -> bool:
-    """MariaDB cannot read an auto-increment that another session holds; MySQL also says so after the last number."""
-    return code_of(error, dialect) == NO_COUNTER
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Engine, TextClause, column, func, select, table, text
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import (
     ASLEEP,
@@ -31,7 +31,6 @@ from allocator.database.dialect import (
 )
 from allocator.database.driver_errors import READ_ONLY, REFUSALS
 from allocator.database.tables import CLAIMED, node
-from allocator.errors import DatabaseUnavailable, InvalidDatabase
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag_column import Counter
 
@@ -130,8 +129,6 @@ CLOCK = "CAST(1000 * EXTRACT(EPOCH FROM clock_timestamp()) AS BIGINT)"
 DRAW_NODES = text(
     "SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, CAST(:n AS BIGINT))"
 )
-LOOK = 1.0
-"""Seconds after which who waits looks whether it shall stop."""
 
 
 class PostgreSQL(Dialect):
@@ -310,46 +307,3 @@ def is_merely_like_it(connection: Any) -> bool:
     """CockroachDB and YugabyteDB have no such WAL, and commit on several servers."""
     status = getattr(getattr(connection, "info", None), "parameter_status", lambda name: "")
     return bool(status("crdb_version")) or "-YB-" in (status("server_version") or "")
-
-
-@contextmanager
-def notified(engine: Engine, channel: str, stopped: Callable[[float], bool]) -> Iterator[Callable[[float], object]]:
-    """Yield a wait that a NOTIFY of the channel ends early, on PostgreSQL by psycopg; else `stopped`.
-
-    stopped: waits so many seconds, at most until it returns True. On PostgreSQL that ends a wait within a second.
-
-    It takes a connection of its own from the pool, and closes it at the end.
-    """
-    if not isinstance(engine, Engine):
-        raise InvalidDatabase(
-            f"follow takes an Engine of SQLAlchemy, got {type(engine).__name__}; with asyncio give its thread a "
-            "create_engine(url) of its own; with Django run: manage.py allocator numbers assign TABLE.COLUMN "
-            f"{channel} --order-column C --follow"
-        )
-    if (engine.dialect.name, engine.dialect.driver) != ("postgresql", "psycopg"):
-        yield stopped
-        return
-    failures: tuple[type[Exception], ...] = (SQLAlchemyError, engine.dialect.loaded_dbapi.Error)
-    try:
-        connection = engine.raw_connection()
-    except failures as error:
-        raise DatabaseUnavailable(f"cannot listen for {channel}: {error}") from error
-    driver: Any = connection.driver_connection
-    connection.detach()
-    try:
-        driver.autocommit = True
-        driver.execute(f'LISTEN "{channel}"')
-        yield lambda seconds: hear(driver, seconds, stopped)
-    except failures as error:
-        raise DatabaseUnavailable(f"cannot listen for {channel}: {error}") from error
-    finally:
-        connection.close()
-
-
-def hear(driver: Any, seconds: float, stopped: Callable[[float], bool]) -> None:
-    """Wait for a notification, at most so many seconds."""
-    while not stopped(0.0):
-        heard = list(driver.notifies(timeout=min(seconds, LOOK), stop_after=1))
-        seconds -= LOOK
-        if heard or seconds <= 0:
-            return

@@ -130,6 +130,7 @@ class Database:
         """
         if self._lent:
             return self._lent.run(verb, *args, **kwargs)
+        catch_up()
         # A signal handler that raises inside of a statement, or of the pool's own code, would leave it half done.
         here = partial(self._run, verb, *args, **kwargs)
         return beside(here) if takes_signals() else here()
@@ -144,7 +145,6 @@ class Database:
         return self.run(verb if self._lent else within, *args, **kwargs)  # a migration has a transaction
 
     def _run(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        catch_up()
         if self._ended:
             raise self._ended.again()
         is_new = self._file is not None and self._may_be_made()

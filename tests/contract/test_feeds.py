@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import BigInteger, Engine, SmallInteger, String, insert, select, text, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from support.applications.shop import emptied
-from support.kit import ON_POSTGRES, ON_SERVERS, SQLITE, statements
+from support.kit import ON_SERVERS, SQLITE, statements
 from support.processes.patience import until
 from support.servers.administrator import opened
 
@@ -144,26 +144,8 @@ def test_positions_are_integers():
         Feed(Narrow, position="note", order_by="id")
 
 
-@ON_POSTGRES
-def test_a_follower_is_woken_by_a_notification(shop):
-    stop, done = threading.Event(), []
-    thread = threading.Thread(target=lambda: done.append(feed.follow(shop, stop, every=3600.0)))
-    thread.start()
-    with shop.connect() as connection:
-        listens = text("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
-        assert until(lambda: connection.scalar(listens))
-    with shop.begin() as connection:
-        connection.execute(insert(Happened).values(id=1))
-        connection.execute(select(text("pg_notify('happened.position', '')")))
-    assert until(lambda: read(shop) == [(1, 1)])
-    stop.set()  # which it sees within a second
-    thread.join(60)
-
-    assert done == [1]
-
-
-def test_a_follower_takes_an_engine():
-    with pytest.raises(InvalidDatabase, match=r"run: manage.py allocator .* happened\.position .*--follow"):
+def test_a_follower_ends_where_it_can_never_assign():
+    with pytest.raises(InvalidDatabase, match="give a SQLAlchemy Engine, sessionmaker, .* got object"):
         feed.follow(object())
 
 

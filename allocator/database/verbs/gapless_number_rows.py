@@ -7,7 +7,7 @@ gaps, and a scope has one writer at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from time import monotonic
@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import is_of_a_check, is_rolled_back, translate_drawn
 from allocator.database.tables import number, shard
-from allocator.schemes.gapless_numbers import MAX_NUMBER, Group, Number, NumberRule, out_of_numbers, place
+from allocator.schemes.gapless_numbers import MAX_NUMBER, Number, NumberRule, out_of_numbers, place
 
 if TYPE_CHECKING:
     from allocator.database.caller import Caller
@@ -61,8 +61,6 @@ class NumberDialect:
     voids = f"INSERT {VOID} ON CONFLICT DO NOTHING"
     settles = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
     """First in a transaction of our own, so that what is read under the counter's lock is the newest."""
-    locks_all = ""
-    """Locks all rows at once, where rows have no locks of their own."""
     by_key = ""
     """A hint: find rows by their primary key, and lock no others on the way."""
     cuts_down = False
@@ -97,7 +95,6 @@ class NumberDialect:
 
 class SQLiteNumbers(NumberDialect):
     draws = f"{INSERT} VALUES (:name, :scope, :period, :rule, {{first}}) {RAISE} AND n <= {{most}} RETURNING n"
-    locks_all = "UPDATE allocator_number SET n = n WHERE n IS NULL"
     settles = ""  # the draw locks the file, and what is read after it is the newest
 
     def commits_each(self, connection: Any, driver_connection: Any) -> bool:
@@ -193,18 +190,6 @@ def draw(caller: Caller, rule: NumberRule, row: Row, count: int) -> int:
     if last is None:
         raise out_of_numbers(place(**row))
     return last
-
-
-def lock_free(caller: Caller, name: str, groups: Iterable[Group]) -> set[Group]:
-    """Lock the counters of these groups that are there and that nobody holds."""
-    if caller.numbers.locks_all:
-        caller.run(caller.numbers.locks_all, {})
-        return set(groups)
-    keys = dict(enumerate(groups))
-    either = " OR ".join(f"name = :name AND scope = :scope{n} AND period = :period{n}" for n in keys)
-    values = {f"{column}{n}": value for n, key in keys.items() for column, value in key._asdict().items()}
-    statement = f"SELECT scope, period FROM allocator_number WHERE {either} FOR UPDATE SKIP LOCKED"
-    return {Group(*found) for found in caller.fetch(statement, {"name": name, **values})}
 
 
 def fetch_last(caller: Caller, row: Row) -> int | None:

@@ -12,14 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, exists, func, or_, select, text
-from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import filled, run_of, triggered
-from allocator.database.driver_errors import lacks_counter
 from allocator.database.tables import segment, ticket
-from allocator.errors import Exhausted
-from allocator.schemes.shared.argument_checks import MAX_ID
-from allocator.schemes.shared.residues import ALL, MAX_SLOTS
+from allocator.schemes.shared.residues import ALL
 from allocator.schemes.slots import Shard
 from allocator.schemes.ticket import REPLACE, RESERVED
 
@@ -47,23 +43,12 @@ def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> i
     statement = filled(DRAW, run_of(connection), dialect.words)
     known = {"shard_move": shard.move.key, "run": shard.move.run}
     known |= {"slot": shard.residue.offset, "slots": shard.residue.step}
-    try:
-        result = connection.execute(statement, {"type": kind, **known})
-    except DBAPIError as error:
-        if lacks_counter(error, dialect) and is_at_its_end(connection):
-            raise Exhausted("the database has given its last ticket") from error
-        raise
+    result = connection.execute(statement, {"type": kind, **known})
     if not result.rowcount:
         return None
     if result.lastrowid <= 0:
         raise triggered(kind, "allocator_ticket")
     return int(result.lastrowid)
-
-
-def is_at_its_end(connection: Connection) -> bool:
-    """Whether a row has the last ticket: each slot has one in `MAX_SLOTS` numbers, or more."""
-    last = connection.exec_driver_sql("SELECT max(id) FROM allocator_ticket").scalar()
-    return int(last or 0) > MAX_ID - MAX_SLOTS
 
 
 def has_any(connection: Connection, dialect: Dialect) -> bool:

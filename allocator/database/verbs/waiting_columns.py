@@ -142,9 +142,9 @@ class WaitingColumns:
         """These rows, if they wait: by CASE, since planners would else find them by an index of all that wait."""
         return and_(self.among(keys), case((self.waits, 1), else_=0) == 1)
 
-    def lock(self, keys: Iterable[Key], hint: str, *, free: bool) -> Executable:
-        """Select those of these rows that still wait, and lock them; free: only those that nobody holds."""
-        locked = self.select(self.still_waiting(keys)).with_for_update(skip_locked=free)
+    def lock(self, keys: Iterable[Key], hint: str) -> Executable:
+        """Select those of these rows that still wait, and lock them."""
+        locked = self.select(self.still_waiting(keys)).with_for_update()
         return locked.with_hint(self.table, hint) if hint else locked
 
     def update(self, numbers: Sequence[tuple[Key, Number]], hint: str) -> Executable:

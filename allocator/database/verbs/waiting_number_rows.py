@@ -7,9 +7,7 @@ gap that MySQL's writers insert into. Each row is then locked by its key, which 
 Plain numbers, without a scope, period or format, are written by one statement for all rows, which leaves those that
 others hold.
 
-Groups whose counters and rows nobody holds are numbered together, where their rows, read before, are the same under
-the locks. Each other one takes a transaction of its own: who holds many counters waits for no other and for no row that
-waits, so no order of scopes can deadlock.
+Each group takes a transaction of its own: nobody holds two counters, so no order of scopes can deadlock.
 """
 
 from __future__ import annotations
@@ -28,8 +26,7 @@ from sqlalchemy import Engine, Executable, Integer, select
 
 from allocator.database.caller import Caller, own_transaction
 from allocator.database.django.transaction import own_atomic
-from allocator.database.postgresql import notified
-from allocator.database.verbs.gapless_number_rows import Row, draw, lock_free, translated
+from allocator.database.verbs.gapless_number_rows import Row, draw, translated
 from allocator.database.verbs.waiting_columns import WaitingColumns, scope_in
 from allocator.errors import (
     AllocatorError,
@@ -57,7 +54,7 @@ in_use: WeakValueDictionary[object, Turns] = WeakValueDictionary()
 MEND_PAUSE = 10.0
 """Seconds of a follower after an error that lasts until somebody mends its cause."""
 STATEMENT = 100
-"""Rows or groups of one statement: SQLite refuses an expression of a thousand parts."""
+"""Rows of one statement: SQLite refuses an expression of a thousand parts."""
 
 
 def own(given: Any) -> AbstractContextManager[Caller]:
@@ -100,17 +97,15 @@ class WaitingNumbers:
     def follow(self, engine: Engine, stop: Event | None = None, every: float = 0.1) -> int:
         """Number rows as they are committed, until `stop` is set, and return how many this call has numbered.
 
-        It looks each `every` seconds and, on PostgreSQL by psycopg, at each `NOTIFY` of a channel with the name of the
-        numbers. Errors are logged, and tried again. Several may run at once, in threads and processes.
+        It looks each `every` seconds. Errors are logged, and tried again. Several may run at once, in threads and
+        processes.
         """
         done, stop, free = 0, stop or Event(), replace(self, leaves_held=True)
         while not stop.is_set():
             try:
-                with notified(engine, self.rule.name, stop.wait) as wait:
-                    while not stop.is_set():
-                        done += (numbered := free.assign(engine))
-                        if not numbered:
-                            wait(every)
+                done += (numbered := free.assign(engine))
+                if not numbered:
+                    stop.wait(every)
             except InvalidDatabase:  # what was given here
                 raise
             except AllocatorError as error:
@@ -129,7 +124,8 @@ class WaitingNumbers:
             session.run_sync(waiting.assign, scope)`; or `django.db.connection`.
 
         Raises, after all other rows have their numbers, `InvalidArgument` for a row whose scope or date no number can
-            have, `NumberBusy` if others hold a counter or a row until the lock timeout, and what else stops a group.
+            have, `NumberBusy` if others hold a counter or a row until the lock timeout, and what else stops a group. At
+            the fourth that others hold it raises at once: the groups behind wait for another call.
         """
         if scope is not None:
             if self.columns.scope is None:
@@ -153,10 +149,7 @@ class WaitingNumbers:
             with own(source) as caller:
                 rows = fetch(caller, self.columns.waiting(scope, most))
             groups, wrong = in_groups(self.rule, self.zone, rows)
-            for part in in_parts([(group, found) for group, found in groups.items() if group not in failed]):
-                together = self._number_together(source, part)
-                alone = (found for group, found in part if group not in together)
-                done += sum(map(len, together.values())) + sum(self._number(source, one, most, failed) for one in alone)
+            done += sum(self._number(source, found, most, failed) for found in groups.values())
             if len(rows) < most or rows == before:
                 break
             before = rows
@@ -193,34 +186,6 @@ class WaitingNumbers:
         if caller.numbers.cuts_down and not caller.select(self.columns.holding(last)):
             raise self._no_room(f"numbers above {first - 1}")
         return count
-
-    def _number_together(self, source: Any, groups: Sequence[tuple[Group, list[Due]]]) -> dict[Group, list[Due]]:
-        """Number the rows of groups, in one transaction; returns those of which nobody holds counter or row."""
-        if len(groups) == 1:
-            return {}
-        try:
-            with own(source) as caller:
-                return self._run_together(caller, dict(groups))
-        except DatabaseUnavailable:
-            raise
-        except NumberConflict:  # who is alone waits, or tries again
-            return {}
-        except AllocatorError:  # of one of them, which is told when it is alone
-            half = len(groups) // 2
-            return self._number_together(source, groups[:half]) | self._number_together(source, groups[half:])
-
-    def _run_together(self, caller: Caller, groups: dict[Group, list[Due]]) -> dict[Group, list[Due]]:
-        row = self._row(next(iter(groups)))
-        free = translated(caller, row, lambda: lock_free(caller, self.rule.name, groups))
-        keys = [one.row.key for group in groups if group in free for one in groups[group]]
-        again = in_groups(self.rule, self.zone, translated(caller, row, lambda: self._lock(caller, keys, free=True)))
-        found = {group: rows for group, rows in again.groups.items() if rows == groups.get(group)}
-        numbers: list[tuple[Key, Number]] = []
-        for group, rows in found.items():
-            last = draw(caller, self.rule, self._row(group), len(rows))
-            numbers += numbered(self.rule, rows, last)
-        translated(caller, row, lambda: self._write(caller, numbers))
-        return found
 
     def _number(self, source: Any, found: list[Due], most: int, failed: dict[Group, AllocatorError]) -> int:
         """Number rows of a group. Its error is kept: it holds up no other group, unless the database has ended."""
@@ -265,7 +230,8 @@ class WaitingNumbers:
         """The rows of the group, each read again under its lock: until then it may change its scope or date."""
         seen = fetch(caller, self.columns.waiting(first.row.scope, most))
         keys = [one.row.key for one in self._of_group(first.group, seen)]
-        again = self._lock(caller, keys, free=False)
+        hint = caller.numbers.by_key
+        again = [row for part in in_parts(keys) for row in fetch(caller, self.columns.lock(part, hint))]
         if keys and not again:  # it was changed meanwhile, unless that repeats
             raise NumberConflict(f"a row of {self.columns.table.name} waits, but its key {keys[0]} does not find it")
         return self._of_group(first.group, again)
@@ -273,10 +239,6 @@ class WaitingNumbers:
     def _of_group(self, group: Group, rows: Iterable[WaitingRow]) -> list[Due]:
         """Of the group alone: the `=` of a column may find other scopes, as those in capital letters."""
         return in_groups(self.rule, self.zone, rows).groups.get(group, [])
-
-    def _lock(self, caller: Caller, keys: Sequence[Key], *, free: bool) -> list[WaitingRow]:
-        hint = caller.numbers.by_key
-        return [row for part in in_parts(keys) for row in fetch(caller, self.columns.lock(part, hint, free=free))]
 
     def _write(self, caller: Caller, numbers: Sequence[tuple[Key, Number]]) -> int:
         """Write all of them, or raise."""

@@ -7,7 +7,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from unittest.mock import MagicMock, Mock
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import Connection, MetaData, event
@@ -34,7 +34,6 @@ from allocator.database.mysql import MySQL
 from allocator.database.postgresql import PostgreSQL
 from allocator.database.store import Database
 from allocator.database.tables import Stored, metadata
-from allocator.database.verbs import tickets
 from allocator.database.verbs.gapless_number_rows import number_dialect, translated
 from allocator.errors import (
     AllocatorError,
@@ -47,8 +46,6 @@ from allocator.errors import (
     SchemaOutOfDate,
 )
 from allocator.runtime.threads import takes_signals
-from allocator.schemes.shared.argument_checks import MAX_ID
-from allocator.schemes.slots import Shard
 
 
 class TooLate(Exception):
@@ -240,23 +237,13 @@ REFUSED = "Can't connect to MySQL server on 'h' ([Errno 111] Connection refused)
         (1146, "Table 'allocator_shop.bills' doesn't exist", DatabaseRefused, "lacks what is not the allocator's"),
         (1146, "Table 'shop.allocator_segment' doesn't exist", SchemaOutOfDate, "run: allocator db upgrade"),
         (3, "Error writing file './x' (errno: 28)", DatabaseUnavailable, "has no space left"),
+        (1467, "Failed to read auto-increment value from storage engine", DatabaseUnavailable, "was not free"),
     ],
 )
 def test_what_only_the_words_of_a_code_tell(code, words, kind, sentence):
     found = meaning(error(code, words), MySQL())
 
     assert (type(found), sentence in str(found)) == (kind, True), found
-
-
-def test_a_counter_that_cannot_be_read_is_at_its_end_or_locked():
-    connection = MagicMock()
-    connection.execute.side_effect = error(1467, "Failed to read auto-increment value from storage engine")
-    connection.exec_driver_sql.return_value.scalar.side_effect = [MAX_ID, 5]
-    with pytest.raises(Exhausted, match="last ticket"):
-        tickets.draw(connection, MySQL(), "job", Shard())
-    with pytest.raises(DBAPIError) as locked:
-        tickets.draw(connection, MySQL(), "job", Shard())
-    assert type(meaning(locked.value, MySQL())) is DatabaseUnavailable
 
 
 def test_the_command_that_makes_the_tables_takes_no_driver_for_asyncio():
