@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from allocator.cli.options import F, option, urls_option
 from allocator.schemes.shared.argument_checks import check_seconds
@@ -44,11 +43,6 @@ def setting(name: str, *names: str, **given: Any) -> Callable[[F], F]:
     default=ServeSettings.port,
     help="Port to listen on; 0 for any free one.",
 )
-@setting(
-    "--uds",
-    metavar="PATH",
-    help="Unix socket, for this machine only, in place of --host and --port.",
-)
 @setting("--timeout", type=float, default=ServeSettings.timeout, help="Seconds a request may wait for the database.")
 @setting("--compat", callback=names, metavar="leaf,tinyid", help="Also serve the routes of these servers.")
 @setting("--tokens-url", help="Database of the tokens.  [default: that of the least slot of --url]")
@@ -63,7 +57,7 @@ def setting(name: str, *names: str, **given: Any) -> Callable[[F], F]:
     help="Format of the logs.",
 )
 @urls_option
-def serve(urls: tuple[str, ...], timeout: float, uds: str | None, **settings: Any) -> None:
+def serve(urls: tuple[str, ...], timeout: float, **settings: Any) -> None:
     """Give ids over HTTP to programs in any language.
 
     The API is described at /openapi.json, and a web console is at /. Clients need a token. With --open, clients on this
@@ -81,12 +75,8 @@ def serve(urls: tuple[str, ...], timeout: float, uds: str | None, **settings: An
 
     if (settings["certificate"] is None) != (settings["key"] is None):
         raise click.UsageError("--certificate and --key need each other")
-    given = click.get_current_context().get_parameter_source  # an image may set ALLOCATOR_HOST
-    if uds and (settings["certificate"] or ParameterSource.COMMANDLINE in {given("host"), given("port")}):
-        raise click.UsageError("--uds excludes --host, --port and --certificate")
     if not settings["host"].strip():
         raise click.UsageError("--host is empty, which would be every address; give it the address to listen on")
     check_installed()
     with logged(settings["log_format"]):
-        path = (uds or "").removeprefix("unix://")  # as clients name it
-        run(ServeSettings(urls, timeout=check_seconds("timeout", timeout, 0.05), uds=path, **settings))
+        run(ServeSettings(urls, timeout=check_seconds("timeout", timeout, 0.05), **settings))

@@ -168,7 +168,7 @@ def is_file(name: str | None) -> bool:
 
 
 def dialect_named(backend: str, where: str) -> Dialect:
-    if backend.lower() in {"http", "https", "unix"}:
+    if backend.lower() in {"http", "https"}:
         raise InvalidDatabase(f"{where} is a service; this needs the URL of the database itself")
     if backend not in BACKENDS:
         known = ", ".join(BACKENDS[:-1])

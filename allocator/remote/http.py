@@ -10,7 +10,6 @@ import json
 import logging
 import re
 import select
-import socket
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -139,9 +138,7 @@ class Server:
         parts = urlsplit(address)
         self._prefix = quote(parts.path, safe="/%:@!$&'()*+,;=~")
         self._connect: Callable[[], HTTPConnection] = partial(HTTPConnection, parts.netloc)
-        if parts.scheme == "unix":
-            self._prefix, self._connect = "", partial(UnixConnection, parts.path)
-        elif parts.scheme == "https":
+        if parts.scheme == "https":
             self._connect = partial(HTTPSConnection, parts.netloc, context=ssl.create_default_context())
         self._idle: list[tuple[HTTPConnection, float]] = []
         """Each with the time of its last use."""
@@ -210,17 +207,6 @@ class Server:
             self._idle.pop()[0].close()
 
     __del__ = close
-
-
-class UnixConnection(HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost")
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
 
 
 def converted(server: str, read: Callable[[Any], T], body: bytes) -> T:

@@ -13,14 +13,12 @@ LEAF, TINYID = COMPATIBLE = ("leaf", "tinyid")
 class ServeSettings:
     """The options of `allocator serve`. URLs hold passwords, so `repr` omits them.
 
-    uds: the path of a Unix socket, in place of the host and port; empty for these.
     is_open: requests from this machine may do everything until a token exists.
     """
 
     urls: tuple[str, ...] = field(repr=False)
     tokens_url: str | None = field(default=None, repr=False)
     host: str = "127.0.0.1"
-    uds: str = ""
     port: int = 8000
     timeout: float = 5.0
     compat: tuple[str, ...] = ()

@@ -295,7 +295,7 @@ REFUSED = {
     "next order --url sqlite://ids.db": "error: the URL of a file has three slashes: sqlite:///ids.db",
     "next order --url sqlite://data/ids.db": "error: the URL of a file has three slashes: sqlite:///data/ids.db",
     "doctor --url http://127.0.0.1:1": "127.0.0.1:1 is a service; this needs the URL of the database itself",
-    "db check --url unix:///run/ids.sock": "is a service; this needs the URL of the database itself",
+    "db check --url http://127.0.0.1:1": "is a service; this needs the URL of the database itself",
     "next order --url oracle://u:s3cret@h/x": "known are sqlite, postgresql, mysql, mariadb",
     "tags set order --step 5": "error: tag 'order' does not exist",
 }

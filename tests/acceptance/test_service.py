@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from support.processes.patience import until
 from support.processes.prefork import serving
 from support.servers.fleets import bare, on_one_of_each
 from support.servers.throwaway import free_port
-from support.service.served import Connection, Reply, Served, post
+from support.service.served import Connection, Served, post
 
 from allocator import Allocator
 from allocator.database.store import Database
@@ -85,40 +84,6 @@ def test_a_stop_tells_each_busy_connection_and_cuts_none(tmp_path, number):
 
     assert (code, last) == (0, [(200, "close")] * 16), log
     assert "Traceback" not in log
-
-
-def test_one_host_restarts_without_a_refused_connection_or_a_failed_request(tmp_path):
-    """The next process starts before the one before it ends, and after it; half of the load connects anew each time."""
-    url, answers, over = f"sqlite:///{tmp_path}/ids.db", list[Reply](), threading.Event()
-
-    def draw(**headers: str) -> None:
-        while not over.is_set():
-            answers.append(first.post("/v1/tags/order/ids?count=3", **headers))
-
-    def await_more() -> None:
-        count = len(answers) + 400
-        assert until(lambda: len(answers) > count, 60, hopeless=lambda: any(one.done() for one in loads))
-
-    with ThreadPoolExecutor(4) as pool, ExitStack() as started:
-        started.callback(over.set)
-        kept = started.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1024))
-        first = running = started.enter_context(Served(url, listener=kept))
-        loads = [pool.submit(draw, **headers) for headers in ({}, {"Connection": "close"}) for _ in range(2)]
-        for is_first in (True, False, True):
-            await_more()
-            ended = running
-            if not is_first:
-                assert ended.stop() == 0
-            running = started.enter_context(Served(url, listener=kept))
-            if is_first:
-                assert ended.stop() == 0
-            await_more()
-        over.set()
-        for load in loads:
-            load.result()
-
-    assert {answer.status for answer in answers} == {200}
-    assert distinct([number for answer in answers for number in answer.ids]) > 3000
 
 
 @pytest.mark.parametrize("kind", SERVERS)

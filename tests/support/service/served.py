@@ -31,11 +31,11 @@ START_SECONDS = 120.0
 """It is ready before, or has ended, on any machine that runs the tests."""
 LISTENING = re.compile(r"listening on (https?)://([^ \"]+):(\d+)")
 
-HANDED_OVER = """
-import os
-os.dup2(int(os.environ["HANDED_OVER"]), 3)
-os.environ["LISTEN_PID"] = str(os.getpid())
+SHARED = """
+import os, socket
 from allocator.cli import main
+from allocator.service import http_server
+http_server.listening = lambda host, port: socket.socket(fileno=int(os.environ["SHARED"]))
 main()
 """
 
@@ -63,7 +63,7 @@ class Reply:
 class Served(Closing):
     """`allocator serve` with these options, from its first readiness to its end; `is_open` until a token is made.
 
-    listener: handed over to it, as by systemd.
+    listener: that it shares with other replicas, so that a killed one takes only the connections that it accepted.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class Served(Closing):
     ) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self._log = Path(self.folder.name) / "log"
-        handed: tuple[int, ...] = ()
+        shared: tuple[int, ...] = ()
         if listener:
-            program, handed = ("-c", HANDED_OVER), (listener.fileno(),)
-            environment |= {"HANDED_OVER": str(listener.fileno()), "LISTEN_FDS": "1"}
+            program, shared = ("-c", SHARED), (listener.fileno(),)
+            environment |= {"SHARED": str(listener.fileno())}
         command = [sys.executable, *program, "serve", "--port", "0", *options]
         if is_open and "--host" not in options:
             command.append("--open")
@@ -96,7 +96,7 @@ class Served(Closing):
                 stderr=log,
                 cwd=cwd or self.folder.name,
                 env=of_an_operator() | environment,
-                pass_fds=handed,
+                pass_fds=shared,
             )
         self.pool = urllib3.PoolManager(maxsize=16, ca_certs=ca)
         self.address = ""
