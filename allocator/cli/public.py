@@ -8,7 +8,7 @@ import click
 
 from allocator.cli.options import from_environment, option
 from allocator.cli.output import CommandGroup, json_option, show
-from allocator.public_ids import CHECK, TEXTS, PublicIds
+from allocator.public_ids import CHECK, PublicIds
 from allocator.schemes.shared.argument_checks import MAX_ID
 
 KEY_VARIABLE = "ALLOCATOR_PUBLIC_KEY"
@@ -26,7 +26,6 @@ def public() -> None:
 @public.command("decode")
 @click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
 @click.option("--prefix", default="", help="Prefix of the text, such as ord_.")
-@option("--text", type=click.Choice(TEXTS), default="base62", help="Encoding of the text.")
 @option("--check", type=int, default=CHECK, help="Check bits.")
 @click.option("--limit", type=int, default=MAX_ID, help="Greatest id.")
 @json_option

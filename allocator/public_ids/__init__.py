@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from secrets import token_hex
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from allocator.errors import InvalidId, InvalidSetting, NotCopyable
+from allocator.public_ids import base62
 from allocator.public_ids.seal import LEAST_LIMIT, Seal
-from allocator.schemes.formats.text_encodings import Base62, Crockford, Digits
 from allocator.schemes.shared.argument_checks import MAX_ID, check_whole, integer, quoted
 
 KEY_BYTES = range(16, 65)
@@ -23,9 +23,6 @@ MAX_CHECK = 48
 MIN_CHECK_OF_SEVERAL = 20
 """With several keys, only the check tells which key made a text."""
 PREFIX = re.compile(r"[A-Za-z0-9._~-]{0,32}", re.ASCII)
-TEXTS = ("base62", "crockford")
-
-Text = Literal["base62", "crockford"]
 
 
 class PublicIds:
@@ -39,27 +36,25 @@ class PublicIds:
         `PublicIds.new_key()`. Keep it: without it no text can be decoded.
     prefix: the beginning of each text: up to 32 of A-Z a-z 0-9 . _ ~ -. Each prefix has its own mapping, so order 1 and
         customer 1 get unrelated texts.
-    text: "base62", or "crockford" (Base 32, easier to read aloud).
     check: bits of a check that needs the key, 0 to 48. A text that was altered, made up, or made with another key
         decodes with a chance of 2**-check, and never if one character was replaced or two neighbours were swapped.
     limit: the greatest id, at least 1000000; `JAVASCRIPT_MAX_ID` where browsers read the numbers of `permute`.
     old_keys: former keys, whose texts can still be decoded.
 
-    Use one key and prefix with one format only. The derived keys do not depend on `text` and `check`, so a text with a
-    long check reveals the shorter check of the same id, and with it the text of the other format.
+    Use one key and prefix with one format only. The derived keys do not depend on `check`, so a text with a long check
+    reveals the shorter check of the same id, and with it the text of the other format.
 
-    Key, prefix, text, check and limit define the format: a change of one changes the texts. The format is version 1,
-    and no release will change it. Immutable; safe to use from several threads. Raises `InvalidSetting`.
+    Key, prefix, check and limit define the format: a change of one changes the texts. The format is version 1, and no
+    release will change it. Immutable; safe to use from several threads. Raises `InvalidSetting`.
     """
 
-    __slots__ = ("_form", "_length", "_limit", "_old", "_prefix", "_seal", "_text")
+    __slots__ = ("_digits", "_length", "_limit", "_old", "_prefix", "_seal")
 
     def __init__(
         self,
         key: bytes | str,
         *,
         prefix: str = "",
-        text: Text = "base62",
         check: int = CHECK,
         limit: int = MAX_ID,
         old_keys: Iterable[bytes | str] = (),
@@ -71,9 +66,8 @@ class PublicIds:
         if len(keys) > 1 and bits < MIN_CHECK_OF_SEVERAL:
             raise InvalidSetting(f"check must be at least {MIN_CHECK_OF_SEVERAL} bits with old_keys, got {bits}")
         self._seal, *self._old = [Seal(one, prefix, limit, bits) for one in keys]
-        self._form = form_of(text, (limit + 1 << bits) - 1)
-        self._text = text
-        self._length = len(prefix) + self._form.length
+        self._digits = base62.length_of((limit + 1 << bits) - 1)
+        self._length = len(prefix) + self._digits
 
     @staticmethod
     def new_key() -> str:
@@ -82,13 +76,13 @@ class PublicIds:
 
     def encode(self, id_: int) -> str:
         """The text of an id from 1 to the limit; all texts have the same length. Raises `InvalidId`."""
-        return self._prefix + self._form.format(self._seal.seal(self._check_id(id_)))
+        return self._prefix + base62.encode(self._seal.seal(self._check_id(id_)), self._digits)
 
     def decode(self, text: str) -> int:
         """The id of a text. Raises `InvalidId` for a text that `encode` never returns."""
         if not isinstance(text, str) or len(text) != self._length or not text.startswith(self._prefix):
             raise InvalidId(self._describe_format(text))
-        sealed = self._form.parse(text[len(self._prefix) :])
+        sealed = base62.decode(text[len(self._prefix) :])
         id_ = None if sealed is None else self._open(sealed)
         if id_ is None:
             raise InvalidId(f"{text!a} was altered or mistyped, or made with another key")
@@ -133,13 +127,13 @@ class PublicIds:
     def _describe_format(self, got: object) -> str:
         before = f"{self._prefix!r} and " if self._prefix else ""
         received = f"{len(got)} characters: {ascii(got)[:60]}" if isinstance(got, str) else type(got).__name__
-        return f"a public id is {before}{self._form.length} characters of {self._form.characters}, got {received}"
+        return f"a public id is {before}{self._digits} characters of {base62.SHOWN}, got {received}"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise NotCopyable("PublicIds holds a secret key and cannot be copied or pickled; make one where it is used")
 
     def __repr__(self) -> str:
-        return f"<PublicIds {self._prefix}… in {self._text}, {self._length} characters>"
+        return f"<PublicIds {self._prefix}…, {self._length} characters>"
 
 
 def check_key(key: object) -> bytes:
@@ -181,11 +175,3 @@ def check_prefix(prefix: object) -> str:
     raise InvalidSetting(
         f"prefix must be up to 32 of the characters A-Z a-z 0-9 . _ ~ -, got {quoted(prefix, 60, ascii)}"
     )
-
-
-def form_of(text: object, greatest: int) -> Digits:
-    if text == "base62":
-        return Base62(greatest)
-    if text == "crockford":
-        return Crockford(greatest)
-    raise InvalidSetting(f"text must be one of {', '.join(TEXTS)}, got {quoted(text, 40)}")

@@ -21,7 +21,6 @@ from uuid import UUID
 
 from allocator.errors import InvalidId, InvalidSetting
 from allocator.schemes.formats.bit_layout import Format, Layout, layout_from_text, moment
-from allocator.schemes.formats.text_encodings import BASE32
 from allocator.schemes.meteor import RANDOMS, MeteorSettings
 from allocator.schemes.objectid import COUNTER, HEX, PROCESS, parse, seconds_of, time_of
 from allocator.schemes.shared.argument_checks import MAX_ID, check_whole, quoted
@@ -32,6 +31,7 @@ NUMBER = re.compile(r"-?[0-9]{1,30}", re.ASCII)
 TSID = re.compile(r"[0-7OIL][0-9A-TV-Z]{12}", re.ASCII | re.IGNORECASE)
 ULID = re.compile(r"[0-7OIL][0-9A-TV-Z]{25}", re.ASCII | re.IGNORECASE)
 """Crockford's digits; O counts as 0, I and L as 1. The first digit keeps a TSID below 2**63, a ULID below 2**128."""
+BASE32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 MISREAD = str.maketrans("OIL", "011")
 SCHEMES = ("segment", "meteor", "snowflake", "objectid", "objectid-machine", "uuid", "tsid", "ulid")
 EXPECTED = "an id is a number, 24 hex digits, a UUID, a TSID or a ULID"
