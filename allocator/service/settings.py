@@ -24,8 +24,6 @@ class ServeSettings:
     compat: tuple[str, ...] = ()
     is_open: bool = False
     log_format: str = "json"
-    certificate: str | None = None
-    key: str | None = None
     console: bool = True
 
     @property
