@@ -41,7 +41,7 @@ def application(settings: ServeSettings) -> HotPath:
     if settings.console:
         from allocator.service.console.views import Console  # and its templates, for those who want it
 
-        console = Console(settings, handlers, token_cache, metrics, error_reporter)
+        console = Console(handlers, token_cache, metrics, error_reporter)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:

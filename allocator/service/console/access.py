@@ -10,7 +10,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from allocator.schemes.token import ADMINISTER, ALL, READ, Token
+from allocator.schemes.token import ALL, READ, Token
 from allocator.service.auth import PROXY_HEADERS, Principal, TokenCache, is_bearer, is_here
 from allocator.service.error_responses import HttpRefusal
 from allocator.service.log_config import NUMBER
@@ -27,11 +27,6 @@ PLAIN = (
 
 def sees_all(token: Token) -> bool:
     return READ in token.verbs and ALL in token.tags
-
-
-def is_operator(token: Token) -> bool:
-    """Whether a token shows names of hosts and databases: shards, nodes, leases, findings of the doctor."""
-    return sees_all(token) and ADMINISTER in token.verbs
 
 
 async def principal_of(token_cache: TokenCache, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
