@@ -21,7 +21,7 @@ from allocator import Allocator, AsyncAllocator, AsyncSequence, PublicIds, Seque
 from allocator import inspect_id as inspect
 from allocator.errors import DatabaseUnavailable
 from allocator.integrations.alembic import metadata
-from allocator.integrations.sqlalchemy import PublicId, primary_key
+from allocator.integrations.sqlalchemy import primary_key
 from allocator.integrations.starlette import ids_of, lifespan
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
 
@@ -41,7 +41,7 @@ class Customer(Base):
 
 class Order(Base):
     __tablename__ = "order"
-    id: Mapped[str] = primary_key(ids, public=orders)
+    id: Mapped[int] = primary_key(ids)
     number: Mapped[int] = mapped_column(BigInteger, autoincrement=False, default=ids.sequence("number").next_id)
     items: Mapped[list[Item]] = relationship()
 
@@ -49,8 +49,8 @@ class Order(Base):
 class Item(Base):
     __tablename__ = "item"
     id: Mapped[int] = primary_key(ids, tag="line-item")
-    order_id: Mapped[str] = mapped_column(PublicId(orders), ForeignKey("order.id"))
-    wrong: Mapped[int] = primary_key(ids, public=orders)  # type: ignore[assignment]
+    order_id: Mapped[int] = mapped_column(ForeignKey("order.id"))
+    wrong: Mapped[str] = primary_key(ids)  # type: ignore[assignment]
 
 
 class DataclassBase(MappedAsDataclass, DeclarativeBase):
@@ -65,7 +65,7 @@ class Parcel(DataclassBase):
 
 def keys() -> None:
     assert_type(Customer().id, int)
-    assert_type(Order().id, str)
+    assert_type(Order().id, int)
     assert_type(Parcel(name="first").id, int)
     Parcel(id=1, name="first")  # type: ignore[call-arg]
     Table("plain", MetaData(), Column("id", BigInteger, default=ids.sequence("plain").next_id, autoincrement=False))
@@ -97,7 +97,7 @@ async def create(ids: Annotated[AsyncAllocator, Depends(ids_of)]) -> Shown:
         raise HTTPException(503) from error
     async with AsyncSession(engine) as session, session.begin():
         session.add(order := Order(items=[Item()]))
-    return Shown(id=number, text=order.id)
+    return Shown(id=number, text=orders.encode(order.id))
 
 
 async def awaited() -> None:
