@@ -552,7 +552,7 @@ READ = {
     "5016762319896585": ["meteor: likely", "second       292014", "2020-12-13 09:06:54+00:00", "snowflake: likely"],
     "175928847299117063": ["by --layout it could also be discord (2016-04-30)"],
     "1541815603606036480 --layout meteor --epoch 0": ["meteor: likely", "1972-11-04"],
-    "180363646902239241 --layout baidu:1/29/21/13 --epoch 1474300800": ["baidu: likely", "worker       4"],
+    "175928847299117063 --layout discord": ["discord: likely", "worker       1"],
 }
 """Others are judged by unit/schemes/test_inspection."""
 
