@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from allocator.service.token_administration import home_of
-
 LEAF, TINYID = COMPATIBLE = ("leaf", "tinyid")
 
 
@@ -17,7 +15,6 @@ class ServeSettings:
     """
 
     urls: tuple[str, ...] = field(repr=False)
-    tokens_url: str | None = field(default=None, repr=False)
     host: str = "127.0.0.1"
     port: int = 8000
     timeout: float = 5.0
@@ -25,8 +22,3 @@ class ServeSettings:
     is_open: bool = False
     log_format: str = "json"
     console: bool = True
-
-    @property
-    def tokens_at(self) -> str:
-        """The URL of the database that keeps the tokens."""
-        return self.tokens_url or home_of(self.urls)
