@@ -15,7 +15,7 @@ from itertools import chain, count
 from math import inf
 from typing import Any, Unpack, cast
 
-from allocator.aio import AsyncAllocator, Settings
+from allocator.aio import Settings
 from allocator.errors import AllocatorError, InvalidDatabase, InvalidSetting, NodeIdsExhausted, NotCopyable
 from allocator.fleet.tag_administration import Tags
 from allocator.generators.sequence import Sequence
@@ -34,7 +34,7 @@ from allocator.schemes.tag_column import Column, NoColumn
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease
 from allocator.sync import Allocator
 
-__all__ = ["AsyncMemoryAllocator", "MemoryAllocator"]
+__all__ = ["MemoryAllocator"]
 
 START = 1_767_225_600
 """2026-01-01T00:00:00Z, the start of a test, in seconds since 1970."""
@@ -222,7 +222,7 @@ class MemoryAllocator(Allocator):
 
     It takes the settings of `Allocator` except `token`, `headers` and `shards`; `runway` has no effect. The first id
     of a tag and the first ticket are 1, and the next ones follow without a gap. Meteors and snowflakes begin on
-    2026-01-01 as node 1 and worker 0. It never waits and starts no thread.
+    2026-01-01 as node 1 and worker 0. It never waits and starts no thread. For asyncio: `AsyncAllocator(memory)`.
 
     Raises `InvalidDatabase` for a URL or engine, and `InvalidSetting`.
     """
@@ -255,17 +255,3 @@ class MemoryAllocator(Allocator):
             yield
         finally:
             self._memory.failure = None
-
-
-class AsyncMemoryAllocator(AsyncAllocator):
-    """`MemoryAllocator` for asyncio: the same settings, or a `MemoryAllocator` to share.
-
-    Its `memory` is the `MemoryAllocator`, for `fail`. Not bound to an event loop.
-    """
-
-    def __init__(self, memory: MemoryAllocator | None = None, **settings: Unpack[Settings]) -> None:
-        if not isinstance(memory, MemoryAllocator | None):
-            raise InvalidDatabase(f"an AsyncMemoryAllocator shares a MemoryAllocator, got {type(memory).__name__}")
-        self.memory = MemoryAllocator(**settings) if memory is None else memory
-        super().__init__(self.memory, **({} if memory is None else settings))
-        self._owned = memory is None

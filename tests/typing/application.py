@@ -23,7 +23,7 @@ from allocator.errors import DatabaseUnavailable
 from allocator.integrations.alembic import metadata
 from allocator.integrations.sqlalchemy import primary_key
 from allocator.integrations.starlette import ids_of, lifespan
-from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
+from allocator.testing import MemoryAllocator
 
 ids = AsyncAllocator("sqlite:///ids.db")
 orders = PublicIds(PublicIds.new_key(), prefix="ord_")
@@ -129,7 +129,7 @@ def blocking() -> None:
     allocator.TooManyRequests  # type: ignore[attr-defined]  # noqa: B018
 
 
-def in_tests(memory_allocator: MemoryAllocator, async_memory_allocator: AsyncMemoryAllocator) -> None:
+def in_tests(memory_allocator: MemoryAllocator, async_memory_allocator: AsyncAllocator) -> None:
     with Allocator("sqlite:///ids.db") as one, one.use(memory_allocator):
         assert_type(one.next_id("order"), int)
     lifespan(async_memory_allocator)
