@@ -21,4 +21,3 @@ class ServeSettings:
     compat: tuple[str, ...] = ()
     is_open: bool = False
     log_format: str = "json"
-    console: bool = True

@@ -19,14 +19,12 @@ import pytest
 from support.distinct import distinct
 from support.faults.wire import Wire
 from support.processes.patience import until
-from support.processes.prefork import serving
 from support.servers.fleets import bare, on_one_of_each
-from support.servers.throwaway import free_port
 from support.service.served import Connection, Served, post
 
 from allocator import Allocator
 from allocator.database.store import Database
-from allocator.errors import AccessDenied, DatabaseRefused
+from allocator.errors import DatabaseRefused
 from allocator.remote.http import Servers
 from allocator.service.token_administration import Tokens
 
@@ -193,27 +191,6 @@ def test_a_proxy_on_this_machine_says_who_asks(tmp_path):
     with Served(f"sqlite:///{tmp_path}/ids.db") as service:
         service.get("/v1/tags", X_Forwarded_For="192.0.2.7, 127.0.0.1")
         assert until(lambda: [line for line in service.lines() if line.get("caller") == "192.0.2.7"])
-
-
-OTHER_SERVERS = {"uvicorn": ["--port", "{port}"], "hypercorn": ["--bind", "127.0.0.1:{port}"]}
-
-
-def test_other_servers_serve_the_application(tmp_path):
-    url = f"sqlite:///{tmp_path}/ids.db"
-    with closing(Database(url)) as database:
-        database.upgrade_schema()
-        secret, _ = Tokens(database).create("me", verbs=("draw",), tags=("order",))
-    made = f"application(ServeSettings(({url!r},), console=False))"
-    (tmp_path / "ids.py").write_text(f"from allocator.service import ServeSettings, application\napp = {made}\n")
-    for server, options in OTHER_SERVERS.items():
-        port = free_port()
-        command = [sys.executable, "-m", server, "ids:app", *(one.format(port=port) for one in options)]
-        with serving(command, tmp_path, port):
-            with Allocator(f"http://127.0.0.1:{port}", token=secret, timeout=60) as ids:
-                assert distinct([*ids.next_ids("order", 5000), *ids.next_ids("order", 3)]) == 5003, server
-            with Allocator(f"http://127.0.0.1:{port}") as stranger, pytest.raises(AccessDenied):
-                stranger.next_id("order")
-    assert "Traceback" not in (tmp_path / "log").read_text()
 
 
 class Proxy(BaseHTTPRequestHandler):
