@@ -103,7 +103,7 @@ class Settings(TypedDict, total=False):
 
     token: str | None
     headers: Callable[[], Mapping[str, str]] | None
-    shards: Iterable[str | URL] | Mapping[str, str | URL | Engine] | None
+    shards: Iterable[str | URL] | None
     create_missing: bool
     step: int
     max_step: int

@@ -50,7 +50,7 @@ class Allocator(Uncopyable):
     token: the bearer token for the service.
     headers: called for each request to the service, returns further headers, such as `traceparent`.
     shards: several databases in place of one, used in turn, which `allocator shards` has made a fleet: URLs that say
-        their slot (`…?shard=7f3a91c2.2`), or a dict of slots to URLs or engines: `{"7f3a91c2.1": engine}`.
+        their slot (`…?shard=7f3a91c2.2`).
     create_missing: create a tag on first use; otherwise raise `UnknownTag`.
     step, max_step, limit: settings of tags created on first use. A claim takes `step` to `max_step` ids, each 1 to 100
         million; `max_step` is a million by default, and less where the limit is low. `limit` is the greatest id, 1 to
@@ -73,7 +73,7 @@ class Allocator(Uncopyable):
         *,
         token: str | None = None,
         headers: Callable[[], Mapping[str, str]] | None = None,
-        shards: Iterable[str | URL] | Mapping[str, str | URL | Engine] | None = None,
+        shards: Iterable[str | URL] | None = None,
         create_missing: bool = True,
         step: int = DEFAULT_STEP,
         max_step: int | None = None,
