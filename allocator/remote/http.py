@@ -56,13 +56,7 @@ FAILOVER_ERRORS = (AllocatorClosed, DatabaseRefused, SchemaDamaged, SchemaOutOfD
 class Servers:
     """The servers of a service. Thread-safe; connects with the first call."""
 
-    def __init__(
-        self,
-        urls: list[str],
-        token: str | None,
-        timeout: float,
-        headers: Callable[[], Mapping[str, str]] | None = None,
-    ) -> None:
+    def __init__(self, urls: list[str], token: str | None, timeout: float) -> None:
         if token is not None and not (isinstance(token, str) and re.fullmatch("[!-~]+", token)):
             raise InvalidSetting(
                 "token must be printable ASCII characters without blanks; leave it out, or unset ALLOCATOR_TOKEN, if "
@@ -73,7 +67,6 @@ class Servers:
         self.shown = ", ".join(urls)
         self._servers = [Server(url) for url in urls]
         self._authorization = {"Authorization": f"Bearer {token}"} if token else {}
-        self._headers = headers or dict
         self._timeout = timeout
         self._closed = False
         self._first = 0
@@ -102,10 +95,7 @@ class Servers:
         target = f"{path}?{urlencode(fields)}" if fields else path
         data = None if body is None else json.dumps(body)
         kind = {"Content-Type": "application/json"} if data else {}
-        try:
-            all_headers = {**self._headers(), **self._authorization, **(headers or {}), **kind}
-        except Exception as error:
-            raise InvalidSetting(f"headers must return a mapping, got {type(error).__name__}: {error}") from error
+        all_headers = {**self._authorization, **(headers or {}), **kind}
         order = [*range(self._first, len(self._servers)), *range(self._first)]
         failure: AllocatorError = DatabaseUnavailable(f"no time was left for a request to {self.shown}")
         for tried, number in enumerate(order[:1] if once else order):
@@ -159,8 +149,6 @@ class Server:
         except (HTTPException, OSError) as error:
             trouble = f"{type(error).__name__}: {printable(error)}"
             raise DatabaseUnavailable(f"{self.address} did not answer: {trouble}") from error
-        except ValueError as error:
-            raise InvalidSetting(f"headers returned what HTTP refuses: {error}") from error
         if status in {200, 201}:
             return body
         refused = refusal(self.address, status, body)

@@ -220,7 +220,7 @@ class MemoryAllocator(Allocator):
         with MemoryAllocator() as ids:
             ids.next_id("order")        1
 
-    It takes the settings of `Allocator` except `token`, `headers` and `shards`; `runway` has no effect. The first id
+    It takes the settings of `Allocator` except `token` and `shards`; `runway` has no effect. The first id
     of a tag and the first ticket are 1, and the next ones follow without a gap. Meteors and snowflakes begin on
     2026-01-01 as node 1 and worker 0. It never waits and starts no thread. For asyncio: `AsyncAllocator(memory)`.
 
@@ -230,7 +230,7 @@ class MemoryAllocator(Allocator):
     def __init__(self, database: None = None, **settings: Unpack[Settings]) -> None:
         if database is not None:
             raise InvalidDatabase("a MemoryAllocator uses no database; for ids from a database, create an Allocator")
-        if names := [name for name in ("token", "headers", "shards") if settings.get(name) is not None]:
+        if names := [name for name in ("token", "shards") if settings.get(name) is not None]:
             raise InvalidSetting(f"a MemoryAllocator takes no {' or '.join(names)}, since it has no database")
         self._memory = MemoryBackend()
         super().__init__(cast(Any, self._memory), **settings)
