@@ -17,11 +17,6 @@ KEY_BYTES = range(16, 65)
 NEW_KEY_BYTES = 32
 DIGITS = re.compile(rb"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{64}|[0-9A-Fa-f]{128})")
 """Hexadecimal digits of a key of 16, 32 or 64 bytes. A random key looks like this with a chance below 10**-34."""
-CHECK = 26
-"""The default bits of the check: the most that fit into 16 characters of base62."""
-MAX_CHECK = 48
-MIN_CHECK_OF_SEVERAL = 20
-"""With several keys, only the check tells which key made a text."""
 PREFIX = re.compile(r"[A-Za-z0-9._~-]{0,32}", re.ASCII)
 
 
@@ -36,15 +31,13 @@ class PublicIds:
         `PublicIds.new_key()`. Keep it: without it no text can be decoded.
     prefix: the beginning of each text: up to 32 of A-Z a-z 0-9 . _ ~ -. Each prefix has its own mapping, so order 1 and
         customer 1 get unrelated texts.
-    check: bits of a check that needs the key, 0 to 48. A text that was altered, made up, or made with another key
-        decodes with a chance of 2**-check, and never if one character was replaced or two neighbours were swapped.
     limit: the greatest id, at least 1000000; `JAVASCRIPT_MAX_ID` where browsers read the numbers of `permute`.
     old_keys: former keys, whose texts can still be decoded.
 
-    Use one key and prefix with one format only. The derived keys do not depend on `check`, so a text with a long check
-    reveals the shorter check of the same id, and with it the text of the other format.
+    A text that was altered, made up, or made with another key decodes with a chance of 2**-26, and never if one
+    character was replaced or two neighbours were swapped.
 
-    Key, prefix, check and limit define the format: a change of one changes the texts. The format is version 1, and no
+    Key, prefix and limit define the format: a change of one changes the texts. The format is version 1, and no
     release will change it. Immutable; safe to use from several threads. Raises `InvalidSetting`.
     """
 
@@ -55,18 +48,14 @@ class PublicIds:
         key: bytes | str,
         *,
         prefix: str = "",
-        check: int = CHECK,
         limit: int = MAX_ID,
         old_keys: Iterable[bytes | str] = (),
     ) -> None:
         self._prefix = check_prefix(prefix)
         self._limit = check_whole("limit", limit, LEAST_LIMIT, MAX_ID)
-        bits = check_whole("check", check, 0, MAX_CHECK)
         keys = [check_key(key), *map(check_key, check_old_keys(old_keys))]
-        if len(keys) > 1 and bits < MIN_CHECK_OF_SEVERAL:
-            raise InvalidSetting(f"check must be at least {MIN_CHECK_OF_SEVERAL} bits with old_keys, got {bits}")
-        self._seal, *self._old = [Seal(one, prefix, limit, bits) for one in keys]
-        self._digits = base62.length_of((limit + 1 << bits) - 1)
+        self._seal, *self._old = [Seal(one, prefix, limit) for one in keys]
+        self._digits = base62.length_of(self._seal.greatest)
         self._length = len(prefix) + self._digits
 
     @staticmethod
