@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from allocator.errors import InvalidId, InvalidSetting, NotCopyable
 from allocator.public_ids import base62
-from allocator.public_ids.seal import LEAST_LIMIT, Seal
+from allocator.public_ids.seal import Seal
 from allocator.schemes.shared.argument_checks import MAX_ID, check_whole, integer, quoted
 
 KEY_BYTES = range(16, 65)
@@ -21,7 +21,7 @@ PREFIX = re.compile(r"[A-Za-z0-9._~-]{0,32}", re.ASCII)
 
 
 class PublicIds:
-    """A one-to-one mapping of ids to opaque numbers or texts, and back, under a secret key.
+    """A one-to-one mapping of ids to opaque texts, and back, under a secret key.
 
         public = PublicIds(key, prefix="ord_")
         public.encode(1)                    "ord_" and 16 characters
@@ -31,30 +31,27 @@ class PublicIds:
         `PublicIds.new_key()`. Keep it: without it no text can be decoded.
     prefix: the beginning of each text: up to 32 of A-Z a-z 0-9 . _ ~ -. Each prefix has its own mapping, so order 1 and
         customer 1 get unrelated texts.
-    limit: the greatest id, at least 1000000; `JAVASCRIPT_MAX_ID` where browsers read the numbers of `permute`.
     old_keys: former keys, whose texts can still be decoded.
 
     A text that was altered, made up, or made with another key decodes with a chance of 2**-26, and never if one
     character was replaced or two neighbours were swapped.
 
-    Key, prefix and limit define the format: a change of one changes the texts. The format is version 1, and no
-    release will change it. Immutable; safe to use from several threads. Raises `InvalidSetting`.
+    Key and prefix define the format: a change of one changes the texts. The format is version 1, and no release will
+    change it. Immutable; safe to use from several threads. Raises `InvalidSetting`.
     """
 
-    __slots__ = ("_digits", "_length", "_limit", "_old", "_prefix", "_seal")
+    __slots__ = ("_digits", "_length", "_old", "_prefix", "_seal")
 
     def __init__(
         self,
         key: bytes | str,
         *,
         prefix: str = "",
-        limit: int = MAX_ID,
         old_keys: Iterable[bytes | str] = (),
     ) -> None:
         self._prefix = check_prefix(prefix)
-        self._limit = check_whole("limit", limit, LEAST_LIMIT, MAX_ID)
         keys = [check_key(key), *map(check_key, check_old_keys(old_keys))]
-        self._seal, *self._old = [Seal(one, prefix, limit) for one in keys]
+        self._seal, *self._old = [Seal(one, prefix) for one in keys]
         self._digits = base62.length_of(self._seal.greatest)
         self._length = len(prefix) + self._digits
 
@@ -64,8 +61,9 @@ class PublicIds:
         return token_hex(NEW_KEY_BYTES)
 
     def encode(self, id_: int) -> str:
-        """The text of an id from 1 to the limit; all texts have the same length. Raises `InvalidId`."""
-        return self._prefix + base62.encode(self._seal.seal(self._check_id(id_)), self._digits)
+        """The text of an id; all texts have the same length. Raises `InvalidId`."""
+        number = check_whole("an id", integer(id_), 1, MAX_ID, InvalidId)
+        return self._prefix + base62.encode(self._seal.seal(number), self._digits)
 
     def decode(self, text: str) -> int:
         """The id of a text. Raises `InvalidId` for a text that `encode` never returns."""
@@ -81,14 +79,6 @@ class PublicIds:
         """The id by the first key whose check fits, the present key first."""
         opened = (seal.open(sealed) for seal in (self._seal, *self._old))
         return next((id_ for id_ in opened if id_ is not None), None)
-
-    def permute(self, id_: int) -> int:
-        """Another number from 1 to the limit for an id. It has no check: every number stands for some id."""
-        return self._seal.permute(self._check_id(id_))
-
-    def restore(self, number: int) -> int:
-        """The id of a number from `permute`, under the present key; old keys apply to texts only."""
-        return self._seal.restore(self._check_id(number))
 
     def __get_pydantic_core_schema__(self, source: object, _: object) -> Any:
         """For Pydantic and FastAPI: `Annotated[int, public]` decodes a text to the id, and encodes it in JSON.
@@ -109,9 +99,6 @@ class PublicIds:
     def _checked(self, text: str) -> str:
         self.decode(text)
         return text
-
-    def _check_id(self, id_: int) -> int:
-        return check_whole("an id", integer(id_), 1, self._limit, InvalidId)
 
     def _describe_format(self, got: object) -> str:
         before = f"{self._prefix!r} and " if self._prefix else ""

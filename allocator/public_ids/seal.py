@@ -1,6 +1,6 @@
 """Seal an id under one key: a keyed permutation, and a check that needs the key.
 
-    key, prefix, limit  ->  two keys, so that no two prefixes share numbers
+    key, prefix  ->  two keys, so that no two prefixes share numbers
     id  ->  number = permutation(id)  ->  number << CHECK | tag(number)
 
     id in 1..limit  ->  left | right halves of its bits  ->  10 rounds  ->  another id in 1..limit
@@ -27,11 +27,10 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
+from allocator.schemes.shared.argument_checks import MAX_ID
+
 ROUNDS = 10
 """The docstring of this module says why."""
-
-LEAST_LIMIT = 1_000_000
-"""The least domain by NIST SP 800-38G Rev. 1: in a smaller one, a few known pairs would let others be guessed."""
 
 PERSON = b"allocator-public"
 """Keeps these hashes apart from any other use of BLAKE2b with the same key."""
@@ -90,28 +89,26 @@ def through(rounds: Iterable[Any], one: int, other: int, one_bits: int, other_bi
 
 
 class Seal:
-    """The sealing of ids under one key, prefix and limit. No sealed number is above `greatest`."""
+    """The sealing of ids under one key, and prefix. No sealed number is above `greatest`."""
 
-    __slots__ = ("_new_tag", "_permutation", "greatest", "permute", "restore")
+    __slots__ = ("_new_tag", "_permutation", "greatest")
 
-    def __init__(self, key: bytes, prefix: str, limit: int) -> None:
-        both = blake2b(f"{prefix}:{limit}".encode("ascii"), key=key, person=VERSION).digest()
-        self.greatest = (limit + 1 << CHECK) - 1
-        self._permutation = Permutation(both[:32], limit)
+    def __init__(self, key: bytes, prefix: str) -> None:
+        both = blake2b(f"{prefix}:{MAX_ID}".encode("ascii"), key=key, person=VERSION).digest()
+        self.greatest = (MAX_ID + 1 << CHECK) - 1
+        self._permutation = Permutation(both[:32], MAX_ID)
         self._new_tag = blake2b(key=both[32:], digest_size=TAG_BITS // 8, person=VERSION).copy
-        self.permute = self._permutation.forward
-        self.restore = self._permutation.back
 
     def seal(self, id_: int) -> int:
-        number = self.permute(id_)
+        number = self._permutation.forward(id_)
         return number << CHECK | self._tag(number)
 
     def open(self, sealed: int) -> int | None:
         """The id, or None for a number that `seal` never returns."""
         number = sealed >> CHECK
-        if not 1 <= number <= self._permutation.limit or sealed != number << CHECK | self._tag(number):
+        if not 1 <= number <= MAX_ID or sealed != number << CHECK | self._tag(number):
             return None
-        return self.restore(number)
+        return self._permutation.back(number)
 
     def _tag(self, number: int) -> int:
         tags = self._new_tag()
