@@ -92,7 +92,6 @@ ARGUMENTS: dict[str, Callable[[Any], object]] = {
     "encode": PUBLIC.encode,
     "decode": PUBLIC.decode,
     "prefix": lambda value: PublicIds(b"k" * 16, prefix=value),
-    "text": lambda value: PublicIds(b"k" * 16, text=value),
 }
 
 
