@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from functools import wraps
 from time import monotonic
@@ -102,8 +102,7 @@ class Settings(TypedDict, total=False):
     """The settings of `Allocator`."""
 
     token: str | None
-    headers: Callable[[], Mapping[str, str]] | None
-    shards: Iterable[str | URL] | Mapping[str, str | URL | Engine] | None
+    shards: Iterable[str | URL] | None
     create_missing: bool
     step: int
     max_step: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
@@ -49,7 +49,6 @@ def backend_of(
     database: Any,
     shards: Iterable[Any] | None,
     token: str | None,
-    headers: Callable[[], Mapping[str, str]] | None,
     background: Background,
     timeout: float,
 ) -> Backend:
@@ -63,15 +62,13 @@ def backend_of(
         raise InvalidSetting("shards must be databases; pass the address of a service, or a list of them, as database")
     urls = addresses(database)
     if not urls:
-        if token is not None or headers is not None:
-            raise InvalidSetting(
-                "token and headers are only for a service, whose address begins with https:// or http://"
-            )
+        if token is not None:
+            raise InvalidSetting("token is only for a service, whose address begins with https:// or http://")
         return fleet_of(databases, background, timeout)
     from allocator.remote.client import ServiceBackend  # imports more than a process with a database needs
     from allocator.remote.http import Servers
 
-    return ServiceBackend(Servers(urls, token, timeout, headers))
+    return ServiceBackend(Servers(urls, token, timeout))
 
 
 def settings_of(settings: S | None, kind: type[S]) -> S:
@@ -87,10 +84,6 @@ def database_list(database: Any, shards: Iterable[Any] | None) -> list[Any]:
     if isinstance(shards, str) or not isinstance(shards, Iterable | None):
         raise InvalidSetting(f"shards must be a list of databases, got {quoted(shards, 40)}")
     databases = [database] if shards is None else list(shards)
-    if isinstance(shards, Mapping):
-        from allocator.database.address import address_in
-
-        return [address_in(word, one) for word, one in shards.items()]
     if any(one is None for one in databases):
         raise InvalidDatabase("no URL of a database was given, but None, as by an environment variable that is not set")
     if not 1 <= len(databases) <= MAX_SLOTS:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sqlalchemy import DateTime, Engine, Integer, type_coerce
 
-from allocator.database.caller import Borrowed, Caller, is_one_call_for_all_rows
+from allocator.database.caller import Borrowed, Caller
 from allocator.database.django.transaction import DjangoCaller
 from allocator.database.verbs import gapless_number_rows as rows
 from allocator.database.verbs.gapless_number_rows import Row
@@ -158,14 +158,6 @@ class Numbers:
         """
         return self.rule.parse(text, "" if scope == "" else self.rule.check_scope(scope), period)
 
-    def default(self, *, scope: str | None = None, at: str | None = None) -> NumberDefault:
-        """The default of a mapped column: a number is drawn when a row is inserted, in its transaction.
-
-        scope: the name of the column that holds the scope of a row; at: of the one that holds its date.
-        A column of integers gets `n`, every other one the text.
-        """
-        return NumberDefault(self, scope, at)
-
     def waiting(
         self, model: Any, *, number: Any, order_by: Any, scope: Any = None, at: Any = None, at_once: int = AT_ONCE
     ) -> WaitingNumbers:
@@ -240,49 +232,6 @@ class Feed:
         It looks each `every` seconds. Errors are logged, and tried again. Several may run at once.
         """
         return self._rows.follow(engine, stop, every)
-
-
-class NumberDefault:
-    """What `Numbers.default` returns: draws a number at the flush, on the connection that inserts the row.
-
-    SQLAlchemy calls it with the context of an INSERT, once for each row.
-    """
-
-    def __init__(self, numbers: Numbers, scope: str | None, at: str | None) -> None:
-        self._numbers, self._scope, self._at = numbers, scope, at
-
-    def __call__(self, context: Any, /) -> int | str | None:
-        if not hasattr(context, "get_current_parameters"):
-            return None  # a tool fills in a form: the number is drawn when the row is inserted
-        if is_one_call_for_all_rows(context):
-            name = self._numbers.rule.name
-            raise InvalidSetting(
-                f"numbers of {name!r}: all rows of this statement would get the same one; insert the rows one by one"
-            )
-        row = {} if self._scope is self._at is None else self._row(context)
-        number = self._numbers.next(
-            context.root_connection,
-            "" if self._scope is None else self._value(row, self._scope),
-            None if self._at is None else self._value(row, self._at),
-        )
-        return number.n if isinstance(context.current_column.type, Integer) else number.text
-
-    def _row(self, context: Any) -> Any:
-        try:
-            return context.get_current_parameters()
-        except KeyError:  # SQLAlchemy cannot tell the rows of this form apart
-            raise InvalidSetting(
-                f"numbers of {self._numbers.rule.name!r} need the columns of each row, which an insert of the ORM with "
-                "values([…]) does not tell; use session.execute(insert(Bill), rows)"
-            ) from None
-
-    def _value(self, row: Any, column: str) -> Any:
-        found = row.get(column)
-        if found is None:
-            raise InvalidArgument(
-                f"numbers of {self._numbers.rule.name!r} need the column {column!r}, and this row has no value in it"
-            )
-        return found
 
 
 def caller_of(given: Any) -> Caller:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -48,9 +48,8 @@ class Allocator(Uncopyable):
         SQLAlchemy `Engine`, whose connection settings are used, but none of its connections or transactions; or the
         address of a service (`https://…`), or a list of addresses, tried in turn when one fails.
     token: the bearer token for the service.
-    headers: called for each request to the service, returns further headers, such as `traceparent`.
     shards: several databases in place of one, used in turn, which `allocator shards` has made a fleet: URLs that say
-        their slot (`…?shard=7f3a91c2.2`), or a dict of slots to URLs or engines: `{"7f3a91c2.1": engine}`.
+        their slot (`…?shard=7f3a91c2.2`).
     create_missing: create a tag on first use; otherwise raise `UnknownTag`.
     step, max_step, limit: settings of tags created on first use. A claim takes `step` to `max_step` ids, each 1 to 100
         million; `max_step` is a million by default, and less where the limit is low. `limit` is the greatest id, 1 to
@@ -72,8 +71,7 @@ class Allocator(Uncopyable):
         database: str | URL | Engine | Iterable[str] | None = None,
         *,
         token: str | None = None,
-        headers: Callable[[], Mapping[str, str]] | None = None,
-        shards: Iterable[str | URL] | Mapping[str, str | URL | Engine] | None = None,
+        shards: Iterable[str | URL] | None = None,
         create_missing: bool = True,
         step: int = DEFAULT_STEP,
         max_step: int | None = None,
@@ -89,7 +87,7 @@ class Allocator(Uncopyable):
             max_step = max_step_for(limit, step, DEFAULT_MAX_STEP)
         self._template = Tag("template", 0, step, max_step, limit, failover_gap=gap_of(failover_gap)).checked()
         background = Background()
-        backend = backend_of(database, shards, token, headers, background, timeout)
+        backend = backend_of(database, shards, token, background, timeout)
         self._terms = terms = Terms(backend, background, bool(create_missing), runway, timeout, self)
         self._workers = Workers(terms, self._overdue)
         self._sequences: dict[str, Sequence] = {}

@@ -1,8 +1,7 @@
 """The command line: a file for each group of commands.
 
 A command gets its databases from a decorator of `options.py` and prints with `show` of `output.py`. An
-`AllocatorError`, or output that cannot be written, ends it with one sentence on stderr and exit code 1. A usage error
-is exit code 2.
+`AllocatorError` ends it with one sentence on stderr and exit code 1. A usage error is exit code 2.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ ENVIRONMENT = """\b
 Environment:
   ALLOCATOR_DATABASE_URL  URL of the database; separate several by spaces
   ALLOCATOR_TOKEN         token, if --url is a service
-  ALLOCATOR_PUBLIC_KEY    key of public ids
-  To read one of the first three from a file, append _FILE to its name:
+  To read one of them from a file, append _FILE to its name:
   ALLOCATOR_TOKEN_FILE=/run/secrets/token
 
 \b
@@ -34,7 +32,7 @@ Exit codes: 0 success, 1 error, 2 wrong usage; worker run has its own.
 """
 
 
-NAMES = ("next", "inspect", "public", "tags", "worker", "shards", "serve", "tokens", "db", "doctor")
+NAMES = ("next", "inspect", "tags", "worker", "shards", "serve", "tokens", "db", "doctor")
 HOMES = {name: name for name in NAMES} | {"numbers": "number_commands"}
 
 

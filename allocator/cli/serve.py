@@ -7,13 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from allocator.cli.options import F, option, urls_option
 from allocator.schemes.shared.argument_checks import check_seconds
 from allocator.service.settings import COMPATIBLE, ServeSettings
-
-FILE = click.Path(exists=True, dir_okay=False)
 
 
 def names(context: click.Context, parameter: click.Parameter, given: str | None) -> tuple[str, ...]:
@@ -44,17 +41,9 @@ def setting(name: str, *names: str, **given: Any) -> Callable[[F], F]:
     default=ServeSettings.port,
     help="Port to listen on; 0 for any free one.",
 )
-@setting(
-    "--uds",
-    metavar="PATH",
-    help="Unix socket, for this machine only, in place of --host and --port.",
-)
 @setting("--timeout", type=float, default=ServeSettings.timeout, help="Seconds a request may wait for the database.")
 @setting("--compat", callback=names, metavar="leaf,tinyid", help="Also serve the routes of these servers.")
-@setting("--tokens-url", help="Database of the tokens.  [default: that of the least slot of --url]")
 @setting("--open", "is_open", is_flag=True, help="Serve this machine without a token until one is created.")
-@setting("--certificate", type=FILE, help="For HTTPS: file of the certificate chain.")
-@setting("--key", type=FILE, help="For HTTPS: file of the private key.")
 @setting(
     "--log-format",
     type=click.Choice(["json", "text"]),
@@ -63,7 +52,7 @@ def setting(name: str, *names: str, **given: Any) -> Callable[[F], F]:
     help="Format of the logs.",
 )
 @urls_option
-def serve(urls: tuple[str, ...], timeout: float, uds: str | None, **settings: Any) -> None:
+def serve(urls: tuple[str, ...], timeout: float, **settings: Any) -> None:
     """Give ids over HTTP to programs in any language.
 
     The API is described at /openapi.json, and a web console is at /. Clients need a token. With --open, clients on this
@@ -79,14 +68,8 @@ def serve(urls: tuple[str, ...], timeout: float, uds: str | None, **settings: An
     from allocator.service.server import check_installed, logged
     from allocator.service.server import serve as run
 
-    if (settings["certificate"] is None) != (settings["key"] is None):
-        raise click.UsageError("--certificate and --key need each other")
-    given = click.get_current_context().get_parameter_source  # an image may set ALLOCATOR_HOST
-    if uds and (settings["certificate"] or ParameterSource.COMMANDLINE in {given("host"), given("port")}):
-        raise click.UsageError("--uds excludes --host, --port and --certificate")
     if not settings["host"].strip():
         raise click.UsageError("--host is empty, which would be every address; give it the address to listen on")
     check_installed()
     with logged(settings["log_format"]):
-        path = (uds or "").removeprefix("unix://")  # as clients name it
-        run(ServeSettings(urls, timeout=check_seconds("timeout", timeout, 0.05), uds=path, **settings))
+        run(ServeSettings(urls, timeout=check_seconds("timeout", timeout, 0.05), **settings))

@@ -183,11 +183,9 @@ def engines_of(session: Any) -> set[Engine]:
 def is_one_call_for_all_rows(context: Any) -> bool:
     """Tell whether SQLAlchemy calls a column default once for all rows of the statement of this context.
 
-    It does so for an UPDATE and for an INSERT from a SELECT, also where they are a common table of another statement.
+    It does so for an INSERT from a SELECT, also where that is a common table of another statement.
     """
     compiled = context.compiled
-    if compiled.update_prefetch and not compiled.insert_prefetch:
-        return True
     common = [element.element for element in getattr(compiled, "ctes", None) or ()]
     return any(
         getattr(statement, "is_insert", False) and statement.select is not None

@@ -15,9 +15,8 @@ def inspect_id(
 
     scheme: return only this reading: segment, meteor, snowflake, objectid, objectid-machine, uuid, tsid, ulid.
     epoch: a non-default epoch: in seconds for ids that count seconds, in milliseconds for others.
-    layout: return only the reading of a number by this layout: meteor, snowflake, discord, instagram, tsid, baidu,
-        sonyflake, sonyflake-v2, cosid, cosid-second, sentry; such a name with widths, as in "baidu:1/29/21/13"; or a
-        `Layout` with the fields of one of these.
+    layout: return only the reading of a number by this layout: meteor, snowflake, discord, instagram, tsid,
+        sonyflake; or a `Layout` with the fields of one of these.
 
     Raises `InvalidId` if the value is no id, or not of that scheme.
     """

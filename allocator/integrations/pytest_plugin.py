@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
+    from allocator import AsyncAllocator
+    from allocator.testing import MemoryAllocator
 
 
 @pytest.fixture
@@ -27,8 +28,8 @@ def memory_allocator() -> Iterator[MemoryAllocator]:
 
 
 @pytest.fixture
-def async_memory_allocator(memory_allocator: MemoryAllocator) -> AsyncMemoryAllocator:
+def async_memory_allocator(memory_allocator: MemoryAllocator) -> AsyncAllocator:
     """The `memory_allocator` of this test for asyncio. It needs no asyncio plugin."""
-    from allocator.testing import AsyncMemoryAllocator
+    from allocator import AsyncAllocator
 
-    return AsyncMemoryAllocator(memory_allocator)
+    return AsyncAllocator(memory_allocator)

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
-from sqlalchemy import BigInteger, Column, ColumnDefault, Connection, Dialect, Table, TypeDecorator, event
+from sqlalchemy import BigInteger, Column, ColumnDefault, Connection, Table, event
 from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
 from sqlalchemy.sql.visitors import iterate
@@ -25,55 +25,28 @@ from sqlalchemy.sql.visitors import iterate
 from allocator.aio import AsyncAllocator
 from allocator.database.caller import is_one_call_for_all_rows
 from allocator.errors import InvalidDatabase, InvalidSetting, InvalidTag
-from allocator.public_ids import PublicIds
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.sync import Allocator
 
 Ids = Allocator | AsyncAllocator
 
 
-class PublicId(TypeDecorator[str]):
-    """A column type for public ids: BIGINT in the table, the text `public.encode(id)` in Python.
-
-    `primary_key(ids, public=public)` is a key of this type. A text that `public` cannot decode raises SQLAlchemy's
-    `StatementError` with an `InvalidId` as `orig`.
-    """
-
-    impl = BigInteger
-    cache_ok = True
-
-    def __init__(self, public: PublicIds) -> None:
-        super().__init__()
-        self.public = public
-        self.__module__ = "sa"  # Alembic writes module and repr: migrations get sa.BigInteger(), without the key
-
-    def __repr__(self) -> str:
-        return "BigInteger()"
-
-    def process_bind_param(self, value: str | None, _: Dialect) -> int | None:
-        return None if value is None else self.public.decode(value)
-
-    def process_result_value(self, value: int | None, _: Dialect) -> str | None:
-        return None if value is None else self.public.encode(value)
-
-
 class KeyDefault:
-    """The default of a key: the ids of a tag, or their public texts.
+    """The default of a key: the ids of a tag.
 
     A column gets the bound method `of_row`: an object with `__call__` takes twice as long for each row.
     """
 
-    def __init__(self, ids: Ids, tag: str, public: PublicIds | None = None) -> None:
+    def __init__(self, ids: Ids, tag: str) -> None:
         allocator = ids._allocator if isinstance(ids, AsyncAllocator) else ids  # which awaits in an AsyncSession
         self.sequence = allocator.sequence(tag)
-        self._public = public
         self._passed = object()  # the last statement that was checked: none yet
 
-    def of_row(self, context: Any, /) -> int | str:
+    def of_row(self, context: Any, /) -> int:
         """Draw a key: SQLAlchemy passes the context of the statement, other tools None or the object."""
         if getattr(context, "compiled", None) is self._passed:  # checked for an earlier row
             for id_ in self.sequence._values:
-                return id_ if self._public is None else self._public.encode(id_)
+                return id_
         if not isinstance(context, ExecutionContext):
             return self.draw(None)
         if is_one_call_for_all_rows(context):
@@ -85,15 +58,14 @@ class KeyDefault:
         self._passed = context.compiled
         return key
 
-    def draw(self, connection: Connection | None) -> int | str:
+    def draw(self, connection: Connection | None) -> int:
         """Draw a key for a row that this connection inserts, if it is known."""
         try:
-            id_ = next(self.sequence._values)
+            return next(self.sequence._values)
         except StopIteration:
             if connection is not None:
                 self._check_not_held(connection)
-            id_ = self.sequence.next_id()
-        return id_ if self._public is None else self._public.encode(id_)
+            return self.sequence.next_id()
 
     def _check_not_held(self, connection: Connection) -> None:
         """Raise `InvalidDatabase` if a claim would wait for the transaction of this connection.
@@ -117,17 +89,16 @@ class KeyDefault:
 class TableDefault:
     """The default of a key whose tag is the name of its table, until its class is mapped."""
 
-    def __init__(self, ids: Ids, public: PublicIds | None) -> None:
+    def __init__(self, ids: Ids) -> None:
         self._ids = ids
-        self._public = public
 
-    def of_row(self, _: object, /) -> int | str:
+    def of_row(self, _: object, /) -> int:
         raise InvalidSetting("a key outside of a mapped class needs a tag: primary_key(ids, tag='order')")
 
     def of(self, table: Table) -> KeyDefault:
         """The default for this table. Raises `InvalidTag` if its name cannot be a tag."""
         try:
-            return KeyDefault(self._ids, check_tag(str(table.fullname)), self._public)
+            return KeyDefault(self._ids, check_tag(str(table.fullname)))
         except InvalidTag as error:
             raise InvalidTag(
                 f"the name of table {table.fullname!r} cannot be a tag: {error}; name a tag, as in "
@@ -135,16 +106,9 @@ class TableDefault:
             ) from None
 
 
-@overload
-def primary_key(ids: Ids, *, tag: str | None = None, public: PublicIds, **options: Any) -> MappedColumn[str]: ...
-@overload
-def primary_key(ids: Ids, *, tag: str | None = None, **options: Any) -> MappedColumn[int]: ...
-def primary_key(
-    ids: Ids, *, tag: str | None = None, public: PublicIds | None = None, **options: Any
-) -> MappedColumn[Any]:
+def primary_key(ids: Ids, *, tag: str | None = None, **options: Any) -> MappedColumn[int]:
     """Define a 64-bit primary key whose ids come from `tag`, or from the tag named like its table.
 
-    public: makes the key a text in Python, see `PublicId`.
     options: of `mapped_column`, such as `name`, `init` and `sort_order`.
 
     The key of a joined subclass draws no ids, nor does one that is another row's by a foreign key.
@@ -154,9 +118,8 @@ def primary_key(
     """
     if isinstance(ids, type) or not hasattr(ids, "sequence"):
         raise InvalidSetting("primary_key takes an allocator; write: primary_key(Allocator('sqlite:///ids.db'))")
-    kind = BigInteger() if public is None else PublicId(public)
-    default = TableDefault(ids, public) if tag is None else KeyDefault(ids, tag, public)
-    return mapped_column(kind, primary_key=True, autoincrement=False, insert_default=default.of_row, **options)
+    default = TableDefault(ids) if tag is None else KeyDefault(ids, tag)
+    return mapped_column(BigInteger(), primary_key=True, autoincrement=False, insert_default=default.of_row, **options)
 
 
 @event.listens_for(Mapper, "after_mapper_constructed")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from secrets import token_hex
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from allocator.errors import InvalidId, InvalidSetting, NotCopyable
-from allocator.public_ids.seal import LEAST_LIMIT, Seal
-from allocator.schemes.formats.text_encodings import Base62, Crockford, Digits
+from allocator.public_ids import base62
+from allocator.public_ids.seal import Seal
 from allocator.schemes.shared.argument_checks import MAX_ID, check_whole, integer, quoted
 
 KEY_BYTES = range(16, 65)
@@ -17,19 +17,11 @@ KEY_BYTES = range(16, 65)
 NEW_KEY_BYTES = 32
 DIGITS = re.compile(rb"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{64}|[0-9A-Fa-f]{128})")
 """Hexadecimal digits of a key of 16, 32 or 64 bytes. A random key looks like this with a chance below 10**-34."""
-CHECK = 26
-"""The default bits of the check: the most that fit into 16 characters of base62."""
-MAX_CHECK = 48
-MIN_CHECK_OF_SEVERAL = 20
-"""With several keys, only the check tells which key made a text."""
 PREFIX = re.compile(r"[A-Za-z0-9._~-]{0,32}", re.ASCII)
-TEXTS = ("base62", "crockford")
-
-Text = Literal["base62", "crockford"]
 
 
 class PublicIds:
-    """A one-to-one mapping of ids to opaque numbers or texts, and back, under a secret key.
+    """A one-to-one mapping of ids to opaque texts, and back, under a secret key.
 
         public = PublicIds(key, prefix="ord_")
         public.encode(1)                    "ord_" and 16 characters
@@ -39,41 +31,29 @@ class PublicIds:
         `PublicIds.new_key()`. Keep it: without it no text can be decoded.
     prefix: the beginning of each text: up to 32 of A-Z a-z 0-9 . _ ~ -. Each prefix has its own mapping, so order 1 and
         customer 1 get unrelated texts.
-    text: "base62", or "crockford" (Base 32, easier to read aloud).
-    check: bits of a check that needs the key, 0 to 48. A text that was altered, made up, or made with another key
-        decodes with a chance of 2**-check, and never if one character was replaced or two neighbours were swapped.
-    limit: the greatest id, at least 1000000; `JAVASCRIPT_MAX_ID` where browsers read the numbers of `permute`.
     old_keys: former keys, whose texts can still be decoded.
 
-    Use one key and prefix with one format only. The derived keys do not depend on `text` and `check`, so a text with a
-    long check reveals the shorter check of the same id, and with it the text of the other format.
+    A text that was altered, made up, or made with another key decodes with a chance of 2**-26, and never if one
+    character was replaced or two neighbours were swapped.
 
-    Key, prefix, text, check and limit define the format: a change of one changes the texts. The format is version 1,
-    and no release will change it. Immutable; safe to use from several threads. Raises `InvalidSetting`.
+    Key and prefix define the format: a change of one changes the texts. The format is version 1, and no release will
+    change it. Immutable; safe to use from several threads. Raises `InvalidSetting`.
     """
 
-    __slots__ = ("_form", "_length", "_limit", "_old", "_prefix", "_seal", "_text")
+    __slots__ = ("_digits", "_length", "_old", "_prefix", "_seal")
 
     def __init__(
         self,
         key: bytes | str,
         *,
         prefix: str = "",
-        text: Text = "base62",
-        check: int = CHECK,
-        limit: int = MAX_ID,
         old_keys: Iterable[bytes | str] = (),
     ) -> None:
         self._prefix = check_prefix(prefix)
-        self._limit = check_whole("limit", limit, LEAST_LIMIT, MAX_ID)
-        bits = check_whole("check", check, 0, MAX_CHECK)
         keys = [check_key(key), *map(check_key, check_old_keys(old_keys))]
-        if len(keys) > 1 and bits < MIN_CHECK_OF_SEVERAL:
-            raise InvalidSetting(f"check must be at least {MIN_CHECK_OF_SEVERAL} bits with old_keys, got {bits}")
-        self._seal, *self._old = [Seal(one, prefix, limit, bits) for one in keys]
-        self._form = form_of(text, (limit + 1 << bits) - 1)
-        self._text = text
-        self._length = len(prefix) + self._form.length
+        self._seal, *self._old = [Seal(one, prefix) for one in keys]
+        self._digits = base62.length_of(self._seal.greatest)
+        self._length = len(prefix) + self._digits
 
     @staticmethod
     def new_key() -> str:
@@ -81,14 +61,15 @@ class PublicIds:
         return token_hex(NEW_KEY_BYTES)
 
     def encode(self, id_: int) -> str:
-        """The text of an id from 1 to the limit; all texts have the same length. Raises `InvalidId`."""
-        return self._prefix + self._form.format(self._seal.seal(self._check_id(id_)))
+        """The text of an id; all texts have the same length. Raises `InvalidId`."""
+        number = check_whole("an id", integer(id_), 1, MAX_ID, InvalidId)
+        return self._prefix + base62.encode(self._seal.seal(number), self._digits)
 
     def decode(self, text: str) -> int:
         """The id of a text. Raises `InvalidId` for a text that `encode` never returns."""
         if not isinstance(text, str) or len(text) != self._length or not text.startswith(self._prefix):
             raise InvalidId(self._describe_format(text))
-        sealed = self._form.parse(text[len(self._prefix) :])
+        sealed = base62.decode(text[len(self._prefix) :])
         id_ = None if sealed is None else self._open(sealed)
         if id_ is None:
             raise InvalidId(f"{text!a} was altered or mistyped, or made with another key")
@@ -98,14 +79,6 @@ class PublicIds:
         """The id by the first key whose check fits, the present key first."""
         opened = (seal.open(sealed) for seal in (self._seal, *self._old))
         return next((id_ for id_ in opened if id_ is not None), None)
-
-    def permute(self, id_: int) -> int:
-        """Another number from 1 to the limit for an id. It has no check: every number stands for some id."""
-        return self._seal.permute(self._check_id(id_))
-
-    def restore(self, number: int) -> int:
-        """The id of a number from `permute`, under the present key; old keys apply to texts only."""
-        return self._seal.restore(self._check_id(number))
 
     def __get_pydantic_core_schema__(self, source: object, _: object) -> Any:
         """For Pydantic and FastAPI: `Annotated[int, public]` decodes a text to the id, and encodes it in JSON.
@@ -127,19 +100,16 @@ class PublicIds:
         self.decode(text)
         return text
 
-    def _check_id(self, id_: int) -> int:
-        return check_whole("an id", integer(id_), 1, self._limit, InvalidId)
-
     def _describe_format(self, got: object) -> str:
         before = f"{self._prefix!r} and " if self._prefix else ""
         received = f"{len(got)} characters: {ascii(got)[:60]}" if isinstance(got, str) else type(got).__name__
-        return f"a public id is {before}{self._form.length} characters of {self._form.characters}, got {received}"
+        return f"a public id is {before}{self._digits} characters of {base62.SHOWN}, got {received}"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise NotCopyable("PublicIds holds a secret key and cannot be copied or pickled; make one where it is used")
 
     def __repr__(self) -> str:
-        return f"<PublicIds {self._prefix}… in {self._text}, {self._length} characters>"
+        return f"<PublicIds {self._prefix}…, {self._length} characters>"
 
 
 def check_key(key: object) -> bytes:
@@ -181,11 +151,3 @@ def check_prefix(prefix: object) -> str:
     raise InvalidSetting(
         f"prefix must be up to 32 of the characters A-Z a-z 0-9 . _ ~ -, got {quoted(prefix, 60, ascii)}"
     )
-
-
-def form_of(text: object, greatest: int) -> Digits:
-    if text == "base62":
-        return Base62(greatest)
-    if text == "crockford":
-        return Crockford(greatest)
-    raise InvalidSetting(f"text must be one of {', '.join(TEXTS)}, got {quoted(text, 40)}")

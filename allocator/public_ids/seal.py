@@ -1,7 +1,7 @@
 """Seal an id under one key: a keyed permutation, and a check that needs the key.
 
-    key, prefix, limit  ->  two keys, so that no two prefixes share numbers
-    id  ->  number = permutation(id)  ->  number << bits | tag(number)
+    key, prefix  ->  two keys, so that no two prefixes share numbers
+    id  ->  number = permutation(id)  ->  number << CHECK | tag(number)
 
     id in 1..limit  ->  left | right halves of its bits  ->  10 rounds  ->  another id in 1..limit
 
@@ -14,9 +14,9 @@ those who choose numbers too (Luby and Rackoff 1988). Six resist up to 2**32 (Pa
 on small domains (Durak and Vaudenay 2017; Hoang, Tessaro and Trieu 2018). FF1 of NIST SP 800-38G, of the same
 structure, has ten.
 
-The permutation alone maps every number to some id. So a tag follows, the first `bits` bits of a keyed hash of the
+The permutation alone maps every number to some id. So a tag follows, the first `CHECK` bits of a keyed hash of the
 number. A text that was altered, made up, or made with another key or prefix has the right tag with a chance of
-2**-bits.
+2**-CHECK.
 
 Version 1. Users' URLs hold these ids, so the output must never change; tests compare known answers.
 """
@@ -27,17 +27,18 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
+from allocator.schemes.shared.argument_checks import MAX_ID
+
 ROUNDS = 10
 """The docstring of this module says why."""
-
-LEAST_LIMIT = 1_000_000
-"""The least domain by NIST SP 800-38G Rev. 1: in a smaller one, a few known pairs would let others be guessed."""
 
 PERSON = b"allocator-public"
 """Keeps these hashes apart from any other use of BLAKE2b with the same key."""
 VERSION = b"allocator-pub-v1"
 """A later version makes other texts with the same key: this is part of the derived keys and of the tag."""
 TAG_BITS = 64
+CHECK = 26
+"""Bits of the tag: the most that fit into 16 characters of base62."""
 
 from_bytes = int.from_bytes  # bound once for speed; the byte order is the default, "big", as in to_bytes
 
@@ -88,31 +89,28 @@ def through(rounds: Iterable[Any], one: int, other: int, one_bits: int, other_bi
 
 
 class Seal:
-    """The sealing of ids under one key, prefix and limit; `bits` is the width of the tag, 0 to 64."""
+    """The sealing of ids under one key, and prefix. No sealed number is above `greatest`."""
 
-    __slots__ = ("_bits", "_new_tag", "_permutation", "_spare", "permute", "restore")
+    __slots__ = ("_new_tag", "_permutation", "greatest")
 
-    def __init__(self, key: bytes, prefix: str, limit: int, bits: int) -> None:
-        both = blake2b(f"{prefix}:{limit}".encode("ascii"), key=key, person=VERSION).digest()
-        self._bits = bits
-        self._permutation = Permutation(both[:32], limit)
-        self._spare = TAG_BITS - bits
+    def __init__(self, key: bytes, prefix: str) -> None:
+        both = blake2b(f"{prefix}:{MAX_ID}".encode("ascii"), key=key, person=VERSION).digest()
+        self.greatest = (MAX_ID + 1 << CHECK) - 1
+        self._permutation = Permutation(both[:32], MAX_ID)
         self._new_tag = blake2b(key=both[32:], digest_size=TAG_BITS // 8, person=VERSION).copy
-        self.permute = self._permutation.forward
-        self.restore = self._permutation.back
 
     def seal(self, id_: int) -> int:
-        number = self.permute(id_)
-        return number << self._bits | self._tag(number)
+        number = self._permutation.forward(id_)
+        return number << CHECK | self._tag(number)
 
     def open(self, sealed: int) -> int | None:
         """The id, or None for a number that `seal` never returns."""
-        number = sealed >> self._bits
-        if not 1 <= number <= self._permutation.limit or sealed != number << self._bits | self._tag(number):
+        number = sealed >> CHECK
+        if not 1 <= number <= MAX_ID or sealed != number << CHECK | self._tag(number):
             return None
-        return self.restore(number)
+        return self._permutation.back(number)
 
     def _tag(self, number: int) -> int:
         tags = self._new_tag()
         tags.update(number.to_bytes(8))
-        return from_bytes(tags.digest()) >> self._spare
+        return from_bytes(tags.digest()) >> TAG_BITS - CHECK

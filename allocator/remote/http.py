@@ -10,7 +10,6 @@ import json
 import logging
 import re
 import select
-import socket
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -57,13 +56,7 @@ FAILOVER_ERRORS = (AllocatorClosed, DatabaseRefused, SchemaDamaged, SchemaOutOfD
 class Servers:
     """The servers of a service. Thread-safe; connects with the first call."""
 
-    def __init__(
-        self,
-        urls: list[str],
-        token: str | None,
-        timeout: float,
-        headers: Callable[[], Mapping[str, str]] | None = None,
-    ) -> None:
+    def __init__(self, urls: list[str], token: str | None, timeout: float) -> None:
         if token is not None and not (isinstance(token, str) and re.fullmatch("[!-~]+", token)):
             raise InvalidSetting(
                 "token must be printable ASCII characters without blanks; leave it out, or unset ALLOCATOR_TOKEN, if "
@@ -74,7 +67,6 @@ class Servers:
         self.shown = ", ".join(urls)
         self._servers = [Server(url) for url in urls]
         self._authorization = {"Authorization": f"Bearer {token}"} if token else {}
-        self._headers = headers or dict
         self._timeout = timeout
         self._closed = False
         self._first = 0
@@ -103,10 +95,7 @@ class Servers:
         target = f"{path}?{urlencode(fields)}" if fields else path
         data = None if body is None else json.dumps(body)
         kind = {"Content-Type": "application/json"} if data else {}
-        try:
-            all_headers = {**self._headers(), **self._authorization, **(headers or {}), **kind}
-        except Exception as error:
-            raise InvalidSetting(f"headers must return a mapping, got {type(error).__name__}: {error}") from error
+        all_headers = {**self._authorization, **(headers or {}), **kind}
         order = [*range(self._first, len(self._servers)), *range(self._first)]
         failure: AllocatorError = DatabaseUnavailable(f"no time was left for a request to {self.shown}")
         for tried, number in enumerate(order[:1] if once else order):
@@ -139,9 +128,7 @@ class Server:
         parts = urlsplit(address)
         self._prefix = quote(parts.path, safe="/%:@!$&'()*+,;=~")
         self._connect: Callable[[], HTTPConnection] = partial(HTTPConnection, parts.netloc)
-        if parts.scheme == "unix":
-            self._prefix, self._connect = "", partial(UnixConnection, parts.path)
-        elif parts.scheme == "https":
+        if parts.scheme == "https":
             self._connect = partial(HTTPSConnection, parts.netloc, context=ssl.create_default_context())
         self._idle: list[tuple[HTTPConnection, float]] = []
         """Each with the time of its last use."""
@@ -162,8 +149,6 @@ class Server:
         except (HTTPException, OSError) as error:
             trouble = f"{type(error).__name__}: {printable(error)}"
             raise DatabaseUnavailable(f"{self.address} did not answer: {trouble}") from error
-        except ValueError as error:
-            raise InvalidSetting(f"headers returned what HTTP refuses: {error}") from error
         if status in {200, 201}:
             return body
         refused = refusal(self.address, status, body)
@@ -210,17 +195,6 @@ class Server:
             self._idle.pop()[0].close()
 
     __del__ = close
-
-
-class UnixConnection(HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost")
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
 
 
 def converted(server: str, read: Callable[[Any], T], body: bytes) -> T:

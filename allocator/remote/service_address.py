@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from allocator.errors import InvalidDatabase
 
-SCHEMES = {"http", "https", "unix"}
+SCHEMES = {"http", "https"}
 
 
 def addresses(given: object) -> list[str]:
@@ -20,19 +20,17 @@ def addresses(given: object) -> list[str]:
         return []
     if len(named) < len(several) or not several:
         raise InvalidDatabase(
-            "a list of servers may hold only addresses that begin with https://, http:// or unix:///; pass several "
-            "databases as shards="
+            "a list of servers may hold only addresses that begin with https:// or http://; pass several databases as "
+            "shards="
         )
     return [address_of(one) for one in named]
 
 
 def is_address(text: str) -> bool:
-    return text.partition("://")[0].lower() in SCHEMES or text[:5].lower() == "unix:"
+    return text.partition("://")[0].lower() in SCHEMES
 
 
 def address_of(text: str) -> str:
-    if text[:5].lower() == "unix:":
-        return socket_of(text)
     try:
         parts = urlsplit(text)
         usable = bool((parts.hostname or "").encode("idna")) and parts.port != 0
@@ -49,13 +47,6 @@ def address_of(text: str) -> str:
 def without_secrets(text: str) -> str:
     """An address without what stands before the last `@`, and without its query."""
     return re.sub(r"//.*@", "//", text, flags=re.DOTALL).partition("?")[0].partition("#")[0]
-
-
-def socket_of(text: str) -> str:
-    _, _, path = text.partition("://")
-    if not path.startswith("/") or path.endswith("/") or not path.isprintable():
-        raise InvalidDatabase(f"a Unix socket is written unix:///run/allocator/ids.sock, got {text!a:.80}")
-    return f"unix://{path}"
 
 
 def is_overheard(address: str) -> bool:

@@ -15,13 +15,14 @@ from allocator.runtime.threads import THREADS
 from allocator.service import monitoring, routes
 from allocator.service.auth import REFRESH, SHARE, TokenCache
 from allocator.service.compat import of_leaf, of_tinyid
+from allocator.service.console.views import Console
 from allocator.service.dispatch import Dispatch
 from allocator.service.error_responses import ErrorReporter
 from allocator.service.hot_path import HotPath
 from allocator.service.metrics import Metrics
 from allocator.service.served_ids import Sources
 from allocator.service.settings import LEAF, TINYID, ServeSettings
-from allocator.service.token_administration import Tokens
+from allocator.service.token_administration import Tokens, home_of
 from allocator.service_allocator import ServiceAllocator
 
 
@@ -29,7 +30,7 @@ def application(settings: ServeSettings) -> HotPath:
     """The ASGI application."""
     metrics = Metrics()
     ids = ServiceAllocator(settings.urls, settings.timeout, metrics.timed)
-    tokens_at = Database(settings.tokens_at, settings.timeout)
+    tokens_at = Database(home_of(settings.urls), settings.timeout)
     tokens = Tokens(tokens_at)
     share = min(SHARE * len(settings.urls), THREADS - 2)
     token_cache = TokenCache(tokens.state, settings.is_open, share, settings.timeout)
@@ -37,26 +38,21 @@ def application(settings: ServeSettings) -> HotPath:
     updater = monitoring.MetricsUpdater(handlers, token_cache, metrics)
     error_reporter = ErrorReporter(metrics.refused)
     dispatch = Dispatch(token_cache, error_reporter)
-    console = None
-    if settings.console:
-        from allocator.service.console.views import Console  # and its templates, for those who want it
-
-        console = Console(settings, handlers, token_cache, metrics, error_reporter)
+    console = Console(handlers, token_cache, metrics, error_reporter)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
-        # Before the first request, which may wait in a socket that another process has handed over.
+        # Before the first request, which may wait in the socket already.
         with suppress(TimeoutError):
             await asyncio.wait_for(token_cache.refresh(), min(settings.timeout, REFRESH))
         tokens_read = monitoring.repeat("refresh the tokens", token_cache.refresh, REFRESH)
-        running = [tokens_read, updater.run(), *([console.run()] if console else [])]
+        running = [tokens_read, updater.run(), console.run()]
         tasks = [asyncio.create_task(one) for one in running]
         served.has_started.set()
         yield
         for task in tasks:
             task.cancel()
-        if console:
-            console.close()
+        console.close()
         with suppress(Exception):
             await updater.update()  # counts the ids issued since the last second
         await ids.close()
@@ -74,7 +70,7 @@ def application(settings: ServeSettings) -> HotPath:
             *(of_leaf(handlers, dispatch) if LEAF in settings.compat else []),
             *(of_tinyid(handlers, dispatch, token_cache) if TINYID in settings.compat else []),
             *routes.routes(handlers),
-            *(console.routes() if console else []),
+            *console.routes(),
         ],
         exception_handlers={HTTPException: dispatch.of_framework, Exception: dispatch.of_framework},
         lifespan=life,

@@ -38,8 +38,8 @@ NONE_EXISTS = (
     "with: allocator serve --open"
 )
 NOT_HERE = (
-    "until a token exists, this service serves this machine alone: ask it by the name localhost, also on a Unix "
-    "socket, and not through a proxy or from another site's page; or create a token with: allocator tokens create NAME"
+    "until a token exists, this service serves this machine alone: ask it by the name localhost, and not through "
+    "a proxy or from another site's page; or create a token with: allocator tokens create NAME"
 )
 STARTING = DatabaseUnavailable("the service is starting and has not asked its database yet; retry")
 HOW = "send it as Authorization: Bearer allocator_SECRET (clients: token= or ALLOCATOR_TOKEN)"

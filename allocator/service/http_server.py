@@ -1,6 +1,6 @@
 """granian, embedded in this process.
 
-It listens on a socket of ours, opened here or kept by a supervisor across restarts, and ends without cutting a request.
+It listens on a socket of ours, and ends without cutting a request.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from granian._granian import SocketHolder
-from granian.constants import HTTPModes, Interfaces, SSLProtocols
+from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.embed import Server
@@ -39,8 +38,6 @@ FILES = 65_536
 """Raise the limit of open files to this: each connection of a client is one, and shells often allow only 1024."""
 BACKLOG = 1024
 """Connections that the kernel keeps until they are accepted."""
-HANDED_OVER = 3
-"""The descriptor of the first socket, by the protocol of systemd (sd_listen_fds)."""
 MAX_CONNECTIONS = 10_000
 """Further connections wait until one is closed. Less where the process may open fewer files."""
 MAX_HEAD = 16_384
@@ -71,22 +68,17 @@ class HttpServer(Server):
             http1_settings=HTTP1Settings(header_read_timeout=IDLE * 1000, max_buffer_size=MAX_HEAD),
             log_level=LogLevels.error,  # it warns at each start that embedding is experimental
             log_dictconfig=config_of(settings.log_format),
-            ssl_cert=Path(settings.certificate) if settings.certificate else None,
-            ssl_key=Path(settings.key) if settings.key else None,
-            ssl_protocol_min=SSLProtocols.tls12,
         )
-        self._is_unix = is_unix(listener)
-        if not self._is_unix:
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
         self._listener = listener.detach()  # granian closes it
 
     def _init_shared_socket(self) -> None:
         """Give granian the socket, in place of one that it opens: it would share each port with other processes."""
         backlog = (BACKLOG,) if sys.platform == "linux" else ()
-        self._shd = SocketHolder(self._listener, self._is_unix, *backlog)  # type: ignore[assignment, call-arg]
+        self._shd = SocketHolder(self._listener, False, *backlog)  # type: ignore[assignment, call-arg]
 
     def stop_accepting(self) -> None:
-        """Leave new connections to others who have the socket. To connect to the one that replaces it is no use."""
+        """Close the socket under granian, by one that nobody can connect to."""
         with socket.create_server(("127.0.0.1", 0)) as nobodys:
             nobodys.setblocking(False)
             os.dup2(nobodys.fileno(), self._listener, inheritable=False)
@@ -105,11 +97,7 @@ def behind_proxies(application: HotPath) -> ASGIApp:
 
 async def run(application: HotPath, listener: socket.socket, settings: ServeSettings) -> None:
     """Serve until a signal; then accept no more, end kept connections by their next answer, and finish what runs."""
-    address = address_of(listener, is_https=bool(settings.certificate))
-    try:
-        server = HttpServer(application, listener, settings)
-    except OSError as error:
-        raise InvalidSetting(f"cannot use --certificate and --key: {error.strerror or error}") from error
+    address, server = address_of(listener), HttpServer(application, listener, settings)
     signals = asyncio.Queue[int]()
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as SIGHUP is under nohup
@@ -148,72 +136,15 @@ def allow_many_files() -> int:
     return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, soft * 3 // 4)
 
 
-def handed_over() -> socket.socket | None:
-    """The listening socket of a supervisor that speaks systemd's protocol, or None."""
-    if os.environ.get("LISTEN_PID") != str(os.getpid()):
-        return None
-    if (count := os.environ.get("LISTEN_FDS")) != "1":
-        raise InvalidSetting(f"a supervisor can hand over one socket, but LISTEN_FDS is {count!a:.20}")
-    return socket.socket(fileno=HANDED_OVER)
+def address_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def place_of(listener: socket.socket) -> dict[str, Any]:
-    """The settings that describe where a socket listens."""
-    name = listener.getsockname()
-    return {"uds": os.fsdecode(name)} if is_unix(listener) else {"uds": "", "host": name[0], "port": name[1]}
-
-
-def is_unix(listener: socket.socket) -> bool:
-    return listener.family == socket.AF_UNIX
-
-
-def address_of(listener: socket.socket, *, is_https: bool) -> str:
-    place = place_of(listener)
-    if place["uds"]:
-        return f"unix://{place['uds']}"
-    host = f"[{place['host']}]" if ":" in place["host"] else place["host"]
-    return f"{'https' if is_https else 'http'}://{host}:{place['port']}"
-
-
-@contextmanager
-def listening(settings: ServeSettings) -> Iterator[socket.socket]:
-    """Listen where the settings say. The file of a Unix socket is removed at the end, and that of a killed service."""
-    try:
-        listener = at_path(Path(settings.uds)) if settings.uds else at_port(settings.host, settings.port)
-    except OSError as error:
-        shown = settings.uds or f"{settings.host}:{settings.port}"
-        raise InvalidSetting(f"cannot listen on {shown}: {error.strerror or error}") from error
-    try:
-        yield listener
-    finally:
-        listener.close()
-        if settings.uds:
-            remove_dead(Path(settings.uds))
-
-
-def at_port(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    address = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0][4]
-    return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=":" in host)
-
-
-def at_path(path: Path) -> socket.socket:
-    remove_dead(path)
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
-    path.chmod(0o660)  # to connect takes the right to write
-    listener.listen(BACKLOG)
-    return listener
-
-
-def remove_dead(path: Path) -> None:
-    """Remove the file of a socket on which nobody listens."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(1.0)
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            if path.is_socket():
-                path.unlink(missing_ok=True)
-        except OSError:  # nothing is there, or its queue is full
-            pass
+    try:
+        address = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0][4]
+        return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=":" in host)
+    except OSError as error:
+        raise InvalidSetting(f"cannot listen on {host}:{port}: {error.strerror or error}") from error

@@ -56,7 +56,6 @@ Millisecond = Annotated[int, Field(ge=0, le=2**53)]
 Holder = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 SEEN = WithJsonSchema({"type": "string", "pattern": r"^([0-9]+\.[0-9]+\.[0-9]+(,[0-9]+\.[0-9]+\.[0-9]+)*)?$"})
 COUNT = AfterValidator(partial(check_whole, "count", low=1, high=MAX_COUNT, error=InvalidCount))
-FORMAT = f"^({'|'.join(FORMATS)})(:[0-9]+(/[0-9]+)+)?$"
 
 
 class Form(BaseModel):
@@ -96,9 +95,8 @@ class Pages(Form):
 class Format(Form):
     scheme: Literal[SCHEMES] | None = Field(None, description="Read the id only as this scheme.")  # type: ignore[valid-type]
     epoch: Long | None = Field(None, description="Epoch of the id, in its unit: seconds or milliseconds since 1970.")
-    layout: Annotated[str | None, WithJsonSchema({"type": "string", "pattern": FORMAT})] = Field(
-        None,
-        description="Read a number only by this layout: a name, or a name and widths, such as meteor:1/31/18/11/3.",
+    layout: Annotated[str | None, WithJsonSchema({"type": "string", "enum": list(FORMATS)})] = Field(
+        None, description="Read a number only by this layout."
     )
 
 

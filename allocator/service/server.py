@@ -1,4 +1,4 @@
-"""Starts the service: finds or takes over a socket, and serves the application on it in this process."""
+"""Starts the service: opens a socket, and serves the application on it in this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, distribution, requires
 from logging.config import dictConfig
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting
 from allocator.remote.service_address import addresses, is_loopback
 from allocator.service.log_config import config_of
 from allocator.service.settings import ServeSettings
-from allocator.service.token_administration import Tokens
+from allocator.service.token_administration import Tokens, home_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,14 +42,12 @@ def logged(form: str) -> Iterator[None]:
         sys.exit(1)
 
 
-def serve(given: ServeSettings) -> None:
+def serve(settings: ServeSettings) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP, then accept no more and finish the running requests."""
-    if any(addresses(url) for url in given.urls):
+    if any(addresses(url) for url in settings.urls):
         raise InvalidSetting("--url must be a database; a service cannot run in front of another service")
-    from allocator.service.http_server import handed_over, listening, place_of, run
+    from allocator.service.http_server import listening, run
 
-    handed = handed_over()
-    settings = given if handed is None else replace(given, **place_of(handed))
     check_access(settings)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")  # else it looks for some in all installed packages
     os.environ.setdefault("PROMETHEUS_DISABLE_CREATED_SERIES", "true")  # else each counter has a second series
@@ -58,7 +55,10 @@ def serve(given: ServeSettings) -> None:
 
     from allocator.service.app import application
 
-    with handed or listening(settings) as listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with (
+        listening(settings.host, settings.port) as listener,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
         runner.run(run(application(settings), listener, settings))
 
 
@@ -76,15 +76,15 @@ def check_installed() -> None:
 
 def check_access(settings: ServeSettings) -> None:
     """Refuse to start without any token, unless --open serves this machine only."""
-    place, is_local = settings.uds or settings.host, bool(settings.uds) or is_loopback(settings.host)
+    place, is_local = settings.host, is_loopback(settings.host)
     if settings.is_open and not is_local:
         raise InvalidSetting(
             f"--open serves this machine only, and cannot listen on {place}; leave it out, and create a "
             "token with: allocator tokens create NAME"
         )
-    with closing(Database(settings.tokens_at, settings.timeout)) as database:
+    with closing(Database(home_of(settings.urls), settings.timeout)) as database:
         log.info("ids come from %s", ", ".join(address_of(url).shown for url in settings.urls))
-        if settings.tokens_url or len(settings.urls) > 1:
+        if len(settings.urls) > 1:
             log.info("tokens are in %s", database.shown)
         tokens = Tokens(database)
         try:

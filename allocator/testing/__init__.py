@@ -15,7 +15,7 @@ from itertools import chain, count
 from math import inf
 from typing import Any, Unpack, cast
 
-from allocator.aio import AsyncAllocator, Settings
+from allocator.aio import Settings
 from allocator.errors import AllocatorError, InvalidDatabase, InvalidSetting, NodeIdsExhausted, NotCopyable
 from allocator.fleet.tag_administration import Tags
 from allocator.generators.sequence import Sequence
@@ -34,7 +34,7 @@ from allocator.schemes.tag_column import Column, NoColumn
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease
 from allocator.sync import Allocator
 
-__all__ = ["AsyncMemoryAllocator", "MemoryAllocator"]
+__all__ = ["MemoryAllocator"]
 
 START = 1_767_225_600
 """2026-01-01T00:00:00Z, the start of a test, in seconds since 1970."""
@@ -220,9 +220,9 @@ class MemoryAllocator(Allocator):
         with MemoryAllocator() as ids:
             ids.next_id("order")        1
 
-    It takes the settings of `Allocator` except `token`, `headers` and `shards`; `runway` has no effect. The first id
+    It takes the settings of `Allocator` except `token` and `shards`; `runway` has no effect. The first id
     of a tag and the first ticket are 1, and the next ones follow without a gap. Meteors and snowflakes begin on
-    2026-01-01 as node 1 and worker 0. It never waits and starts no thread.
+    2026-01-01 as node 1 and worker 0. It never waits and starts no thread. For asyncio: `AsyncAllocator(memory)`.
 
     Raises `InvalidDatabase` for a URL or engine, and `InvalidSetting`.
     """
@@ -230,7 +230,7 @@ class MemoryAllocator(Allocator):
     def __init__(self, database: None = None, **settings: Unpack[Settings]) -> None:
         if database is not None:
             raise InvalidDatabase("a MemoryAllocator uses no database; for ids from a database, create an Allocator")
-        if names := [name for name in ("token", "headers", "shards") if settings.get(name) is not None]:
+        if names := [name for name in ("token", "shards") if settings.get(name) is not None]:
             raise InvalidSetting(f"a MemoryAllocator takes no {' or '.join(names)}, since it has no database")
         self._memory = MemoryBackend()
         super().__init__(cast(Any, self._memory), **settings)
@@ -255,17 +255,3 @@ class MemoryAllocator(Allocator):
             yield
         finally:
             self._memory.failure = None
-
-
-class AsyncMemoryAllocator(AsyncAllocator):
-    """`MemoryAllocator` for asyncio: the same settings, or a `MemoryAllocator` to share.
-
-    Its `memory` is the `MemoryAllocator`, for `fail`. Not bound to an event loop.
-    """
-
-    def __init__(self, memory: MemoryAllocator | None = None, **settings: Unpack[Settings]) -> None:
-        if not isinstance(memory, MemoryAllocator | None):
-            raise InvalidDatabase(f"an AsyncMemoryAllocator shares a MemoryAllocator, got {type(memory).__name__}")
-        self.memory = MemoryAllocator(**settings) if memory is None else memory
-        super().__init__(self.memory, **({} if memory is None else settings))
-        self._owned = memory is None

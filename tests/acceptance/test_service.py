@@ -4,13 +4,14 @@ import json
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from pathlib import Path
 
@@ -18,14 +19,13 @@ import pytest
 from support.distinct import distinct
 from support.faults.wire import Wire
 from support.processes.patience import until
-from support.processes.prefork import serving
 from support.servers.fleets import bare, on_one_of_each
-from support.servers.throwaway import free_port
-from support.service.served import Connection, Reply, Served, post
+from support.service.served import Connection, Served, post
 
 from allocator import Allocator
 from allocator.database.store import Database
-from allocator.errors import AccessDenied
+from allocator.errors import DatabaseRefused
+from allocator.remote.http import Servers
 from allocator.service.token_administration import Tokens
 
 SERVERS = ("postgres", pytest.param("mysql", marks=pytest.mark.nightly))
@@ -85,40 +85,6 @@ def test_a_stop_tells_each_busy_connection_and_cuts_none(tmp_path, number):
 
     assert (code, last) == (0, [(200, "close")] * 16), log
     assert "Traceback" not in log
-
-
-def test_one_host_restarts_without_a_refused_connection_or_a_failed_request(tmp_path):
-    """The next process starts before the one before it ends, and after it; half of the load connects anew each time."""
-    url, answers, over = f"sqlite:///{tmp_path}/ids.db", list[Reply](), threading.Event()
-
-    def draw(**headers: str) -> None:
-        while not over.is_set():
-            answers.append(first.post("/v1/tags/order/ids?count=3", **headers))
-
-    def await_more() -> None:
-        count = len(answers) + 400
-        assert until(lambda: len(answers) > count, 60, hopeless=lambda: any(one.done() for one in loads))
-
-    with ThreadPoolExecutor(4) as pool, ExitStack() as started:
-        started.callback(over.set)
-        kept = started.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1024))
-        first = running = started.enter_context(Served(url, listener=kept))
-        loads = [pool.submit(draw, **headers) for headers in ({}, {"Connection": "close"}) for _ in range(2)]
-        for is_first in (True, False, True):
-            await_more()
-            ended = running
-            if not is_first:
-                assert ended.stop() == 0
-            running = started.enter_context(Served(url, listener=kept))
-            if is_first:
-                assert ended.stop() == 0
-            await_more()
-        over.set()
-        for load in loads:
-            load.result()
-
-    assert {answer.status for answer in answers} == {200}
-    assert distinct([number for answer in answers for number in answer.ids]) > 3000
 
 
 @pytest.mark.parametrize("kind", SERVERS)
@@ -192,18 +158,12 @@ def test_a_token_made_while_the_database_hangs_is_503_within_the_timeout_and_the
 
 def test_what_a_start_finds_missing_or_taken_is_said(new_database, tmp_path):
     """As JSON, as all of the log: it explains why a container starts again and again."""
-    (tmp_path / "none.pem").write_text("none")
     empty, other = new_database("postgres"), f"sqlite:///{tmp_path}/other.db"
     with Served(f"sqlite:///{tmp_path}/ids.db") as service:
         taken = f"cannot listen on 127.0.0.1:{service.port}: Address already in use"
         for options, error, sentence in (
             (["--port", "0", "--url", empty], "SchemaOutOfDate", "run: allocator db upgrade"),
             (["--port", str(service.port), "--url", other, "--open"], "InvalidSetting", taken),
-            (
-                ["--port", "0", "--url", other, "--open", "--certificate", "none.pem", "--key", "none.pem"],
-                "InvalidSetting",
-                "cannot use --certificate and --key: ",
-            ),
         ):
             command = [sys.executable, "-m", "allocator", "serve", *options]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
@@ -233,38 +193,31 @@ def test_a_proxy_on_this_machine_says_who_asks(tmp_path):
         assert until(lambda: [line for line in service.lines() if line.get("caller") == "192.0.2.7"])
 
 
-OTHER_SERVERS = {"uvicorn": ["--port", "{port}"], "hypercorn": ["--bind", "127.0.0.1:{port}"]}
+class Proxy(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
 
 
-def test_other_servers_serve_the_application(tmp_path):
-    url = f"sqlite:///{tmp_path}/ids.db"
-    with closing(Database(url)) as database:
-        database.upgrade_schema()
-        secret, _ = Tokens(database).create("me", verbs=("draw",), tags=("order",))
-    made = f"application(ServeSettings(({url!r},), console=False))"
-    (tmp_path / "ids.py").write_text(f"from allocator.service import ServeSettings, application\napp = {made}\n")
-    for server, options in OTHER_SERVERS.items():
-        port = free_port()
-        command = [sys.executable, "-m", server, "ids:app", *(one.format(port=port) for one in options)]
-        with serving(command, tmp_path, port):
-            with Allocator(f"http://127.0.0.1:{port}", token=secret, timeout=60) as ids:
-                assert distinct([*ids.next_ids("order", 5000), *ids.next_ids("order", 3)]) == 5003, server
-            with Allocator(f"http://127.0.0.1:{port}") as stranger, pytest.raises(AccessDenied):
-                stranger.next_id("order")
-    assert "Traceback" not in (tmp_path / "log").read_text()
-
-
-def test_it_serves_https(tmp_path, monkeypatch):
+def test_a_client_trusts_a_proxy_by_its_certificate(tmp_path, monkeypatch):
     certificate, key = self_signed(tmp_path)
-    options = ("--certificate", str(certificate), "--key", str(key))
-    with Served(f"sqlite:///{tmp_path}/ids.db", options=options, ca=str(certificate)) as service:
-        assert service.address.startswith("https://")
-        assert service.post("/v1/tags/order/ids").ids == ["1"]
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy, ThreadPoolExecutor(1) as pool:
+        proxy.socket = context.wrap_socket(proxy.socket, server_side=True)
+        pool.submit(proxy.serve_forever)
+        address = f"https://127.0.0.1:{proxy.server_port}"
+        stranger = Servers([address], None, 5)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        with Allocator(service.address) as ids:
-            assert ids.reserve("order", 2) == range(11, 13)
-        assert service.stop() == 0
-        assert "exceeded" not in service.log()  # urllib3 says no goodbye over TLS, for which the end does not wait
+        client = Servers([address], None, 5)
+        try:
+            assert client.request("GET", "/", read=dict) == {}
+            with pytest.raises(DatabaseRefused, match="TLS with .* failed: .*CERTIFICATE_VERIFY_FAILED"):
+                stranger.request("GET", "/", read=dict)
+        finally:
+            proxy.shutdown()
 
 
 def self_signed(folder: Path) -> tuple[Path, Path]:

@@ -5,7 +5,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from threading import Event
 from time import monotonic
 
@@ -164,32 +163,8 @@ def test_settings_that_belong_to_the_other_side_are_refused(face):
     for settings in ({"token": "a\nb"}, {"token": 5}):
         with pytest.raises(InvalidSetting):
             face("http://127.0.0.1:1", **settings)
-    for settings in ({"token": "x"}, {"headers": dict}):
-        with pytest.raises(InvalidSetting, match="token and headers are only for a service"):
-            face("sqlite:///x.db", **settings)
-
-
-caller: ContextVar[str] = ContextVar("caller")
-
-
-def test_headers_are_asked_for_with_each_request_in_the_context_of_the_call(made, face):
-    ids = face(made.address, token="secret", headers=lambda: {"traceparent": caller.get(), "Authorization": "other"})
-    for number in ("7", "8"):
-        caller.set(f"00-{number}")
-        made.says({"type": "order", "id": number})
-        assert ids.ticket("order") == int(number)
-
-    ours = ("authorization", "traceparent")
-    sent = [sorted(pair for pair in head if pair[0] in ours) for head in made.heads]
-    assert sent == [[("authorization", "Bearer secret"), ("traceparent", f"00-{number}")] for number in "78"]
-
-
-def test_headers_that_cannot_be_sent_are_refused_in_a_sentence(made, face):
-    for wrong in (lambda: None, lambda: 1 // 0, lambda: {"x": "y\r\nAuthorization: other"}, lambda: {"x:y": "z"}):
-        with pytest.raises(InvalidSetting, match="headers"):
-            face(made.address, headers=wrong).ticket("order")
-
-    assert made.requests == []
+    with pytest.raises(InvalidSetting, match="token is only for a service"):
+        face("sqlite:///x.db", token="x")
 
 
 def test_a_format_that_is_not_the_services_own_is_refused(shared_service):

@@ -1,25 +1,12 @@
 """Kept connections: requests in pieces, offers of an upgrade, bytes that are no HTTP, tokens that are revoked."""
 
 import json
-import os
-import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from itertools import product
-from pathlib import Path
-from stat import S_IMODE
 
 import pytest
-from support.distinct import distinct
-from support.kit import SQLITE, run
-from support.processes.patience import until
-from support.service.served import START_SECONDS, Connection, Served, post
-
-from allocator import Allocator
-from allocator.errors import AccessDenied, DatabaseUnavailable
+from support.service.served import Connection, Served, post
 
 
 def test_requests_that_come_together_or_in_pieces_have_an_answer_each(guarded, connection, tag):
@@ -124,97 +111,3 @@ def talk(service: Served, text: str) -> int:
             pass  # it has answered already
         found = connection.recv(65536)
     return int(found.split()[1])
-
-
-# -- the service on a Unix socket, and its clients
-
-
-FILE = "Ids of the Shop.sock"
-"""With capitals and spaces, which the host of a URL cannot hold."""
-
-
-@pytest.fixture
-def at_socket(fresh: str, tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
-    """The socket of a service, and its process."""
-    path = tmp_path / FILE
-    command = [sys.executable, "-m", "allocator", "serve", "--open", "--url", fresh, "--uds", f"unix://{path}"]
-    in_image = {**os.environ, "ALLOCATOR_HOST": "0.0.0.0"}
-    with subprocess.Popen(command, cwd=tmp_path, env=in_image) as process:
-        assert until(lambda: answers(path), START_SECONDS, hopeless=lambda: process.poll() is not None)
-        yield path, process
-        process.terminate()
-
-
-def answers(path: Path) -> bool:
-    with suppress(DatabaseUnavailable), Allocator(f"unix://{path}") as ids:
-        ids.ping()
-        return True
-    return False
-
-
-@SQLITE
-def test_ids_come_over_it_and_its_file_goes_at_the_end(at_socket, tag):
-    path, process = at_socket
-    with Allocator(f"unix://{path}") as ids, Allocator(["unix:///none.sock", f"unix://{path}"]) as others:
-        drawn = [*ids.next_ids(tag, 50), *others.next_ids(tag, 50)]
-        assert distinct(drawn) == 100
-        assert ids.tags.get(tag).name == tag
-    assert run(f"unix:///none.sock UNIX://{path}", "next", tag).out.strip().isdigit()
-    assert S_IMODE(path.stat().st_mode) == 0o660
-    process.send_signal(signal.SIGTERM)
-    process.wait(START_SECONDS)
-
-    assert not path.exists()
-
-
-@SQLITE
-def test_only_the_socket_of_a_service_that_was_killed_is_replaced(at_socket, fresh, tmp_path, tag):
-    path, process = at_socket
-    again = ["serve", "--open", "--url", fresh, "--uds", str(path)]
-    refused = subprocess.run(
-        [sys.executable, "-m", "allocator", *again], capture_output=True, text=True, timeout=START_SECONDS, check=False
-    )
-    assert refused.returncode == 1
-    assert f"cannot listen on {path}: Address already in use" in refused.stderr
-    process.kill()
-    assert until(lambda: not answers(path), START_SECONDS)
-    assert path.is_socket()
-
-    with subprocess.Popen([sys.executable, "-m", "allocator", *again], cwd=tmp_path) as second:
-        assert until(lambda: answers(path), START_SECONDS, hopeless=lambda: second.poll() is not None)
-        second.terminate()
-
-
-@SQLITE
-def test_a_client_needs_a_token_once_there_is_one(at_socket, fresh, tag):
-    path, _ = at_socket
-    secret = run(fresh, "tokens", "create", "shop", "--tags", tag, "--json").json["secret"]
-
-    with Allocator(f"unix://{path}") as stranger:
-        assert until(lambda: is_refused(stranger, tag), START_SECONDS)
-    with Allocator(f"unix://{path}", token=secret) as ids:
-        assert ids.next_id(tag) > 0
-    drawn = run(f"unix:///none.sock UNIX://{path}", "next", tag, ALLOCATOR_TOKEN=secret)
-    assert drawn.out.strip().isdigit(), drawn
-
-
-def is_refused(ids: Allocator, tag: str) -> bool:
-    try:
-        ids.reserve(tag, 1)
-    except AccessDenied:
-        return True
-    return False
-
-
-def test_no_service_there_is_named(tmp_path):
-    said = r"unix:///.*/none\.sock did not answer: FileNotFoundError: \[Errno 2\] No such file or directory$"
-    with Allocator(f"unix://{tmp_path}/none.sock", timeout=0.5) as ids, pytest.raises(DatabaseUnavailable, match=said):
-        ids.next_id("order")
-
-
-def test_a_socket_takes_no_host_port_or_certificate():
-    for others in (("--certificate", __file__, "--key", __file__), ("--host", "127.0.0.1"), ("--port", "8000")):
-        refused = run("sqlite:///x", "serve", "--uds", "ids.sock", *others)
-
-        assert refused.code == 2
-        assert "--uds excludes --host, --port and --certificate" in refused.err

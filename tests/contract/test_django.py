@@ -51,7 +51,7 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
 DATABASES["other"] = {"ENGINE": "django.db.backends.sqlite3", "NAME": FOLDER / "other.sqlite3"}
 """,
 }
-CHAPTERS = {"django_story": 13, "django_numbers": 11}
+CHAPTERS = {"django_story": 12, "django_numbers": 11}
 
 
 @pytest.mark.parametrize("story", SETTINGS)

@@ -306,9 +306,8 @@ def test_an_allocator_of_either_face_an_engine_and_a_list_are_examined_alike(pat
 
 
 def test_what_is_no_database_is_refused():
-    for address in ("http://127.0.0.1:1", "unix:///run/allocator/ids.sock"):
-        with Allocator(address) as ids, pytest.raises(InvalidSetting, match=f"and ids come from {address}"):
-            examine(ids)
+    with Allocator("http://127.0.0.1:1") as ids, pytest.raises(InvalidSetting, match="ids come from http://127"):
+        examine(ids)
     with MemoryAllocator() as ids, pytest.raises(InvalidSetting, match="and ids come from memory; pass the URL"):
         examine(ids)
     with pytest.raises(InvalidDatabase):

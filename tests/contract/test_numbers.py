@@ -17,7 +17,7 @@ import pymysql
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, insert, select
-from sqlalchemy.exc import DBAPIError, OperationalError, PendingRollbackError, StatementError
+from sqlalchemy.exc import DBAPIError, OperationalError, PendingRollbackError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 from support.applications.shop import LEVELS, MARCH, emptied, seen_waiting
@@ -595,84 +595,7 @@ def test_the_doctor_tells_of_it_where_numbers_are_drawn(kind, rolling_back):
     assert found.severity == DANGER
 
 
-# -- by a mapped column, and by asyncio
-
-
-class Invoice(Base):
-    __tablename__ = "mapped_invoice"
-    id: Mapped[int] = mapped_column(primary_key=True)
-    tenant_id: Mapped[int | None]
-    booked: Mapped[date]
-    number: Mapped[str] = mapped_column(sa.String(64), default=invoices.default(scope="tenant_id", at="booked"))
-    case: Mapped[int] = mapped_column(sa.BigInteger, default=plain.default())
-
-
-@ON_TWO
-def test_a_column_is_numbered_at_the_flush(shop):
-    with Session(shop) as session, session.begin():
-        made = [Invoice(tenant_id=tenant, booked=MARCH) for tenant in (7, 7, 8)]
-        session.add_all(made)
-        session.flush()
-        assert sorted((one.tenant_id, one.number) for one in made) == [
-            (7, "INV-2026-00001"),
-            (7, "INV-2026-00002"),
-            (8, "INV-2026-00001"),
-        ]
-        assert sorted(one.case for one in made) == [1, 2, 3]
-        session.rollback()
-    with Session(shop) as session, session.begin():
-        session.add(Invoice(tenant_id=7, booked=MARCH))
-        session.add(Invoice(tenant_id=7, booked=date(2027, 1, 1), number="by hand"))
-    with Session(shop) as session:
-        assert set(session.scalars(select(Invoice.number))) == {"INV-2026-00001", "by hand"}
-        assert plain.peek(session).n == 2
-
-
-@SQLITE
-def test_a_form_that_does_not_tell_its_rows_or_their_scope_is_refused(shop, subtests):
-    rows = [{"tenant_id": 7, "booked": MARCH}, {"tenant_id": 8, "booked": MARCH}]
-    query = select(Invoice.tenant_id, Invoice.booked)
-    for statement, words in (
-        (insert(Invoice).values(booked=MARCH), "need the column 'tenant_id', and this row has no value in it"),
-        (insert(Invoice).values(rows), r"use session.execute\(insert\(Bill\), rows\)"),
-        (insert(Invoice).from_select(["tenant_id", "booked"], query), "would get the same one"),
-    ):
-        with subtests.test(words), Session(shop) as session, pytest.raises(StatementError, match=words):
-            session.execute(statement)
-    with Session(shop) as session:
-        session.execute(insert(Invoice), rows)
-        assert set(session.scalars(select(Invoice.number))) == {"INV-2026-00001"}
-    for given in (None, Invoice()):  # as of a tool that fills in a form
-        assert Invoice.__table__.c.number.default.arg(given) is None
-
-
-@ON_TWO
-def test_an_update_would_give_all_rows_one_number(shop):
-    metadata = sa.MetaData()
-    changed = sa.Table(
-        "changed", metadata, sa.Column("id", sa.Integer), sa.Column("n", sa.BigInteger, onupdate=plain.default())
-    )
-    metadata.create_all(shop)
-    with shop.begin() as connection:
-        connection.execute(insert(changed), [{"id": 1}, {"id": 2}])
-        for rows in (None, [{}, {}]):
-            with pytest.raises(StatementError, match="would get the same one"):
-                connection.execute(sa.update(changed).values(id=3), rows)
-        if shop.dialect.name == "postgresql":
-            common = sa.update(changed).values(id=3).returning(changed.c.id).cte("common")
-            with pytest.raises(StatementError, match="would get the same one"):
-                connection.execute(select(common))
-
-
-@SQLITE
-def test_a_conflict_at_the_flush_can_be_told(shop):
-    with shop.connect() as other, Session(shop) as session:
-        plain.next(other)
-        session.connection().exec_driver_sql(LIMITS["sqlite"])
-        session.add(Invoice(tenant_id=7, booked=MARCH))
-        with pytest.raises(StatementError) as refused:
-            session.flush()
-        assert isinstance(refused.value.orig, NumberBusy)
+# -- by asyncio
 
 
 @ON_TWO

@@ -84,10 +84,9 @@ POST /v1/tags/TAG/ids -> 410
 GET /v1/inspect/5016762319896585?scheme=meteor -> 200
   "fields":{"second":"292014","node":"0","sequence":"1","random":"1"}
 GET /v1/inspect/9007199254740993?scheme=segment -> 200 "fields":{"value":"9007199254740993"}
-GET /v1/inspect/180363646902239241?layout=baidu:1/29/21/13&epoch=1474300800 -> 200
-  "scheme":"baidu" … "time":"2017-01-19T04:15:46+00:00"
+GET /v1/inspect/175928847299117063?layout=discord&epoch=0 -> 200 "scheme":"discord" … "time":"1971-05-01T11:18:25.796
 GET /v1/inspect/a_b -> 400 InvalidId
-GET /v1/inspect/5?layout=baidu:1/2 -> 400
+GET /v1/inspect/5?layout=baidu -> 400
 """,
     "a wrong path or method is a problem too": """
 GET /v1/tags/order/ids -> 405 allow: … "status":405

@@ -1,5 +1,5 @@
-"""Ids as defaults of columns: every way in which SQLAlchemy inserts rows, the names of tables as tags, under an event
-loop, and as public ids."""
+"""Ids as defaults of columns: every way in which SQLAlchemy inserts rows, the names of tables as tags, and under an
+event loop."""
 
 import asyncio
 import threading
@@ -21,9 +21,9 @@ from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
 from support.kit import ON_TWO, SQLITE, backend_of, on, statements
 from support.servers.administrator import opened
 
-from allocator import Allocator, AsyncAllocator, PublicIds
-from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidId, InvalidSetting, InvalidTag
-from allocator.integrations.sqlalchemy import PublicId, default_of, primary_key
+from allocator import Allocator, AsyncAllocator
+from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, InvalidTag
+from allocator.integrations.sqlalchemy import default_of, primary_key
 
 
 @pytest.fixture
@@ -534,108 +534,22 @@ def test_the_keys_of_an_async_allocator_work_in_a_blocking_session_too(engine, i
     assert base.Order.__table__.c.id.default.arg(None) == 5
 
 
-# -- public ids as the type of a column: text in Python, the id in the table
-
-orders = PublicIds(bytes(range(32)), prefix="ord_")
-ONE, TWO, THREE = map(orders.encode, (1, 2, 3))
-
-
-@pytest.fixture
-def public(engine, ids):
-    made = models(ids, orders)
-    made.metadata.create_all(engine)
-    return made
-
-
-def numbers(engine: sa.Engine, column: Any) -> list[int]:
-    """What stands in the table."""
-    with engine.connect() as connection:
-        return sorted(connection.scalars(select(sa.type_coerce(column, BigInteger))))
-
-
-def test_a_flush_writes_numbers_and_shows_texts(engine, public):
-    with Session(engine) as session:
-        session.add(order := public.Order(items=[public.Item(), public.Item()]))
-        session.flush()
-        assert order.id == ONE
-        session.commit()
-
-    with Session(engine) as session:
-        found = session.get(public.Order, ONE)
-        assert [(item.id, item.order_id) for item in found.items] == [(1, ONE), (2, ONE)]
-        assert session.scalars(select(public.Order).where(public.Order.id.in_([ONE, TWO]))).all() == [found]
-    assert (numbers(engine, public.Order.id), numbers(engine, public.Item.order_id)) == ([1], [1, 1])
-
-
-def test_rows_of_core_and_returning_have_texts_too(engine, public):
-    with Session(engine) as session:
-        statement = insert(public.Order)
-        if engine.dialect.insert_executemany_returning:
-            ordered = statement.returning(public.Order.id, sort_by_parameter_order=True)
-            assert session.scalars(ordered, ROWS).all() == [ONE, TWO, THREE]
-        else:
-            session.execute(statement, ROWS)
-        session.commit()
-
-        assert set(session.scalars(select(public.Order.id))) == {ONE, TWO, THREE}
-        before = sa.func.lag(public.Order.id, type_=public.Order.id.type).over(
-            order_by=public.Order.id
-        )  # else it is a number
-        assert session.scalars(select(before).order_by(public.Order.id)).all() == [None, ONE, TWO]
-        assert session.execute(insert(public.Order.__table__).values(name="d")).inserted_primary_key[
-            0
-        ] == orders.encode(4)
-    assert numbers(engine, public.Order.id) == [1, 2, 3]
-
-
 @SQLITE
-def test_an_id_that_is_given_is_text(engine, public):
-    with Session(engine) as session:
-        session.add(public.Order(id=THREE))
-        session.commit()
-    assert numbers(engine, public.Order.id) == [3]
-    for wrong in ("ord_I9UOBqekNF7q8z1n", "3", 3):
-        with Session(engine) as session, pytest.raises(StatementError) as refused:
-            session.get(public.Order, wrong)
-        assert isinstance(refused.value.orig, InvalidId)
-
-
-@SQLITE
-def test_it_is_the_type_of_any_column_and_null_is_null(engine, ids):
-    key = Annotated[str, primary_key(ids, tag="thing", public=orders)]
-
-    class Base(DeclarativeBase):
-        pass
-
-    class Thing(Base):
-        __tablename__ = "thing"
-        id: Mapped[key]
-        other: Mapped[str | None] = mapped_column(PublicId(orders))
-
-    Base.metadata.create_all(engine)
-    with Session(engine) as session:
-        session.add_all([Thing(), Thing(other=ONE)])
-        session.commit()
-
-        assert session.execute(select(Thing.id, Thing.other).order_by(Thing.id)).all() == [(ONE, None), (TWO, ONE)]
-
-
-@SQLITE
-def test_a_copy_of_a_table_goes_on_with_its_tag(engine, ids, public):
-    table = public.Order.__table__.to_metadata(MetaData(), name="_alembic_tmp_order")
-    assert default_of(table.c.id) is default_of(public.Order.__table__.c.id)
+def test_a_copy_of_a_table_goes_on_with_its_tag(engine, ids, base):
+    table = base.Order.__table__.to_metadata(MetaData(), name="_alembic_tmp_order")
+    assert default_of(table.c.id) is default_of(base.Order.__table__.c.id)
     assert default_of(table.c.id).sequence is ids.sequence("order")
     table.create(engine)
     with engine.begin() as connection:
-        assert connection.execute(insert(table)).inserted_primary_key[0] == ONE
-        assert connection.scalars(select(table.c.id)).all() == [ONE]
+        assert connection.execute(insert(table)).inserted_primary_key[0] == 1
+        assert connection.scalars(select(table.c.id)).all() == [1]
 
 
 @SQLITE
-def test_a_migration_has_a_bigint_and_nothing_of_the_key(engine, public):
-    made = render_python_code(ops.UpgradeOps([ops.CreateTableOp.from_table(public.Order.__table__)]))
+def test_a_migration_has_a_bigint(engine, base):
+    made = render_python_code(ops.UpgradeOps([ops.CreateTableOp.from_table(base.Order.__table__)]))
 
     assert "sa.Column('id', sa.BigInteger(), autoincrement=False, nullable=False)" in made
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, public.metadata) == []
+        assert compare_metadata(context, base.metadata) == []

@@ -94,7 +94,7 @@ def test_a_route_that_is_not_named_here_needs_a_token_and_its_right(tmp_path):
         old = guarded.make("old", tags=("order", "@snowflake"))
         assert wrong_answers(service, OF_OTHERS, {"admin": guarded.admin, "old": old}, SECRET=old) == []
         assert old not in service.log()
-    assert len(routes) > 28
+    assert len(routes) > 26
 
 
 def test_a_route_cannot_be_written_without_a_right():
@@ -306,14 +306,12 @@ def test_a_start_that_lets_nobody_or_everybody_in_is_refused_with_how_to_make_a_
 
 
 @SQLITE
-def test_for_other_machines_and_at_a_socket_a_token_is_the_only_way(fresh):
+def test_for_other_machines_a_token_is_the_only_way(fresh):
     """A service for this machine alone is no answer to who wants to serve others."""
     for host in ("0.0.0.0", "::", "192.0.2.7", "ids.example.org"):
         said = f"so nobody could use the service on {re.escape(host)}; create one with: allocator tokens create NAME$"
         with pytest.raises(InvalidSetting, match=said):
             check_access(ServeSettings((fresh,), host=host))
-    with pytest.raises(InvalidSetting, match=r"the service on /run/ids\.sock; .* allocator serve --open$"):
-        check_access(ServeSettings((fresh,), host="0.0.0.0", uds="/run/ids.sock"))
 
 
 @pytest.mark.parametrize("options", [(), ("--log-format", "json")])

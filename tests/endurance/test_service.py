@@ -45,7 +45,7 @@ AT_ONCE = 1.0
 def test_killed_replicas_and_a_stopped_database_fail_no_request(place, report):
     """But for those on a connection that the killed replica had accepted, which are asked anew.
 
-    The replicas share a socket, as a supervisor hands it over: what waits in it is another one's. Two things are not
+    The replicas share a socket, so that what waits in it is another one's. Two things are not
     asked of them: to lose one while the database is away (see `SPARED`), and to claim a segment then (see
     `WITHOUT_SEGMENTS`). The seconds are those of a machine that has nothing else to do.
     """

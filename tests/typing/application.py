@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime
 from typing import Annotated, assert_type
 
 from fastapi import Depends, FastAPI, HTTPException
@@ -21,9 +20,9 @@ from allocator import Allocator, AsyncAllocator, AsyncSequence, PublicIds, Seque
 from allocator import inspect_id as inspect
 from allocator.errors import DatabaseUnavailable
 from allocator.integrations.alembic import metadata
-from allocator.integrations.sqlalchemy import PublicId, primary_key
+from allocator.integrations.sqlalchemy import primary_key
 from allocator.integrations.starlette import ids_of, lifespan
-from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
+from allocator.testing import MemoryAllocator
 
 ids = AsyncAllocator("sqlite:///ids.db")
 orders = PublicIds(PublicIds.new_key(), prefix="ord_")
@@ -41,7 +40,7 @@ class Customer(Base):
 
 class Order(Base):
     __tablename__ = "order"
-    id: Mapped[str] = primary_key(ids, public=orders)
+    id: Mapped[int] = primary_key(ids)
     number: Mapped[int] = mapped_column(BigInteger, autoincrement=False, default=ids.sequence("number").next_id)
     items: Mapped[list[Item]] = relationship()
 
@@ -49,8 +48,8 @@ class Order(Base):
 class Item(Base):
     __tablename__ = "item"
     id: Mapped[int] = primary_key(ids, tag="line-item")
-    order_id: Mapped[str] = mapped_column(PublicId(orders), ForeignKey("order.id"))
-    wrong: Mapped[int] = primary_key(ids, public=orders)  # type: ignore[assignment]
+    order_id: Mapped[int] = mapped_column(ForeignKey("order.id"))
+    wrong: Mapped[str] = primary_key(ids)  # type: ignore[assignment]
 
 
 class DataclassBase(MappedAsDataclass, DeclarativeBase):
@@ -65,7 +64,7 @@ class Parcel(DataclassBase):
 
 def keys() -> None:
     assert_type(Customer().id, int)
-    assert_type(Order().id, str)
+    assert_type(Order().id, int)
     assert_type(Parcel(name="first").id, int)
     Parcel(id=1, name="first")  # type: ignore[call-arg]
     Table("plain", MetaData(), Column("id", BigInteger, default=ids.sequence("plain").next_id, autoincrement=False))
@@ -97,7 +96,7 @@ async def create(ids: Annotated[AsyncAllocator, Depends(ids_of)]) -> Shown:
         raise HTTPException(503) from error
     async with AsyncSession(engine) as session, session.begin():
         session.add(order := Order(items=[Item()]))
-    return Shown(id=number, text=order.id)
+    return Shown(id=number, text=orders.encode(order.id))
 
 
 async def awaited() -> None:
@@ -121,7 +120,7 @@ def blocking() -> None:
         assert_type(one.next_id("order"), int)
         assert_type(one.tags.create("order", start_after=5), Tag)
         with one.worker("pods", on_lost=lambda: print("lost")) as worker:
-            assert_type((worker.number, worker.until, worker.left(), worker.lost), tuple[int, datetime, float, bool])
+            assert_type((worker.number, worker.left(), worker.lost), tuple[int, float, bool])
         assert_type(inspect("5016762319896585").readings[0].fields, dict[str, int | str])
     Allocator("sqlite:///ids.db", failover_gap="never")  # type: ignore[arg-type]
     assert_type(orders.decode(orders.encode(1)), int)
@@ -129,7 +128,7 @@ def blocking() -> None:
     allocator.TooManyRequests  # type: ignore[attr-defined]  # noqa: B018
 
 
-def in_tests(memory_allocator: MemoryAllocator, async_memory_allocator: AsyncMemoryAllocator) -> None:
+def in_tests(memory_allocator: MemoryAllocator, async_memory_allocator: AsyncAllocator) -> None:
     with Allocator("sqlite:///ids.db") as one, one.use(memory_allocator):
         assert_type(one.next_id("order"), int)
     lifespan(async_memory_allocator)

@@ -176,7 +176,7 @@ def test_an_error_can_be_raised_again_without_sharing_its_traceback():
 
 PACKAGE = Path(allocator.__file__).parent
 PUBLIC = (
-    *("errors", "sync", "aio", "numbers", "public_ids", "testing", "doctor", "service", "cli"),
+    *("errors", "sync", "aio", "numbers", "public_ids", "testing", "doctor", "cli"),
     *(f"integrations.{name}" for name in ("sqlalchemy", "alembic", "django", "starlette", "pytest_plugin")),
 )
 IMPORT_EACH = f"""

@@ -19,7 +19,6 @@ except ImportError as error:
 from allocator.integrations.django.apps import AllocatorConfig
 from allocator.integrations.django.fields import (
     AllocatedBigAutoField,
-    PublicBigAutoField,
     give_ids,
     public_id_converter,
 )
@@ -30,7 +29,6 @@ __all__ = [
     "AllocatedBigAutoField",
     "AllocatorConfig",
     "AlterKey",
-    "PublicBigAutoField",
     "allocator",
     "give_ids",
     "public_id_converter",

@@ -8,13 +8,12 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.core import checks  # type: ignore[import-untyped]
-from django.core.exceptions import ValidationError  # type: ignore[import-untyped]
 from django.db import models  # type: ignore[import-untyped]
 from django.db.migrations.recorder import MigrationRecorder  # type: ignore[import-untyped]
 from django.db.models.signals import post_save  # type: ignore[import-untyped]
 from django.db.models.sql import InsertQuery  # type: ignore[import-untyped]
 
-from allocator.errors import InvalidId, InvalidTag
+from allocator.errors import InvalidTag
 from allocator.integrations.django.ids import allocator, column_of, settle, start_of
 from allocator.public_ids import PublicIds
 from allocator.schemes.shared.argument_checks import check_tag
@@ -200,57 +199,6 @@ def key_of(model: Any) -> Any:
     while getattr(key.remote_field, "parent_link", False):
         key = key.target_field
     return key
-
-
-class Decoded(int):
-    """The number of a text: lookups of foreign keys prepare what they have prepared already."""
-
-
-class PublicBigAutoField(AllocatedBigAutoField):
-    """An `AllocatedBigAutoField` that is a bigint in the table, and text in Python, URLs, forms and fixtures.
-
-        id = PublicBigAutoField(public=PublicIds(key, prefix="ord_"))
-
-    Queries accept the text alone: with a number a client could count. Foreign keys to it are text too. Migrations
-    contain an `AllocatedBigAutoField`, so that they do not contain the key.
-    """
-
-    if TYPE_CHECKING:  # for `django-stubs`
-
-        def __get__(self, instance: Any, owner: Any) -> str: ...
-        def __set__(self, instance: Any, value: str) -> None: ...
-
-    def __init__(self, *args: Any, public: PublicIds, **options: Any) -> None:
-        self._public = public
-        super().__init__(*args, **options)
-
-    def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
-        name, _, args, options = super().deconstruct()
-        return name, f"{AllocatedBigAutoField.__module__}.{AllocatedBigAutoField.__name__}", args, options
-
-    def clone(self) -> AllocatedBigAutoField:
-        """Copy the field for the models of migrations."""
-        _, _, args, options = self.deconstruct()
-        return AllocatedBigAutoField(*args, **options)
-
-    def draw(self) -> str:
-        return self._public.encode(super().draw())
-
-    def from_db_value(self, value: int | None, expression: Any, connection: Any) -> str | None:
-        return None if value is None else self._public.encode(value)
-
-    def get_prep_value(self, value: Any) -> Any:
-        return value if value is None or isinstance(value, Decoded) else Decoded(self._public.decode(value))
-
-    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
-        value = super().get_db_prep_value(value, connection, prepared)
-        return int(value) if isinstance(value, Decoded) else value
-
-    def to_python(self, value: Any) -> Any:
-        try:
-            return value if value is None else self._public.encode(self.get_prep_value(value))
-        except InvalidId as error:
-            raise ValidationError(str(error), code="invalid") from None
 
 
 def public_id_converter(public: PublicIds) -> type:

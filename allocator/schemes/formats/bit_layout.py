@@ -13,7 +13,6 @@ sign ids are below 2**53, and JavaScript reads them exactly.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate, islice
@@ -27,7 +26,6 @@ from allocator.schemes.shared.argument_checks import check_whole, quoted
 BITS = 64
 TICKS = {"second": 1000, "centisecond": 10, "timestamp": 1}
 """Milliseconds in one tick of each time field."""
-WIDTH = r"[0-9]{1,2}"
 MAX_EPOCH = 253_402_300_799
 """9999-12-31T23:59:59Z, the last second of `datetime`."""
 
@@ -144,14 +142,6 @@ def check_layout(layout: object, like: Layout) -> Layout:
         fields = ", ".join(f"{name}=…" for name in like.widths)
         raise InvalidSetting(f"layout must be a Layout of {fields}, in this order, got {quoted(layout, 100)}")
     return layout
-
-
-def layout_from_text(text: object, like: Layout) -> Layout:
-    """A layout with the fields of `like` from its widths, as in 1/41/5/5/12."""
-    widths = text.split("/") if isinstance(text, str) else []
-    if len(widths) != len(like.widths) or not all(re.fullmatch(WIDTH, width) for width in widths):
-        raise InvalidSetting(f"a layout must be {len(like.widths)} widths, as in {like}, got {text!a:.80}")
-    return Layout(**dict(zip(like.widths, map(int, widths), strict=True)))
 
 
 def moment(seconds: float) -> datetime:

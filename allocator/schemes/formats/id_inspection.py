@@ -6,9 +6,8 @@ more passes `scheme`, `epoch` or `layout`; with a layout, only its reading is re
 
 Ids are positive signed 64-bit numbers. Formats of others whose time uses the topmost bit have one bit less of it here:
 Instagram's ends in 2046, Discord's in 2084, TSID's in 2089.
-Sources: the README of baidu/uid-generator and its `DefaultUidGenerator`, sony/sonyflake and its v2, Discord's API
-reference, "Sharding & IDs at Instagram", Ahoo-Wang/CosId, twitter-archive/snowflake, f4b6a3/tsid-creator,
-getsentry/sentry (`utils/snowflake.py` and `conf/server.py`).
+Sources: twitter-archive/snowflake, Discord's API reference, "Sharding & IDs at Instagram", f4b6a3/tsid-creator and
+sony/sonyflake.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from datetime import datetime
 from uuid import UUID
 
 from allocator.errors import InvalidId, InvalidSetting
-from allocator.schemes.formats.bit_layout import Format, Layout, layout_from_text, moment
-from allocator.schemes.formats.text_encodings import BASE32
+from allocator.schemes.formats.bit_layout import Format, Layout, moment
 from allocator.schemes.meteor import RANDOMS, MeteorSettings
 from allocator.schemes.objectid import COUNTER, HEX, PROCESS, parse, seconds_of, time_of
 from allocator.schemes.shared.argument_checks import MAX_ID, check_whole, quoted
@@ -32,6 +30,7 @@ NUMBER = re.compile(r"-?[0-9]{1,30}", re.ASCII)
 TSID = re.compile(r"[0-7OIL][0-9A-TV-Z]{12}", re.ASCII | re.IGNORECASE)
 ULID = re.compile(r"[0-7OIL][0-9A-TV-Z]{25}", re.ASCII | re.IGNORECASE)
 """Crockford's digits; O counts as 0, I and L as 1. The first digit keeps a TSID below 2**63, a ULID below 2**128."""
+BASE32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 MISREAD = str.maketrans("OIL", "011")
 SCHEMES = ("segment", "meteor", "snowflake", "objectid", "objectid-machine", "uuid", "tsid", "ulid")
 EXPECTED = "an id is a number, 24 hex digits, a UUID, a TSID or a ULID"
@@ -39,21 +38,13 @@ RANDOM_SINCE = 1_514_764_800
 """2018-01-01: about when MongoDB drivers replaced machine and process id by random bytes."""
 GREGORIAN = 12_219_292_800
 """Seconds from 1582-10-15, the epoch of UUIDs, to 1970."""
-SONYFLAKE = Layout(sign=1, centisecond=39, sequence=8, machine=16)
 FORMATS: Mapping[str, Format] = {
     "meteor": MeteorSettings().form,
     "snowflake": SnowflakeSettings().form,
     "discord": Format(Layout(sign=1, timestamp=41, worker=5, process=5, increment=12), 1_420_070_400_000),
     "instagram": Format(Layout(sign=1, timestamp=40, shard=13, sequence=10), 1_314_220_021_721),
     "tsid": Format(Layout(sign=1, timestamp=41, node=10, counter=12), 1_577_836_800_000),
-    # Baidu's uid-generator reads the epoch "2016-05-20" in the zone of the machine; this is midnight in China.
-    "baidu": Format(Layout(sign=1, second=28, worker=22, sequence=13), 1_463_673_600),
-    "sonyflake": Format(SONYFLAKE, 1_409_529_600_000),
-    "sonyflake-v2": Format(SONYFLAKE, 1_735_689_600_000),
-    "cosid": Format(Layout(sign=1, timestamp=41, machine=10, sequence=12), 1_577_203_200_000),
-    "cosid-second": Format(Layout(sign=1, second=31, machine=10, sequence=22), 1_577_203_200),
-    # Version 1 with its bits in reverse. The epoch is midnight in UTC, the zone of Sentry's servers.
-    "sentry": Format(Layout(sign=11, version=5, second=32, region=12, sequence=4), 1_659_916_800),
+    "sonyflake": Format(Layout(sign=1, centisecond=39, sequence=8, machine=16), 1_409_529_600_000),
 }
 """Formats with a time: their bits, tick and epoch."""
 
@@ -112,7 +103,7 @@ def inspect(
 
 
 def format_of(layout: object) -> tuple[str, Format]:
-    """The name and format for a name, a name with widths (baidu:1/29/21/13), or a `Layout`.
+    """The name and format for a name or a `Layout`.
 
     A `Layout` must have the fields of a known format, in their order, and gets the epoch of that format.
     """
@@ -120,13 +111,11 @@ def format_of(layout: object) -> tuple[str, Format]:
         for name, known in FORMATS.items():
             if list(known.layout.widths) == list(layout.widths):
                 return name, known._replace(layout=layout)
-    if isinstance(layout, str):
-        name, colon, widths = layout.partition(":")
-        if known_one := FORMATS.get(name):
-            return name, known_one._replace(layout=layout_from_text(widths, known_one.layout)) if colon else known_one
+    if isinstance(layout, str) and layout in FORMATS:
+        return layout, FORMATS[layout]
     raise InvalidSetting(
-        f"layout must be one of {', '.join(FORMATS)}, or one of them with widths of its fields in bits, as in "
-        f"baidu:1/29/21/13, or a Layout with the fields of one of them; got {quoted(layout, 100)}"
+        f"layout must be one of {', '.join(FORMATS)}, or a Layout with the fields of one of them; got "
+        f"{quoted(layout, 100)}"
     )
 
 

@@ -10,7 +10,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from allocator.schemes.token import ADMINISTER, ALL, READ, Token
+from allocator.schemes.token import ALL, READ, Token
 from allocator.service.auth import PROXY_HEADERS, Principal, TokenCache, is_bearer, is_here
 from allocator.service.error_responses import HttpRefusal
 from allocator.service.log_config import NUMBER
@@ -21,17 +21,12 @@ if TYPE_CHECKING:
 CHALLENGE = 'Basic realm="allocator", charset="UTF-8"'
 PLAIN = (
     "the console takes a token only over https, or at http://localhost on its own machine; put TLS in front of the "
-    "service by a proxy that it trusts (FORWARDED_ALLOW_IPS), or start it with --certificate and --key"
+    "service by a proxy that it trusts (FORWARDED_ALLOW_IPS)"
 )
 
 
 def sees_all(token: Token) -> bool:
     return READ in token.verbs and ALL in token.tags
-
-
-def is_operator(token: Token) -> bool:
-    """Whether a token shows names of hosts and databases: shards, nodes, leases, findings of the doctor."""
-    return sees_all(token) and ADMINISTER in token.verbs
 
 
 async def principal_of(token_cache: TokenCache, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
@@ -49,8 +44,8 @@ async def principal_of(token_cache: TokenCache, scope: Scope, headers: Mapping[b
 def is_private(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
     """Tell whether nobody on the network can read the request: it is encrypted, or stays on the browser's machine.
 
-    The scheme is that of our own TLS, or of a proxy that the server trusts. The name in the address bar decides what
-    stays on a machine: a browser resolves these to itself, whatever the address of the peer is in a container.
+    The scheme is that of a proxy that the server trusts. The name in the address bar decides what stays on a machine:
+    a browser resolves these to itself, whatever the address of the peer is in a container.
     """
     return scope["scheme"] == "https" or (is_here(headers.get(b"host", b"")) and PROXY_HEADERS.isdisjoint(headers))
 

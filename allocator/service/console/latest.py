@@ -10,12 +10,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from allocator.database.store import Database
 from allocator.errors import AllocatorError, DatabaseUnavailable
-from allocator.fleet.commands import Status, holders_in, status_of
 from allocator.fleet.tag_administration import ask, together
 from allocator.runtime.threads import Background, result_async
-from allocator.schemes.meteor import Node
 from allocator.schemes.tag import Tag
-from allocator.schemes.worker_number_lease import Space
 
 T = TypeVar("T")
 
@@ -23,12 +20,8 @@ MAX_WAIT = 2.0
 """Seconds that a page waits for a result."""
 REST = 4
 """A read that took a second is followed by this many without one: 10,000 tags take half a second of the processor."""
-TIMEOUT = 5.0
-"""Seconds for each query, and for each database."""
 MAX_TAGS = 10_000
 """Tags that are read, by name; there may be millions."""
-NODES = 100
-"""The newest ones: there may be a million."""
 
 
 class Latest(Generic[T]):
@@ -91,19 +84,3 @@ def read_tags(databases: Sequence[Database]) -> TagsRead:
     tags = together(found.values())[:MAX_TAGS]
     away = [number for number, database in enumerate(databases, 1) if database in errors]
     return TagsRead({tag.name: tag for tag in tags}, away, len(databases))
-
-
-class FleetStatus(NamedTuple):
-    """The databases as in `allocator shards list`; nodes and spaces, of those that answer."""
-
-    shards: list[Status]
-    nodes: list[Node]
-    spaces: list[Space]
-
-
-def read_fleet(databases: Sequence[Database]) -> FleetStatus:
-    found = [status_of(one) for one in databases]
-    if all(one.error for one in found):
-        return FleetStatus(found, [], [])
-    nodes, spaces, _ = holders_in(databases, NODES)
-    return FleetStatus(found, nodes, spaces)

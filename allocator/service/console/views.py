@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -21,24 +20,22 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 import allocator
-from allocator.doctor import examine
-from allocator.errors import AccessDenied, AllocatorError
+from allocator.errors import AllocatorError
 from allocator.runtime.threads import Background
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.tag import Tag
 from allocator.schemes.token import READ, Token
 from allocator.service.auth import Principal, TokenCache
 from allocator.service.console import figures
-from allocator.service.console.access import CHALLENGE, is_operator, is_private, principal_of, sees_all
+from allocator.service.console.access import CHALLENGE, is_private, principal_of, sees_all
 from allocator.service.console.history import ALL, EVERY, History
-from allocator.service.console.latest import MAX_TAGS, TIMEOUT, Latest, read_fleet, read_tags
+from allocator.service.console.latest import MAX_TAGS, Latest, read_tags
 from allocator.service.dispatch import Endpoint, headers_of
 from allocator.service.error_responses import NO_STORE, ErrorReporter, HttpRefusal, Unauthorized, detail_of
 from allocator.service.metrics import Metrics
 from allocator.service.monitoring import repeat
 from allocator.service.routes import IdHandlers
 from allocator.service.served_ids import IDLE
-from allocator.service.settings import ServeSettings
 
 Values = Callable[[], dict[str, Any]]
 
@@ -64,8 +61,8 @@ MAX_KEPT = 64
 """Rendered pages that are kept until the next sample."""
 ROWS = 100
 """Tags of the list. `allocator tags list` has them all."""
-TAGS_SECONDS, FLEET_SECONDS, FINDINGS_SECONDS = 3.0, 10.0, 60.0
-"""Between two reads, while somebody looks."""
+TAGS_SECONDS = 3.0
+"""Between two reads of the tags, while somebody looks."""
 
 
 class Row(NamedTuple):
@@ -86,7 +83,6 @@ class Console:
 
     def __init__(
         self,
-        settings: ServeSettings,
         handlers: IdHandlers,
         token_cache: TokenCache,
         metrics: Metrics,
@@ -98,8 +94,6 @@ class Console:
         self._history = History(time.monotonic())
         self._background = Background()
         self._tags = Latest(self._background, partial(read_tags, handlers.ids.databases), TAGS_SECONDS)
-        self._fleet = Latest(self._background, partial(read_fleet, handlers.ids.databases), FLEET_SECONDS)
-        self._findings = Latest(self._background, partial(examine, settings.urls, timeout=TIMEOUT), FINDINGS_SECONDS)
 
     async def run(self) -> None:
         """Sample what is drawn, for the plots of all pages, until cancelled."""
@@ -117,8 +111,6 @@ class Console:
         return [
             Route("/", guard(self.tags)),
             Route("/console/tags/{tag}", guard(self.tag)),
-            Route("/console/fleet", guard(self.fleet)),
-            Route("/console/doctor", guard(self.doctor)),
             self._pages.static,
         ]
 
@@ -170,20 +162,6 @@ class Console:
         common = {"history": self._history, "tags": self._tags, "refusal": refusal}
         return await self._pages.show(request, principal, page, self._tags.reads, lambda: common | values())
 
-    async def fleet(self, request: Request) -> Response:
-        return await self._of_operator(request, "fleet", self._fleet)
-
-    async def doctor(self, request: Request) -> Response:
-        return await self._of_operator(request, "doctor", self._findings)
-
-    async def _of_operator(self, request: Request, page: str, latest: Latest[Any], **values: Any) -> Response:
-        principal = await self._principal(request)
-        if not is_operator(principal.token):
-            raise AccessDenied("this page needs a token that may read and administer all tags")
-        await latest.ask()
-        values |= {"latest": latest, "refresh": 1 if latest.value is None else REFRESH}
-        return await self._pages.show(request, principal, page, latest.reads, lambda: values)
-
 
 def totals_of(handlers: IdHandlers) -> dict[str, int]:
     """Ids given since the start, by tag, and of all schemes."""
@@ -200,7 +178,7 @@ class Pages:
         self.static = Mount(STATIC_PREFIX, StaticFiles(directory=STATIC))
         jinja = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
         jinja.trim_blocks = jinja.lstrip_blocks = True
-        jinja.globals |= {"asset": asset_url, "show": figures, "when": format_time, "version": allocator.__version__}
+        jinja.globals |= {"asset": asset_url, "show": figures, "version": allocator.__version__}
         # Compile now, so that no request waits for it.
         self._templates = {name: jinja.get_template(name) for name in jinja.list_templates()}
         self._kept: dict[Any, str] = {}
@@ -218,7 +196,7 @@ class Pages:
         if text is None:
             if len(self._kept) >= MAX_KEPT:
                 self.forget()
-            about = {"token": token, "is_operator": is_operator(token), "refresh": REFRESH}
+            about = {"token": token, "refresh": REFRESH}
             text = self._kept[key] = self._render(request, page, about | values())
         return HTMLResponse(text, headers=HEADERS)
 
@@ -252,9 +230,3 @@ class Pages:
 def asset_url(name: str) -> str:
     """The URL of a static file, by which browsers ask again after an update."""
     return f"{STATIC_PREFIX}/{name}?{allocator.__version__}"
-
-
-def format_time(moment: datetime | float) -> str:
-    """Format a time; a number is seconds since 1970."""
-    at = moment if isinstance(moment, datetime) else datetime.fromtimestamp(moment, UTC)
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -7,7 +7,6 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,20 +17,15 @@ from django.conf import settings
 django.setup()
 
 from django.contrib.auth.models import User  # noqa: E402
-from django.core.exceptions import ValidationError  # noqa: E402
 from django.core.management import call_command  # noqa: E402
 from django.db import IntegrityError, connection, models, transaction  # noqa: E402
-from django.db.migrations.state import ModelState  # noqa: E402
-from django.db.migrations.writer import MigrationWriter  # noqa: E402
 from django.db.models.signals import pre_save  # noqa: E402
 from django.test import Client  # noqa: E402
 from django.test.utils import CaptureQueriesContext  # noqa: E402
 from shop.models import Order, OrderItem  # noqa: E402
 
-from allocator import PublicIds  # noqa: E402
 from allocator.integrations.django import (  # noqa: E402
     AllocatedBigAutoField,
-    PublicBigAutoField,
     allocator,
     give_ids,
 )
@@ -48,7 +42,6 @@ class Key32(AllocatedBigAutoField):
         return "IntegerField"
 
 
-public = PublicIds(bytes(range(32)), prefix="ord_")
 Stamped = model("story", "Stamped", meta={"abstract": True}, id=AllocatedBigAutoField())
 Place = story("Place", Stamped, name=models.CharField(max_length=50))
 Restaurant = story("Restaurant", Place, orders=models.ManyToManyField(Order))
@@ -60,13 +53,6 @@ Taken = model("story", "Taken", meta={"db_table": "old", "managed": False}, id=A
 Narrow = story("Narrow", id=Key32(), parent=models.ForeignKey("self", models.CASCADE, null=True))  # both of 32 bits
 Older = story("Older", id=Key32())  # its tag was made before
 Bin = story("Bin", id=AllocatedBigAutoField(), code=models.CharField(max_length=10, unique=True))
-Bill = story("Bill", id=PublicBigAutoField(public=public))  # its key is text in Python and a number in the table
-Line = story(
-    "Line",
-    table="bill_line",
-    id=AllocatedBigAutoField(),
-    bill=models.ForeignKey(Bill, models.CASCADE, related_name="lines"),
-)
 
 Parcel = hasattr(models, "CompositePrimaryKey") and story(  # before Django 5.2 there is none
     "Parcel",
@@ -255,47 +241,6 @@ def models_inherit_their_key_and_share_a_tag_and_a_table_goes_on_above_its_rows(
     same([Shelf.objects.create().pk for _ in range(2)], [1, 2])
     same([model._meta.pk.tag for model in (Place, Shelf)], ["place", "shelf"])
     same([Left.objects.create().pk, Right.objects.create(pk=50).pk, Right.objects.create().pk], [1, 50, 51])
-
-
-def stored(question: str) -> list[int]:
-    with connection.cursor() as cursor:
-        cursor.execute(question)
-        return [row[0] for row in cursor.fetchall()]
-
-
-@chapter
-def a_public_key_is_text_in_python_and_a_number_in_the_table() -> None:
-    """And what refers to it as well; its tag goes on above the rows that are there."""
-    create(Bill, Line)
-    Bill.objects.create(pk=public.encode(1_000))
-    bill = Bill.objects.create()
-    bills = [bill, *Bill.objects.bulk_create([Bill(), Bill()])]
-    line = Line.objects.create(bill=bill)
-    keys = [public.encode(number) for number in (1_001, 1_002, 1_003)]
-    same([one.pk for one in bills], keys)
-    same(list(Bill.objects.order_by("pk").values_list("pk", flat=True)), [public.encode(1_000), *keys])
-    same(stored("SELECT id FROM bill ORDER BY id"), [1_000, 1_001, 1_002, 1_003])
-    same([stored("SELECT bill_id FROM bill_line"), line.bill_id, Line.objects.get().bill_id], [[1_001], *keys[:1] * 2])
-    same([Line.objects.select_related("bill").get().bill, bill.lines.get()], [bill, line])
-    same([Bill.objects.get(pk=bill.pk), Bill.objects.get(pk=keys[0])], [bill, bill])
-    same([Bill.objects.filter(pk__in=keys).count(), Line.objects.filter(bill=bill.pk).count()], [3, 1])
-    same(MigrationWriter.serialize(Bill._meta.pk)[0], MigrationWriter.serialize(Line._meta.pk)[0])  # without its key
-    same(type(ModelState.from_model(Bill).fields["id"]), AllocatedBigAutoField)
-    for text in ("1", "ord_I9UOBqekNF7q8z1n", "", 1_001):  # a number too, as JSON has it, by which somebody could count
-        for call in (
-            lambda text: Bill.objects.filter(pk=text),
-            lambda text: Line.objects.filter(bill=text),
-            lambda text: Line.objects.create(bill_id=text or 7),
-        ):
-            same(refusal(call, text), "InvalidId")
-        same(refusal(Bill._meta.pk.to_python, text), "ValidationError")
-
-
-def refusal(call: Callable[[Any], object], text: Any) -> str:
-    try:
-        return str(call(text))
-    except (ValueError, ValidationError) as error:
-        return type(error).__name__
 
 
 TOO_HIGH = (

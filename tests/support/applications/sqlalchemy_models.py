@@ -5,14 +5,13 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, Engine, ForeignKey, MetaData, String, Table, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from allocator import PublicIds
 from allocator.integrations.sqlalchemy import primary_key
 
 ROWS = [{"name": name} for name in "abc"]
 
 
-def models(ids: Any, public: PublicIds | None = None) -> Any:
-    """A class with a child; the ids of each come from the tag named like its table. `public`: of the class."""
+def models(ids: Any) -> Any:
+    """A class with a child; the ids of each come from the tag named like its table."""
 
     class Base(DeclarativeBase):
         pass
@@ -20,11 +19,11 @@ def models(ids: Any, public: PublicIds | None = None) -> Any:
     class Item(Base):
         __tablename__ = "item"
         id: Mapped[int] = primary_key(ids)
-        order_id: Mapped[Any] = mapped_column(ForeignKey("order.id"))
+        order_id: Mapped[int] = mapped_column(ForeignKey("order.id"))
 
     class Order(Base):
         __tablename__ = "order"
-        id: Mapped[Any] = primary_key(ids, public=public) if public else primary_key(ids)
+        id: Mapped[int] = primary_key(ids)
         name: Mapped[str | None] = mapped_column(String(20))
         items: Mapped[list[Item]] = relationship()
 

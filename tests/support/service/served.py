@@ -29,13 +29,13 @@ from support.processes.patience import until
 
 START_SECONDS = 120.0
 """It is ready before, or has ended, on any machine that runs the tests."""
-LISTENING = re.compile(r"listening on (https?)://([^ \"]+):(\d+)")
+LISTENING = re.compile(r"listening on http://([^ \"]+):(\d+)")
 
-HANDED_OVER = """
-import os
-os.dup2(int(os.environ["HANDED_OVER"]), 3)
-os.environ["LISTEN_PID"] = str(os.getpid())
+SHARED = """
+import os, socket
 from allocator.cli import main
+from allocator.service import http_server
+http_server.listening = lambda host, port: socket.socket(fileno=int(os.environ["SHARED"]))
 main()
 """
 
@@ -63,7 +63,7 @@ class Reply:
 class Served(Closing):
     """`allocator serve` with these options, from its first readiness to its end; `is_open` until a token is made.
 
-    listener: handed over to it, as by systemd.
+    listener: that it shares with other replicas, so that a killed one takes only the connections that it accepted.
     """
 
     def __init__(
@@ -72,7 +72,6 @@ class Served(Closing):
         options: tuple[str, ...] = (),
         ready: bool = True,
         is_open: bool = True,
-        ca: str | None = None,
         cwd: Path | None = None,
         program: tuple[str, str] = ("-m", "allocator"),
         listener: socket.socket | None = None,
@@ -80,10 +79,10 @@ class Served(Closing):
     ) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self._log = Path(self.folder.name) / "log"
-        handed: tuple[int, ...] = ()
+        shared: tuple[int, ...] = ()
         if listener:
-            program, handed = ("-c", HANDED_OVER), (listener.fileno(),)
-            environment |= {"HANDED_OVER": str(listener.fileno()), "LISTEN_FDS": "1"}
+            program, shared = ("-c", SHARED), (listener.fileno(),)
+            environment |= {"SHARED": str(listener.fileno())}
         command = [sys.executable, *program, "serve", "--port", "0", *options]
         if is_open and "--host" not in options:
             command.append("--open")
@@ -96,9 +95,9 @@ class Served(Closing):
                 stderr=log,
                 cwd=cwd or self.folder.name,
                 env=of_an_operator() | environment,
-                pass_fds=handed,
+                pass_fds=shared,
             )
-        self.pool = urllib3.PoolManager(maxsize=16, ca_certs=ca)
+        self.pool = urllib3.PoolManager(maxsize=16)
         self.address = ""
         try:
             self._wait("/readyz" if ready else "/healthz")
@@ -118,8 +117,8 @@ class Served(Closing):
         found = LISTENING.search(self.log())
         if not found:
             return False
-        scheme, host, port = found.groups()
-        self.address = f"{scheme}://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+        host, port = found.groups()
+        self.address = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
         try:
             return self.ask("GET", path).status == 200
         except urllib3.exceptions.HTTPError:

@@ -90,11 +90,8 @@ ARGUMENTS: dict[str, Callable[[Any], object]] = {
     "scheme": lambda value: inspect_id(5, scheme=value),
     "epoch": lambda value: inspect_id(5, epoch=value),
     "encode": PUBLIC.encode,
-    "permute": PUBLIC.permute,
-    "restore": PUBLIC.restore,
     "decode": PUBLIC.decode,
     "prefix": lambda value: PublicIds(b"k" * 16, prefix=value),
-    "text": lambda value: PublicIds(b"k" * 16, text=value),
 }
 
 

@@ -201,18 +201,18 @@ def test_a_page_is_rendered_once_for_each_token_until_the_next_sample_and_in_its
     pages = Pages(token_cache, error_reporter)
     monkeypatch.setattr(auth, "PAUSE", 0)
     monkeypatch.delattr("jinja2.Environment.compile")  # no template is compiled while somebody waits
-    request = Request({"type": "http", "path": "/console/doctor", "headers": []})
+    request = Request({"type": "http", "path": "/console/tags/order", "headers": []})
     rendered = []
 
     def values() -> dict[str, Any]:
         rendered.append(1)
-        return {"latest": SimpleNamespace(value=None, error=None)}
+        return {"detail": "", "is_asked": False, "request_name": ""}
 
     def principal(number: int) -> Principal:
         return Principal(Token(number, f"token-{number}", "", VERBS, ("*",), datetime.now(UTC)))
 
     async def show(number: int, version: int = 1) -> bytes:
-        return bytes((await pages.show(request, principals[number], "doctor", version, values)).body)
+        return bytes((await pages.show(request, principals[number], "refused", version, values)).body)
 
     principals = {number: principal(number) for number in (1, 2)}
 

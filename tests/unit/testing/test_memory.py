@@ -20,7 +20,6 @@ from support.processes.threads import draw_on_threads
 from allocator import (
     Allocator,
     AsyncAllocator,
-    AsyncSequence,
     Layout,
     MeteorSettings,
     Sequence,
@@ -41,29 +40,28 @@ from allocator.errors import (
 from allocator.generators.backend_protocol import Backend
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.argument_checks import check_count
-from allocator.testing import AsyncMemoryAllocator, MemoryAllocator, MemoryBackend, SynchronousBackground
+from allocator.testing import MemoryAllocator, MemoryBackend, SynchronousBackground
 
 AWAY = DatabaseUnavailable("the server is being moved")
 
 
 def test_it_is_an_allocator_of_the_usual_types():
-    ids, awaited = MemoryAllocator(), AsyncMemoryAllocator()
-    usual = [(ids, Allocator), (awaited, AsyncAllocator), (MemoryBackend(), Backend)]
-    usual += [(ids.sequence("order"), Sequence), (awaited.sequence("order"), AsyncSequence)]
+    ids = MemoryAllocator()
+    usual = [(ids, Allocator), (MemoryBackend(), Backend), (ids.sequence("order"), Sequence)]
 
     assert [one for one, kind in usual if not isinstance(one, kind)] == []
     assert ids.sequence("order") is ids.sequence("order")
-    assert repr(awaited) == "<AsyncMemoryAllocator <MemoryAllocator memory>>"
 
 
 ELSEWHERE = """
 import asyncio, sys, threading
-from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
+from allocator import AsyncAllocator
+from allocator.testing import MemoryAllocator
 ids = MemoryAllocator()
 print([ids.next_id('a') for _ in range(150)][-1], ids.reserve('a', 5), ids.meteor(), ids.snowflake())
 ids.ticket('a'), ids.tags.create('b'), ids.tags.set('b', step=5), ids.next_ids('a', 2000)
 print({'sqlalchemy', 'sqlite3', 'psycopg', 'pymysql', 'http.client', 'pytest', 'allocator.database'} & {*sys.modules})
-asyncio.run(AsyncMemoryAllocator(ids).next_id('a')), ids.close()
+asyncio.run(AsyncAllocator(ids).next_id('a')), ids.close()
 print(threading.active_count())
 """
 
@@ -140,10 +138,10 @@ def test_only_an_error_of_the_library_can_be_wanted(subtests):
 
 def test_a_database_and_its_settings_are_refused_with_one_sentence(subtests):
     databases = ("postgresql://me:secret@host/ids", "sqlite://", object(), "https://ids.example")
-    for database, refuses in product(databases, (MemoryAllocator, AsyncMemoryAllocator)):
-        with subtests.test(database=database, refuses=refuses):
+    for database in databases:
+        with subtests.test(database=database):
             with pytest.raises(InvalidDatabase) as refused:
-                refuses(database)
+                MemoryAllocator(database)
             assert "secret" not in str(refused.value)
             assert "\n" not in str(refused.value)
     for name, value in (("shards", ["sqlite://"]), ("token", "x")):
@@ -157,7 +155,7 @@ def test_other_settings_are_checked_as_those_of_an_allocator():
         with pytest.raises(error, match=next(iter(settings_))):
             MemoryAllocator(**settings_)
     with pytest.raises(InvalidSetting, match="a shared Allocator has its settings already; pass step to it"):
-        AsyncMemoryAllocator(MemoryAllocator(), step=5)
+        AsyncAllocator(MemoryAllocator(), step=5)
 
 
 def test_after_the_end_nothing_is_given():
@@ -190,11 +188,11 @@ def test_threads_get_no_id_twice():
 
 def test_asyncio_has_the_same_names_and_the_same_ids():
     async def told() -> list[object]:
-        async with AsyncMemoryAllocator(step=10) as ids:
+        async with AsyncAllocator(memory := MemoryAllocator(step=10)) as ids:
             await ids.tags.create("cart", limit=2)
             found = [await ids.next_id("cart"), await ids.next_ids("order", 15), await ids.reserve("order", 4)]
             found += [await ids.ticket("a"), await ids.meteor(), await ids.snowflake()]
-            with ids.memory.fail(AWAY), pytest.raises(DatabaseUnavailable):
+            with memory.fail(AWAY), pytest.raises(DatabaseUnavailable):
                 await ids.next_id("order")
             found += [await ids.sequence("cart").next_id(), await ids.next_id("order")]
             return [*found, (await ids.tags.get("cart")).limit]
@@ -206,11 +204,11 @@ def test_asyncio_has_the_same_names_and_the_same_ids():
 
 def test_one_may_be_shared_by_both_faces():
     ids = MemoryAllocator()
-    shared, plain = AsyncMemoryAllocator(ids), AsyncAllocator(ids)
-    drawn = ids.next_id("order"), asyncio.run(shared.next_id("order")), asyncio.run(plain.next_id("order"))
+    shared = AsyncAllocator(ids)
+    drawn = ids.next_id("order"), asyncio.run(shared.next_id("order"))
     asyncio.run(shared.close())
 
-    assert (drawn, shared.memory is ids, ids.next_id("order")) == ((1, 2, 3), True, 4)
+    assert (drawn, ids.next_id("order")) == ((1, 2), 3)
 
 
 # -- worker numbers
@@ -231,8 +229,8 @@ def test_worker_numbers_are_the_smallest_that_are_free_and_never_end():
 
 def test_worker_numbers_are_awaited_and_fail_too():
     async def number() -> int:
-        async with AsyncMemoryAllocator() as ids:
-            with ids.memory.fail(AWAY), pytest.raises(DatabaseUnavailable):
+        async with AsyncAllocator(memory := MemoryAllocator()) as ids:
+            with memory.fail(AWAY), pytest.raises(DatabaseUnavailable):
                 await ids.worker("pods").__aenter__()
             async with ids.worker("pods") as worker:
                 assert not worker.lost
