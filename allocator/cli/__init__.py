@@ -1,7 +1,8 @@
 """The command line: a file for each group of commands.
 
 A command gets its databases from a decorator of `options.py` and prints with `show` of `output.py`. An
-`AllocatorError` ends it with one sentence on stderr and exit code 1. A usage error is exit code 2.
+`AllocatorError`, or output that cannot be written, ends it with one sentence on stderr and exit code 1. A usage error
+is exit code 2.
 """
 
 from __future__ import annotations

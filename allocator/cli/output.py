@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,11 +14,13 @@ from typing import Any, NoReturn
 
 import click
 
-from allocator.errors import AllocatorError
+from allocator.errors import AllocatorError, InvalidSetting
 
 REFUSED = 1
 OWN_FAILURE = 125
 """Of a command that runs another one, as of `env` and `docker run`; 126 and 127: cannot start the other."""
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
+"""Errors of an output that is full, broken or closed, which the user can mend; any other is a fault of ours."""
 JSON = "allocator.json"
 NUMBER = re.compile(r"-|\d[\d,]*(\.\d+)?%?")
 
@@ -106,7 +110,7 @@ def refuse(error: AllocatorError, as_json: bool, code: int = REFUSED) -> NoRetur
 
 
 class Command(click.Command):
-    """Turns an `AllocatorError` into one sentence and an exit code."""
+    """Turns an `AllocatorError` or a failed write of the output into one sentence and an exit code."""
 
     failure = REFUSED
 
@@ -115,6 +119,16 @@ class Command(click.Command):
             return super().invoke(context)
         except AllocatorError as error:
             refuse(error, wants_json(), self.failure)
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().main(*args, **options)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python writes again when it exits
+            message = f"cannot write the output: {error.strerror}; ids or tokens made for it are lost"
+            refuse(InvalidSetting(message), "--json" in sys.argv)
 
 
 class CommandGroup(Command, click.Group):

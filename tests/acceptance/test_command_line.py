@@ -254,6 +254,19 @@ def typed(words: str, here: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_an_output_that_cannot_be_written_is_one_sentence(here):
+    with closing(Allocator(f"sqlite:///{here}/allocator.db")) as ids:
+        ids.next_id("order")
+    for words in ("next order -n 9999", "next order --json", "tags list"):
+        done = typed(f"{words} > /dev/full", here)
+
+        assert done.returncode == 1, words
+        assert len(done.stderr.splitlines()) == 1, words
+        assert "cannot write the output: No space left on device" in done.stderr
+        assert done.stderr.startswith('{"error"' if "--json" in words else "error: ")
+
+
 def test_a_reader_that_has_gone_is_no_error_to_tell(here):
     os.mkfifo(here / "reader")
     assert "made a new SQLite database" in typed("next order", here).stderr
