@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from inspect import iscoroutinefunction
 from secrets import token_hex
@@ -122,6 +123,12 @@ class HeldNumber(Uncopyable):
         if self._lease is None:
             raise InvalidSetting(f"no number of space {self.space!r} is leased yet; lease one by a with block")
         return self._lease.number
+
+    @property
+    def until(self) -> datetime:
+        """The end of the lease, unless it is renewed; the number must not be used later."""
+        now = datetime.fromtimestamp(self._workers.clocks().wall_ms / 1000, UTC)
+        return now + timedelta(seconds=self.left())
 
     @property
     def lost(self) -> bool:

@@ -53,6 +53,7 @@ def test_each_gets_the_smallest_number_that_nobody_holds(face, place, tag):
         assert (one.number, two.number, first.number) == (0, 1, 0)
         assert not one.lost
         assert 0 < one.left() <= 60
+        assert 0 < one.until.timestamp() - now_ms() / 1000 <= 60
 
 
 def test_a_number_is_given_back_at_the_end(face, place, tag):

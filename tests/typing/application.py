@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Annotated, assert_type
 
 from fastapi import Depends, FastAPI, HTTPException
@@ -120,7 +121,7 @@ def blocking() -> None:
         assert_type(one.next_id("order"), int)
         assert_type(one.tags.create("order", start_after=5), Tag)
         with one.worker("pods", on_lost=lambda: print("lost")) as worker:
-            assert_type((worker.number, worker.left(), worker.lost), tuple[int, float, bool])
+            assert_type((worker.number, worker.until, worker.left(), worker.lost), tuple[int, datetime, float, bool])
         assert_type(inspect("5016762319896585").readings[0].fields, dict[str, int | str])
     Allocator("sqlite:///ids.db", failover_gap="never")  # type: ignore[arg-type]
     assert_type(orders.decode(orders.encode(1)), int)
