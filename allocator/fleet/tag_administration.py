@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +14,7 @@ from allocator.errors import (
     InvalidArgument,
     InvalidSetting,
     TagExists,
+    UnknownTag,
 )
 from allocator.schemes.shared.argument_checks import MAX_ID, check_tag, check_whole
 from allocator.schemes.shared.residues import Residue
@@ -29,6 +31,8 @@ Answers = tuple[dict["Database", T], dict["Database", AllocatorError]]
 FIELDS = {"start_after": "max_value"}
 COLUMNS = {"limit": "id_limit", "start_after": "max_value"}
 SETTINGS = ("step", "max_step", "limit", "failover_gap")
+NEAR = 200
+"""Tags that an unknown one is compared with: the first ones, and those from its first letter on."""
 
 
 class Tags:
@@ -128,7 +132,13 @@ class Tags:
         """The rows of a tag as one. Raises `UnknownTag` if no database has it."""
         if rows := [row for row in found if row]:
             return merged(rows)
-        raise unknown(name)
+        raise self._unknown(name)
+
+    def _unknown(self, name: str) -> UnknownTag:
+        known: list[Tag] = []
+        with suppress(AllocatorError):  # a token may have no right to list the tags
+            known = self._page("", NEAR) + self._page(name[:1], NEAR)
+        return unknown(name, {tag.name for tag in known})
 
     def databases(self) -> Sequence[Database]:
         """The databases that hold these tags; none if a service holds them."""

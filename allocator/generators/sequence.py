@@ -102,7 +102,13 @@ class Sequence(Supply):
 
     def _open(self) -> None:
         """Fetch the tag's settings, once; create its row if the allocator may."""
-        tag = self._terms.backend.open_segment(self._template, self._terms.create_missing)
+        backend, create = self._terms.backend, self._terms.create_missing
+        try:
+            tag = backend.open_segment(self._template, create)
+        except UnknownTag:
+            if create:
+                raise  # a service that creates no more tags says so
+            tag = backend.tags(self._template).get(self.tag)  # whose error names similar tags
         with self._lock:
             self._core.configure(tag.step, tag.max_step)
         self._opened = True

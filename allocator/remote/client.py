@@ -157,7 +157,10 @@ class RemoteTags(Tags):
         return tags
 
     def get(self, tag: str) -> Tag:
-        return self._service.read_tag(tag)
+        try:
+            return self._service.read_tag(tag)
+        except UnknownTag:
+            raise self._unknown(tag) from None
 
     def _make(self, fresh: Tag, slots: object) -> Tag:
         return self._service.make_tag(fresh, has_start=slots is not None)

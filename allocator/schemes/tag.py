@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Final, Literal
 
 from allocator.errors import Exhausted, InvalidCount, InvalidSetting, MaxValueWentBack, SchemaDamaged, UnknownTag
@@ -130,9 +132,11 @@ def check_not_back(tag: Tag | None, name: str, seen: Seen) -> None:
             raise went_back(name, "its fleet is forgotten", highest)
 
 
-def unknown(name: str) -> UnknownTag:
-    """The error for a missing tag."""
-    return UnknownTag(f"tag {name!r} does not exist; create it with: allocator tags create {name}")
+def unknown(name: str, known: Iterable[str] = ()) -> UnknownTag:
+    """The error for a missing tag. It names similar ones of those `known`, since the name may be a typo of theirs."""
+    similar = get_close_matches(name, list(known), cutoff=0.75)
+    hint = f"similar tags: {', '.join(similar)}" if similar else f"create it with: allocator tags create {name}"
+    return UnknownTag(f"tag {name!r} does not exist; {hint}")
 
 
 def went_back(name: str, state: str, seen: int, mend: str = "") -> MaxValueWentBack:

@@ -115,7 +115,7 @@ def detail_of(error: AllocatorError) -> str:
     if detail:
         return detail
     if isinstance(error, errors.UnknownTag):
-        return str(error).partition(";")[0] + CREATE_IT
+        return str(error).partition(";")[0] + CREATE_IT  # the rest names tags that the token may not know of
     if status < 500:
         return URL.sub("(a URL)", str(error))
     return PROBLEMS[-1][2] if "://" in str(error) else str(error)  # it would name a database

@@ -66,21 +66,25 @@ $ next order
 $ tags list order --json
 [{"tag": "order", "max_value": "201", ... "limit": "500", ... "remaining": "299", "claimed_at": "..."}]
 """,
-    "tags are chosen by name": """
+    "tags are chosen by name, and a misspelt one is answered with similar ones": """
 $ tags create order-eu --start-after 10
 created order-eu: the first id is 11
 $ tags create order-us
 created order-us: the first id is 1
+$ tags create user
+created user: the first id is 1
 $ tags list order-* --json
 [{"tag": "order-eu", "max_value": "10", ...}, {"tag": "order-us", "max_value": "0", ...}]
 $ tags list *-US --json
 []
+1$ tags list order_eu
+error: tag 'order_eu' does not exist; similar tags: order-eu, order-us
 1$ tags delete order_eu
-error: tag 'order_eu' does not exist; create it with: allocator tags create order_eu
+error: tag 'order_eu' does not exist; similar tags: order-eu, order-us
 1$ next usr --no-create
-error: tag 'usr' does not exist; create it with: allocator tags create usr
+error: tag 'usr' does not exist; similar tags: user
 1$ tags list bill
-error: tag 'bill' does not exist; create it with: allocator tags create bill
+error: tag 'bill' does not exist; ...create it with: allocator tags create bill
 """,
     "a tag that never gave an id is deleted at once, unless it was given a start": """
 $ tags create started --start-after 5000

@@ -77,12 +77,15 @@ def test_tags_are_told_apart_byte_by_byte(face, place, tag):
 def test_an_unknown_tag_may_be_refused(face, place, tag):
     ids = face(place, create_missing=False)
     for call in (lambda: ids.next_id(tag), lambda: ids.next_ids(tag, 2), lambda: ids.reserve(tag, 2)):
-        with pytest.raises(UnknownTag, match=f"tag '{tag}' does not exist; create it (with: allocator|by PUT)"):
+        with pytest.raises(UnknownTag, match=f"tag '{tag}' does not exist; (create it with|similar tags): "):
             call()
     for call in (lambda: ids.tags.get(tag), lambda: ids.tags.set(tag, step=5)):
         with pytest.raises(UnknownTag):
             call()
     ids.tags.create(tag)
+    for call in (lambda: ids.next_id(f"{tag}.x"), lambda: ids.tags.get(f"{tag}.x")):
+        with pytest.raises(UnknownTag, match=rf"'{tag}\.x' does not exist; similar tags: .*\b{tag}\b"):
+            call()
 
     assert ids.next_id(tag) == 1
 

@@ -154,7 +154,7 @@ def test_every_error_has_one_status_and_a_trouble_of_ours_says_when_to_ask_again
 UNTOLD = "the service cannot do this now; the operator of the service finds"
 TOLD = [
     (
-        unknown("ordr"),
+        unknown("ordr", ["order", "secret"]),
         "tag 'ordr' does not exist; create it by PUT, or with: allocator tags create TAG",
     ),
     (errors.InvalidTag("a tag has no '/', got 'http://x'"), "a tag has no '/', got '(a URL)'"),
@@ -164,7 +164,7 @@ TOLD = [
 ]
 
 
-def test_nothing_of_the_database_is_told_and_no_url_that_the_service_would_be_blamed_for(subtests):
+def test_nothing_of_the_database_is_told_no_other_tag_and_no_url_that_the_service_would_be_blamed_for(subtests):
     for error, detail in TOLD:
         with subtests.test(detail=detail):
             assert json.loads(body_of(error, ""))["detail"].startswith(detail), error
