@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 from operator import methodcaller
 from typing import Any, NoReturn
 
@@ -22,6 +23,7 @@ OWN_FAILURE = 125
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 """Errors of an output that is full, broken or closed, which the user can mend; any other is a fault of ours."""
 JSON = "allocator.json"
+URL = re.compile(r"[a-z]\w*(\+\w+)?://")
 NUMBER = re.compile(r"-|\d[\d,]*(\.\d+)?%?")
 
 
@@ -132,4 +134,27 @@ class Command(click.Command):
 
 
 class CommandGroup(Command, click.Group):
-    """A group of commands."""
+    """A group of commands. It takes no options of theirs, and says so."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(context, args)
+        except click.NoSuchOption as error:
+            usage = f"{context.command_path} COMMAND {error.option_name}"
+            raise click.UsageError(f"{error.message} An option comes after its command: {usage}", context) from error
+
+    def resolve_command(self, context: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        name, command, rest = super().resolve_command(context, args)
+        if command is not None and has_bare_url(command, rest):
+            raise click.UsageError(f"a URL is given by --url: {context.command_path} {name} --url URL", context)
+        return name, command, rest
+
+
+def has_bare_url(command: click.Command, words: Sequence[str]) -> bool:
+    """Whether a command that takes its databases by --url alone is given one without it."""
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    takes_others = any(one.metavar == "URL" or one.nargs == -1 for one in command.params)
+    if takes_others or not any("--url" in one.opts for one in options):
+        return False
+    before_values = {name for one in options if not one.is_flag for name in one.opts}
+    return any(URL.match(word) and before not in before_values for before, word in pairwise(["", *words]))
