@@ -102,7 +102,7 @@ class Settings(TypedDict, total=False):
     """The settings of `Allocator`."""
 
     token: str | None
-    shards: Iterable[str | URL] | None
+    shards: Iterable[str | URL] | Mapping[str, str | URL | Engine] | None
     create_missing: bool
     step: int
     max_step: int

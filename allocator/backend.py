@@ -84,6 +84,10 @@ def database_list(database: Any, shards: Iterable[Any] | None) -> list[Any]:
     if isinstance(shards, str) or not isinstance(shards, Iterable | None):
         raise InvalidSetting(f"shards must be a list of databases, got {quoted(shards, 40)}")
     databases = [database] if shards is None else list(shards)
+    if isinstance(shards, Mapping):
+        from allocator.database.address import address_in
+
+        return [address_in(word, one) for word, one in shards.items()]
     if any(one is None for one in databases):
         raise InvalidDatabase("no URL of a database was given, but None, as by an environment variable that is not set")
     if not 1 <= len(databases) <= MAX_SLOTS:

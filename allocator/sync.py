@@ -49,7 +49,7 @@ class Allocator(Uncopyable):
         address of a service (`https://…`), or a list of addresses, tried in turn when one fails.
     token: the bearer token for the service.
     shards: several databases in place of one, used in turn, which `allocator shards` has made a fleet: URLs that say
-        their slot (`…?shard=7f3a91c2.2`).
+        their slot (`…?shard=7f3a91c2.2`), or a dict of slots to URLs or engines: `{"7f3a91c2.1": engine}`.
     create_missing: create a tag on first use; otherwise raise `UnknownTag`.
     step, max_step, limit: settings of tags created on first use. A claim takes `step` to `max_step` ids, each 1 to 100
         million; `max_step` is a million by default, and less where the limit is low. `limit` is the greatest id, 1 to
@@ -71,7 +71,7 @@ class Allocator(Uncopyable):
         database: str | URL | Engine | Iterable[str] | None = None,
         *,
         token: str | None = None,
-        shards: Iterable[str | URL] | None = None,
+        shards: Iterable[str | URL] | Mapping[str, str | URL | Engine] | None = None,
         create_missing: bool = True,
         step: int = DEFAULT_STEP,
         max_step: int | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -80,6 +80,14 @@ def address_of(database: object) -> Address:
             "an AsyncEngine cannot be used: claims run on threads, so that the event loop never waits; give its URL"
         )
     raise InvalidDatabase(f"a database is a URL or a SQLAlchemy Engine, got {type(database).__name__}")
+
+
+def address_in(text: str, database: object) -> Address:
+    """The address of a slot that is named beside it, as of an engine, whose URL cannot say it."""
+    found, word = address_of(database), word_of(text)
+    if found.word not in (None, word):
+        raise InvalidDatabase(f"{found.shown} is named as slot {word}, and its URL says {found.word}")
+    return replace(found, word=word)
 
 
 def of_engine(engine: Engine) -> Address:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from sqlalchemy import create_engine
 from support.distinct import distinct
 from support.faults.meanwhile import die, meanwhile
 from support.faults.wire import Wire
@@ -392,10 +393,24 @@ def test_lists_that_can_be_no_fleet_are_refused_before_anything_is_read(sync):
     ):
         with pytest.raises(errors.InvalidDatabase, match=sentence):
             sync(shards=urls)
+    with pytest.raises(errors.InvalidDatabase, match="is named as slot 00000001.1, and its URL says 00000001.2"):
+        sync(shards={"00000001.1": f"{none}?shard=00000001.2"})
     with pytest.raises(InvalidSetting, match="1 to 64 databases, got 0"):
         sync(shards=[])
     with pytest.raises(InvalidSetting, match="pass either database or shards, not both"):
         sync(none, shards=[none])
+
+
+def test_engines_are_named_by_a_dict(fleet):
+    urls = fleet(2)
+    engines = {url.rpartition("shard=")[2]: create_engine(bare(url)) for url in urls}
+    with Allocator(shards=engines) as ids:
+        assert [ids.ticket("job"), ids.ticket("job")] == [1, 2]
+    swapped = dict(zip(engines, reversed(engines.values()), strict=True))
+    with Allocator(shards=swapped) as ids, pytest.raises(ShardMisconfigured, match="never use a copy"):
+        ids.ticket("job")
+    for engine in engines.values():
+        engine.dispose()
 
 
 @on_files
