@@ -20,7 +20,8 @@ ENVIRONMENT = """\b
 Environment:
   ALLOCATOR_DATABASE_URL  URL of the database; separate several by spaces
   ALLOCATOR_TOKEN         token, if --url is a service
-  To read one of them from a file, append _FILE to its name:
+  ALLOCATOR_PUBLIC_KEY    key of public ids
+  To read one of the first three from a file, append _FILE to its name:
   ALLOCATOR_TOKEN_FILE=/run/secrets/token
 
 \b
@@ -33,7 +34,7 @@ Exit codes: 0 success, 1 error, 2 wrong usage; worker run has its own.
 """
 
 
-NAMES = ("next", "inspect", "tags", "worker", "shards", "serve", "tokens", "db", "doctor")
+NAMES = ("next", "inspect", "public", "tags", "worker", "shards", "serve", "tokens", "db", "doctor")
 HOMES = {name: name for name in NAMES} | {"numbers": "number_commands"}
 
 

@@ -8,12 +8,13 @@ from functools import partial
 
 import click
 
-from allocator.cli.options import fleet_options, open_allocator, option
+from allocator.cli.options import NEEDS_NO_URL, fleet_options, open_allocator, option
 from allocator.cli.output import show, wants_json
 from allocator.errors import InvalidCount
+from allocator.generators.objectid import ObjectId
 from allocator.schemes.shared.argument_checks import check_whole
 
-SCHEMES = ("segment", "ticket", "meteor", "snowflake")
+SCHEMES = ("segment", "ticket", "meteor", "snowflake", NEEDS_NO_URL)
 TAGGED = ("segment", "ticket")
 MAX_PRINTED = 10_000_000
 
@@ -42,6 +43,9 @@ def next(tag: str, count: int, scheme: str, no_create: bool, urls: tuple[str, ..
     if bool(tag) != (scheme in TAGGED):
         raise click.UsageError(f"the scheme {scheme} {'takes no TAG' if tag else 'needs a TAG'}")
     check_whole("count", count, 1, MAX_PRINTED, InvalidCount)
+    if scheme == NEEDS_NO_URL:
+        write(tag, (ObjectId() for _ in range(count)))
+        return
     with open_allocator(urls, creates=not no_create) as ids:
         if scheme == "segment":
             write(tag, ids.reserve(tag, count))

@@ -30,6 +30,9 @@ ROWS_ZONE = "zone of rows"
 BETWEEN_URLS = re.compile(r"\s+(?=[a-zA-Z]\w*(?:\+\w+)?://)")
 """Splits the variable only before a URL, because a path may hold blanks."""
 
+NEEDS_NO_URL = "objectid"
+"""The scheme whose ids come from no database."""
+
 TIMEOUT = 10.0
 
 
@@ -80,7 +83,7 @@ def parse_urls(context: click.Context, parameter: click.Parameter, given: tuple[
     if any(map(BETWEEN_COMMAS.search, urls)):
         mend = f"separate them by blanks in {URL_VARIABLE}" if variable else "give --url once for each"
         raise click.UsageError(f"several URLs have commas between them; {mend}")
-    if not urls:
+    if not urls and context.params.get("scheme") != NEEDS_NO_URL:  # without --url, click comes here after --scheme
         raise click.UsageError(
             f"no database is named; give its URL by --url or {URL_VARIABLE}, such as --url sqlite:///ids.db"
         )

@@ -23,7 +23,7 @@ from support.servers.administrator import execute
 from support.transcripts import wrong_commands
 
 import allocator
-from allocator import Allocator, AsyncAllocator
+from allocator import Allocator, AsyncAllocator, PublicIds
 from allocator.cli import main
 from allocator.cli.output import show
 from allocator.database.store import Database
@@ -31,9 +31,13 @@ from allocator.database.tables import REVISIONS
 from allocator.errors import DatabaseRefused, InvalidArgument, MaxValueWentBack, UnknownTag
 from allocator.schemes.tag import Tag
 
+KEY, OTHER = bytes(range(32)).hex(), "ab" * 16
+"""Of public ids: the one in use, and another."""
+
 
 def run(*words: str, url: str | None = None) -> Result:
-    return CliRunner().invoke(main, list(words), env={"ALLOCATOR_DATABASE_URL": url} if url else {})
+    environment = {"ALLOCATOR_DATABASE_URL": url} if url else {}
+    return CliRunner().invoke(main, list(words), env={"ALLOCATOR_PUBLIC_KEY": KEY, **environment})
 
 
 @pytest.fixture
@@ -283,6 +287,7 @@ def test_a_reader_that_has_gone_is_no_error_to_tell(here):
 
 SEVERAL = "several URLs have commas between them; "
 REFUSED = {
+    "public decode ch7CeG9133OA2RkV": "was altered or mistyped",
     "next a,b": "error: a tag is 1 to 64 of the characters",
     "next order -n 0": "error: count must be 1 to 10000000, got 0",
     "next order --no-create": "error: tag 'order' does not exist",
@@ -532,7 +537,7 @@ def test_a_shell_completes_commands_and_choices(here):
 
 @SQLITE
 def test_the_other_schemes_need_no_tag(url):
-    for scheme, length in (("meteor", 19), ("snowflake", 19)):
+    for scheme, length in (("meteor", 19), ("snowflake", 19), ("objectid", 24)):
         lines = run("next", "--scheme", scheme, "-n", "3", url=url).output.split()
         as_json = json.loads(run("next", "--scheme", scheme, "--json", url=url).output)
 
@@ -576,3 +581,24 @@ def test_what_rows_hold_does_not_command_the_terminal(fresh):
     assert not [one for one in said if not one.isprintable() and one != "\n"]
     findings = click.Command("findings", callback=lambda: show({}, "of\x1b[2J\na row"))
     assert CliRunner().invoke(findings).output == "of\\x1b[2J\na row\n"
+
+
+# -- `allocator public`, as a user types it
+
+
+def test_what_an_application_encoded_is_decoded_by_the_keys_of_a_variable_or_a_file(here):
+    def decoded(*words: str, key: str | None = KEY, **environment: str) -> str:
+        done = CliRunner().invoke(main, ["public", "decode", *words], env={"ALLOCATOR_PUBLIC_KEY": key, **environment})
+        return done.output if done.exit_code == 0 else f"{done.exit_code} {done.stderr}"
+
+    public = PublicIds(KEY, prefix="ord_")
+    texts = [public.encode(id_) for id_ in (1, 2)]
+    assert decoded(*texts, "--prefix", "ord_") == "1\n2\n"
+    assert json.loads(decoded(*texts, "--prefix", "ord_", "--json")) == {"ids": ["1", "2"]}
+    old, new = (PublicIds(key).encode(7) for key in (OTHER, KEY))
+    assert decoded(old, new, key=f"{KEY} {OTHER}") == "7\n7\n"
+    (here / "key").write_text(f"{KEY}\n")
+    assert decoded(new, key=None, ALLOCATOR_PUBLIC_KEY_FILE="key") == "7\n"
+    for missing in (None, "", " "):
+        said = decoded("x", key=missing)
+        assert (said[0], "ALLOCATOR_PUBLIC_KEY is not set" in said) == ("2", True), missing

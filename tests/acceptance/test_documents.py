@@ -230,7 +230,10 @@ def test_every_parameter_of_a_route_is_said():
 
 
 def test_every_variable_of_the_environment_is_said_and_no_other():
-    known = set(re.findall(r"\bALLOCATOR_[A-Z_]*[A-Z]\b", SOURCE)) | {"ALLOCATOR_TOKEN_FILE"}
+    known = set(re.findall(r"\bALLOCATOR_[A-Z_]*[A-Z]\b", SOURCE)) | {
+        "ALLOCATOR_TOKEN_FILE",
+        "ALLOCATOR_PUBLIC_KEY_FILE",
+    }
     known |= {str(option.envvar) for command in COMMANDS.values() for option in command.params if option.envvar}
     texts = WORDS + "".join((ROOT / name).read_text() for name in ("Dockerfile", "compose.yaml"))
     said = {name for name in re.findall(r"\bALLOCATOR_[A-Z_]*[A-Z]\b", texts) if not name.startswith("ALLOCATOR_TEST")}
