@@ -23,8 +23,6 @@ def public() -> None:
 @public.command("decode")
 @click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
 @click.option("--prefix", default="", help="Prefix of the text, such as ord_.")
-@option("--check", type=int, default=CHECK, help="Check bits.")
-@click.option("--limit", type=int, default=MAX_ID, help="Greatest id.")
 @json_option
 def decode(texts: tuple[str, ...], prefix: str) -> None:
     """Print the id of each TEXT.

@@ -43,6 +43,7 @@ def setting(name: str, *names: str, **given: Any) -> Callable[[F], F]:
 )
 @setting("--timeout", type=float, default=ServeSettings.timeout, help="Seconds a request may wait for the database.")
 @setting("--compat", callback=names, metavar="leaf,tinyid", help="Also serve the routes of these servers.")
+@setting("--tokens-url", help="Database of the tokens.  [default: that of the least slot of --url]")
 @setting("--open", "is_open", is_flag=True, help="Serve this machine without a token until one is created.")
 @setting(
     "--log-format",

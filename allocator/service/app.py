@@ -22,7 +22,7 @@ from allocator.service.hot_path import HotPath
 from allocator.service.metrics import Metrics
 from allocator.service.served_ids import Sources
 from allocator.service.settings import LEAF, TINYID, ServeSettings
-from allocator.service.token_administration import Tokens, home_of
+from allocator.service.token_administration import Tokens
 from allocator.service_allocator import ServiceAllocator
 
 
@@ -30,7 +30,7 @@ def application(settings: ServeSettings) -> HotPath:
     """The ASGI application."""
     metrics = Metrics()
     ids = ServiceAllocator(settings.urls, settings.timeout, metrics.timed)
-    tokens_at = Database(home_of(settings.urls), settings.timeout)
+    tokens_at = Database(settings.tokens_at, settings.timeout)
     tokens = Tokens(tokens_at)
     share = min(SHARE * len(settings.urls), THREADS - 2)
     token_cache = TokenCache(tokens.state, settings.is_open, share, settings.timeout)

@@ -18,7 +18,7 @@ from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting
 from allocator.remote.service_address import addresses, is_loopback
 from allocator.service.log_config import config_of
 from allocator.service.settings import ServeSettings
-from allocator.service.token_administration import Tokens, home_of
+from allocator.service.token_administration import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,9 +82,9 @@ def check_access(settings: ServeSettings) -> None:
             f"--open serves this machine only, and cannot listen on {place}; leave it out, and create a "
             "token with: allocator tokens create NAME"
         )
-    with closing(Database(home_of(settings.urls), settings.timeout)) as database:
+    with closing(Database(settings.tokens_at, settings.timeout)) as database:
         log.info("ids come from %s", ", ".join(address_of(url).shown for url in settings.urls))
-        if len(settings.urls) > 1:
+        if settings.tokens_url or len(settings.urls) > 1:
             log.info("tokens are in %s", database.shown)
         tokens = Tokens(database)
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from allocator.service.token_administration import home_of
+
 LEAF, TINYID = COMPATIBLE = ("leaf", "tinyid")
 
 
@@ -15,9 +17,15 @@ class ServeSettings:
     """
 
     urls: tuple[str, ...] = field(repr=False)
+    tokens_url: str | None = field(default=None, repr=False)
     host: str = "127.0.0.1"
     port: int = 8000
     timeout: float = 5.0
     compat: tuple[str, ...] = ()
     is_open: bool = False
     log_format: str = "json"
+
+    @property
+    def tokens_at(self) -> str:
+        """The URL of the database that keeps the tokens."""
+        return self.tokens_url or home_of(self.urls)
