@@ -36,9 +36,11 @@ USER 10001:10001
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=5s --start-period=30s CMD ["python", "-c", "\
-import os, urllib.request as r; \
+import os, ssl, urllib.request as r; \
+name = 'https' if 'ALLOCATOR_CERTIFICATE' in os.environ else 'http'; \
 port = os.environ.get('ALLOCATOR_PORT', '8000'); \
 port = port if port.isdecimal() else '8000'; \
-r.build_opener(r.ProxyHandler({})).open(f'http://127.0.0.1:{port}/healthz', timeout=4)"]
+here = [r.ProxyHandler({}), r.HTTPSHandler(context=ssl._create_unverified_context())]; \
+r.build_opener(*here).open(f'{name}://127.0.0.1:{port}/healthz', timeout=4)"]
 ENTRYPOINT ["allocator"]
 CMD ["serve"]

@@ -12,6 +12,8 @@ from allocator.cli.options import F, option, urls_option
 from allocator.schemes.shared.argument_checks import check_seconds
 from allocator.service.settings import COMPATIBLE, ServeSettings
 
+FILE = click.Path(exists=True, dir_okay=False)
+
 
 def names(context: click.Context, parameter: click.Parameter, given: str | None) -> tuple[str, ...]:
     chosen = filter(None, map(str.strip, (given or "").split(",")))
@@ -45,6 +47,8 @@ def setting(name: str, *names: str, **given: Any) -> Callable[[F], F]:
 @setting("--compat", callback=names, metavar="leaf,tinyid", help="Also serve the routes of these servers.")
 @setting("--tokens-url", help="Database of the tokens.  [default: that of the least slot of --url]")
 @setting("--open", "is_open", is_flag=True, help="Serve this machine without a token until one is created.")
+@setting("--certificate", type=FILE, help="For HTTPS: file of the certificate chain.")
+@setting("--key", type=FILE, help="For HTTPS: file of the private key.")
 @setting(
     "--log-format",
     type=click.Choice(["json", "text"]),
@@ -69,6 +73,8 @@ def serve(urls: tuple[str, ...], timeout: float, **settings: Any) -> None:
     from allocator.service.server import check_installed, logged
     from allocator.service.server import serve as run
 
+    if (settings["certificate"] is None) != (settings["key"] is None):
+        raise click.UsageError("--certificate and --key need each other")
     if not settings["host"].strip():
         raise click.UsageError("--host is empty, which would be every address; give it the address to listen on")
     check_installed()

@@ -14,10 +14,11 @@ import socket
 import sys
 from collections.abc import Awaitable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from granian._granian import SocketHolder
-from granian.constants import HTTPModes, Interfaces
+from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.embed import Server
@@ -68,6 +69,9 @@ class HttpServer(Server):
             http1_settings=HTTP1Settings(header_read_timeout=IDLE * 1000, max_buffer_size=MAX_HEAD),
             log_level=LogLevels.error,  # it warns at each start that embedding is experimental
             log_dictconfig=config_of(settings.log_format),
+            ssl_cert=Path(settings.certificate) if settings.certificate else None,
+            ssl_key=Path(settings.key) if settings.key else None,
+            ssl_protocol_min=SSLProtocols.tls12,
         )
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
         self._listener = listener.detach()  # granian closes it
@@ -97,7 +101,11 @@ def behind_proxies(application: HotPath) -> ASGIApp:
 
 async def run(application: HotPath, listener: socket.socket, settings: ServeSettings) -> None:
     """Serve until a signal; then accept no more, end kept connections by their next answer, and finish what runs."""
-    address, server = address_of(listener), HttpServer(application, listener, settings)
+    address = address_of(listener, is_https=bool(settings.certificate))
+    try:
+        server = HttpServer(application, listener, settings)
+    except OSError as error:
+        raise InvalidSetting(f"cannot use --certificate and --key: {error.strerror or error}") from error
     signals = asyncio.Queue[int]()
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as SIGHUP is under nohup
@@ -136,9 +144,9 @@ def allow_many_files() -> int:
     return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, soft * 3 // 4)
 
 
-def address_of(listener: socket.socket) -> str:
+def address_of(listener: socket.socket, *, is_https: bool) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{'https' if is_https else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -24,6 +24,8 @@ class ServeSettings:
     compat: tuple[str, ...] = ()
     is_open: bool = False
     log_format: str = "json"
+    certificate: str | None = None
+    key: str | None = None
 
     @property
     def tokens_at(self) -> str:

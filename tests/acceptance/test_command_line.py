@@ -309,6 +309,8 @@ MISUSED = {
     "serve --open sqlite:///ids.db": "a URL is given by --url: main serve --url URL",
     "serve --port 99999": "99999",
     "serve --compat twitter": "'twitter' is not one of 'leaf', 'tinyid'",
+    "serve --certificate c --key nowhere.pem": "'c' does not exist",
+    "serve --certificate /etc/passwd": "--certificate and --key need each other",
     "serve --url=": "--url is empty; give it the URL of a database",
     "serve --host ' '": "--host is empty, which would be every address",
     "serve --host=": "--host is empty, which would be every address",

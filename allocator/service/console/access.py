@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CHALLENGE = 'Basic realm="allocator", charset="UTF-8"'
 PLAIN = (
     "the console takes a token only over https, or at http://localhost on its own machine; put TLS in front of the "
-    "service by a proxy that it trusts (FORWARDED_ALLOW_IPS)"
+    "service by a proxy that it trusts (FORWARDED_ALLOW_IPS), or start it with --certificate and --key"
 )
 
 
@@ -44,8 +44,8 @@ async def principal_of(token_cache: TokenCache, scope: Scope, headers: Mapping[b
 def is_private(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
     """Tell whether nobody on the network can read the request: it is encrypted, or stays on the browser's machine.
 
-    The scheme is that of a proxy that the server trusts. The name in the address bar decides what stays on a machine:
-    a browser resolves these to itself, whatever the address of the peer is in a container.
+    The scheme is that of our own TLS, or of a proxy that the server trusts. The name in the address bar decides what
+    stays on a machine: a browser resolves these to itself, whatever the address of the peer is in a container.
     """
     return scope["scheme"] == "https" or (is_here(headers.get(b"host", b"")) and PROXY_HEADERS.isdisjoint(headers))
 

@@ -29,7 +29,7 @@ from support.processes.patience import until
 
 START_SECONDS = 120.0
 """It is ready before, or has ended, on any machine that runs the tests."""
-LISTENING = re.compile(r"listening on http://([^ \"]+):(\d+)")
+LISTENING = re.compile(r"listening on (https?)://([^ \"]+):(\d+)")
 
 SHARED = """
 import os, socket
@@ -72,6 +72,7 @@ class Served(Closing):
         options: tuple[str, ...] = (),
         ready: bool = True,
         is_open: bool = True,
+        ca: str | None = None,
         cwd: Path | None = None,
         program: tuple[str, str] = ("-m", "allocator"),
         listener: socket.socket | None = None,
@@ -97,7 +98,7 @@ class Served(Closing):
                 env=of_an_operator() | environment,
                 pass_fds=shared,
             )
-        self.pool = urllib3.PoolManager(maxsize=16)
+        self.pool = urllib3.PoolManager(maxsize=16, ca_certs=ca)
         self.address = ""
         try:
             self._wait("/readyz" if ready else "/healthz")
@@ -117,8 +118,8 @@ class Served(Closing):
         found = LISTENING.search(self.log())
         if not found:
             return False
-        host, port = found.groups()
-        self.address = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+        scheme, host, port = found.groups()
+        self.address = f"{scheme}://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
         try:
             return self.ask("GET", path).status == 200
         except urllib3.exceptions.HTTPError:

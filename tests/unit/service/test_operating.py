@@ -144,6 +144,6 @@ def test_a_caller_is_an_address_and_the_number_of_a_token():
 
 def test_a_socket_says_where_it_listens():
     with socket.create_server(("127.0.0.1", 0)) as port:
-        assert address_of(port) == f"http://127.0.0.1:{port.getsockname()[1]}"
+        assert address_of(port, is_https=True) == f"https://127.0.0.1:{port.getsockname()[1]}"
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as six:
-        assert address_of(six) == f"http://[::1]:{six.getsockname()[1]}"
+        assert address_of(six, is_https=False) == f"http://[::1]:{six.getsockname()[1]}"
