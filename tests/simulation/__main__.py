@@ -1,7 +1,5 @@
 """python -m simulation: one seed again, with or without some of its steps, or a hundred thousand."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import time

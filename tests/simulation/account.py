@@ -75,10 +75,6 @@ class Account:
             process.brought.add((tag, value))
         process.ranges[tag].append(segment)
 
-    def forgotten(self, process: Process) -> list[str]:
-        """The tags of which it has an answer that it did not take."""
-        return [tag for (number, tag), windows in self._windows.items() if number == process.number and windows]
-
     # -- what a caller gets
 
     def gave(self, process: Process, tag: str, values: Iterable[int], began: float) -> None:
@@ -92,7 +88,7 @@ class Account:
                 raise Violation(f"{process} gave {value} of {tag}, which is not its own")
             if (tag, value) in self.served:
                 raise Violation(f"{value} of {tag} was given twice, by {self.served[tag, value]} and {process}")
-            if value > process.world.limit(tag):
+            if value > process.world.limits[tag]:
                 raise Violation(f"{process} gave {value} of {tag}, beyond its limit")
             self.served[tag, value] = process.number
             self.counts["ids"] += 1
@@ -134,13 +130,14 @@ class Account:
     def _is_used_up(self, process: Process, tag: str) -> bool:
         """Also where the limit is so low that some shard has no id at all."""
         world = process.world
-        return tag in self.used_up or world.limit(tag) < world.plan.shards
+        return tag in self.used_up or world.limits[tag] < world.plan.shards
 
     def check_conserved(self, process: Process) -> None:
         """claimed = served + in memory + burnt, for each range, with a reason for whatever was burnt.
 
         Where no call is under way. Nothing may be missing but what a call that failed held, at most."""
-        if tags := self.forgotten(process):
+        windows = self._windows.items()
+        if tags := [tag for (number, tag), missed in windows if number == process.number and missed]:
             raise Violation(f"{process} did not take what was claimed for it of {', '.join(tags)}")
         for tag, supply in process.ids._sequences.items():
             core = supply._core

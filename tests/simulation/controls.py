@@ -1,7 +1,5 @@
 """Rules broken on purpose, each as small as it can be: the worlds must find every one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -259,7 +257,7 @@ BY_PLANS: dict[str, tuple[str, Broken, int]] = {
     "adopting a range of which nobody knows": (FOREIGN, {(Database, "claim_segment"): adopting}, 2),
     "giving a range back": ("was lowered", {(Dialect, "carry_out"): gives_back}, 0),
     "no renewal after a fork": ("not its own|twice", out("the hooks of a fork"), 6),
-    "a lease that does not end": ("not in its lease", {(LeasedSnowflake, "left"): for_ever}, 5),
+    "a lease that does not end": ("not in its lease", {(LeasedSnowflake, "left"): for_ever}, 10),
     "the guard of what was seen off": (
         TWICE,
         out("claim: seen", *RUN) | {(Segments, "record_seen"): forgets_the_mark},

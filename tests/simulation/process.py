@@ -244,7 +244,7 @@ def repair(process: Process, tag: str) -> None:
     """What an operator does: above all ids in use, as a gap does it where there is room, and else as they know."""
     world = process.world
     try:
-        limit = world.limit(tag)
+        limit = world.limits[tag]
         process.ids.tags.repair(tag, above=limit if limit < 10_000 else None)
     except DatabaseUnavailable:
         return

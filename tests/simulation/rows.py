@@ -5,8 +5,6 @@ condition does not hold. `known` is what the process read before; `here` is the 
 `contract/test_moves_model.py` and `contract/test_worker_rows.py` tie them to the SQL.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple

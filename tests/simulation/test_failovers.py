@@ -6,8 +6,6 @@ before, which is forgotten then as well. The ids that are given between two fail
 windows may overlap.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The simulator itself: the same seed is the same history, and a failure is told in a line and made small."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """No promise is broken in any world, everything that can happen has happened, and each broken rule is found."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from functools import cache

@@ -1,7 +1,5 @@
 """The faces of `threading`, `queue` and `concurrent.futures`: the same words, on tasks of the scheduler."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from queue import Empty

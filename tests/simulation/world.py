@@ -1,7 +1,5 @@
 """A world: processes before databases, a plan of faults, then everything mended, and all must give ids again."""
 
-from __future__ import annotations
-
 import gc
 from collections import Counter
 
@@ -36,7 +34,7 @@ class World:
         self.is_ending = False
         self.tags = [f"tag{number}" for number in range(len(plan.tags))]
         self.new_tags = {name for name, tag in zip(self.tags, plan.tags, strict=True) if tag.is_new}
-        self._limits = dict(zip(self.tags, (tag.limit for tag in plan.tags), strict=True))
+        self.limits = dict(zip(self.tags, (tag.limit for tag in plan.tags), strict=True))
         self.places = [Place(self, offset, plan.shards) for offset in range(1, plan.shards + 1)]
         self.processes: list[Process] = []
 
@@ -59,9 +57,6 @@ class World:
 
     def count(self, what: str, times: int = 1) -> None:
         self.account.counts[what] += times
-
-    def limit(self, tag: str) -> int:
-        return self._limits[tag]
 
     def may_be_gone(self, tag: str) -> bool:
         """Whether a server may have forgotten that the tag was made: then whoever has seen it is stopped, rightly."""
