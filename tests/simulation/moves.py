@@ -554,7 +554,7 @@ def play(seed: int) -> Counter[str]:
 def trace(seed: int) -> str:
     clusters, acts = drawn(seed)
     least = fewest(acts, lambda fewer: bool(failure(clusters, fewer)))
-    return f"{'clusters, ' * clusters}{failure(clusters, least)}: {least}"
+    return "\n    ".join((f"{'clusters, ' * clusters}{failure(clusters, least)}", *map(str, least)))
 
 
 MOVES = Engine("moves", play, trace=trace)

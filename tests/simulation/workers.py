@@ -67,36 +67,33 @@ class Server:
     """`states` are its commits: when, the rows, and the run that wrote the shard's row with the moment of that move."""
 
     def __init__(self, residue: Residue = ALL, moved_at: int = 0) -> None:
-        self.states: list[tuple[int, dict[int, NumberRow], tuple[int, int]]] = [(0, {}, (0, moved_at))]
+        self.rows: dict[int, NumberRow] = {}
+        self.known = (0, moved_at)
+        self.states = [(0, self.rows, self.known)]
         self.run = self.offset = 0
         self.residue = residue
         self.old: tuple[int, Server] | None = None
         """Until when the server before answers as well."""
 
-    @property
-    def rows(self) -> dict[int, NumberRow]:
-        return self.states[-1][1]
-
-    @property
-    def known(self) -> tuple[int, int]:
-        return self.states[-1][2]
-
     def put(self, now: int, row: NumberRow) -> None:
-        self.states.append((now, {**self.rows, row.number: row}, self.known))
+        self.rows = {**self.rows, row.number: row}
+        self.states.append((now, self.rows, self.known))
 
     def read(self, now: int) -> tuple[list[NumberRow], int, tuple[int, int]]:
         at = BEGIN + now + self.offset
         if self.known[0] != self.run:
-            self.states.append((now, self.rows, (self.run, at)))
+            self.known = (self.run, at)
+            self.states.append((now, self.rows, self.known))
         return list(self.rows.values()), at, self.known
 
     def fail_over(self, now: int, lag: int) -> int:
         """Another server goes on, without what was written in the last `lag` milliseconds; how much it forgot."""
         self.old = now + OLD_ANSWERS, copy(self)
-        self.old[1].states, self.old[1].old = self.states[-1:], None
+        self.old[1].states, self.old[1].old = [], None
         self.run += 1
         forgotten = sum(when > now - lag for when, *_ in self.states[1:])
         self.states = self.states[: len(self.states) - forgotten]
+        _, self.rows, self.known = self.states[-1]
         return forgotten
 
 
