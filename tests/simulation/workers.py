@@ -18,6 +18,7 @@ clocks of pods are wrong too.
 from __future__ import annotations
 
 import random
+from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator
 from copy import copy
@@ -25,6 +26,7 @@ from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from math import ceil
+from operator import itemgetter
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -91,8 +93,9 @@ class Server:
         self.old = now + OLD_ANSWERS, copy(self)
         self.old[1].states, self.old[1].old = [], None
         self.run += 1
-        forgotten = sum(when > now - lag for when, *_ in self.states[1:])
-        self.states = self.states[: len(self.states) - forgotten]
+        kept = bisect(self.states, now - lag, lo=1, key=itemgetter(0))
+        forgotten = len(self.states) - kept
+        del self.states[kept:]
         _, self.rows, self.known = self.states[-1]
         return forgotten
 
