@@ -1,5 +1,4 @@
-"""What the simulator runs and the statements of each database do the same: a claim (`simulation.statement`), and the
-rows of `simulation.rows`.
+"""What the simulator runs and the statements of each database do the same: the rows of `simulation.rows`.
 
 Without these its worlds prove a model, and nothing ties the model to the SQL.
 """
@@ -13,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation import rows as model
-from simulation.rows import CLAIM, NODES, REPLACE, SHARD, TICKETS
-from simulation.statement import Row, Rules, claimed
+from simulation.rows import CLAIM, NODES, REPLACE, SHARD, TICKETS, Row
 from sqlalchemy import Connection, delete, insert, select, update
 from support.kit import on
 
@@ -155,7 +153,7 @@ def test_a_claim_does_what_the_simulator_says(database: Database, no, at, size, 
         return tuple(connection.execute(select(*columns).where(segment.c.tag == NAME)).one())
 
     database.run(put)
-    claim = claimed(row, known, known.run, span, fence, seen, Rules())
+    claim = model.after_claim(row, known, known.run, span, fence, seen)
     end = database.run(segments.claim, NAME, size, fence, seen)
     expected = claim or row
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 from itertools import product
 
 import pytest
-from simulation import lease_rows
+from simulation import rows as model
 from sqlalchemy import Connection, delete, insert, update
 from support.kit import SQLITE, now_ms, statements
 from support.servers.administrator import execute
@@ -61,7 +61,7 @@ def test_a_number_is_taken_as_the_rule_says(database):
         database.run(write, old)
 
         assert database.run(worker_number_rows.take, old, new, database.current().shard)
-        assert is_like(rows(database)[0], lease_rows.leased(old, new, before), before, clock(database)), used
+        assert is_like(rows(database)[0], model.leased(old, new, before), before, clock(database)), used
 
 
 @statements
@@ -70,7 +70,7 @@ def test_a_number_is_added_as_the_rule_says(database):
     new = claim("b", before)
 
     assert database.run(worker_number_rows.take, 3, new, database.current().shard)
-    assert is_like(rows(database)[0], lease_rows.leased(3, new, before), before, clock(database))
+    assert is_like(rows(database)[0], model.leased(3, new, before), before, clock(database))
     assert not database.run(worker_number_rows.take, 3, claim("c"), database.current().shard)
     assert [one.holder for one in rows(database)] == ["b"]
 
@@ -122,7 +122,7 @@ def test_a_lease_is_renewed_as_the_rule_says(database):
         before = clock(database)
         old = states(before)[state]
         database.run(write, old)
-        expected = lease_rows.renewed(old, LEASE, before + wall, before)
+        expected = model.renewed(old, LEASE, before + wall, before)
 
         renewed = database.run(worker_number_rows.renew, LEASE, before + wall)
         assert renewed == (expected is not None), (state, wall)
@@ -139,7 +139,7 @@ def test_a_number_is_given_back_as_the_rule_says(database):
         before = clock(database)
         old = states(before)[state]
         database.run(write, old)
-        expected = lease_rows.released(old, LEASE, before + used, before)
+        expected = model.released(old, LEASE, before + used, before)
 
         given_back = database.run(worker_number_rows.release, LEASE, before + used)
         assert given_back == (expected is not None), (state, used)

@@ -1,25 +1,30 @@
 """python -m simulation: one seed again, with or without some of its steps, or a hundred thousand."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from multiprocessing import get_context
 
 from support.documents import reports
 from tqdm import tqdm
 
-from simulation import between, moves, run, workers, world
+from simulation.between import ENDS
 from simulation.faces import faces
+from simulation.moves import MOVES
 from simulation.plan import Plan, draw
-from simulation.violation import Violation
+from simulation.seeds import Engine, Violation
+from simulation.workers import PODS
+from simulation.world import PLANS, run
 
-PODS = 1000
+ENGINES = {
+    PLANS: ("of faults", "simulate", 25, 1),
+    MOVES: ("of one row a database, and of slots", "simulate-moves", 100, 1),
+    ENDS: ("of failovers and ends between two statements", "simulate-ends", 25, 5),
+    PODS: ("of a thousand pods that lease worker numbers", "simulate-workers", 5, 100),
+}
+"""What its worlds are of, its report, how many worlds a process gets at once, and for how many seeds there is one."""
 
 
 def numbers(words: str) -> tuple[int, ...]:
@@ -35,9 +40,8 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--processes", type=int)
     parser.add_argument("--seeds", type=int, default=100_000, help="so many worlds")
     parser.add_argument("--first", type=int, default=0, help="the first of their seeds")
-    parser.add_argument("--ends", type=int, help="only so many worlds of failovers and ends between two statements")
-    parser.add_argument("--moves", type=int, help="only so many worlds of one row a database, and of slots")
-    parser.add_argument("--pods", type=int, help="only so many worlds of a thousand pods that lease worker numbers")
+    for engine, (what, *_) in ENGINES.items():
+        parser.add_argument(f"--{engine.name}", type=int, help=f"only so many worlds {what}")
     return parser.parse_args()
 
 
@@ -47,8 +51,7 @@ def again(plan: Plan) -> int:
     for step in plan.steps:
         print(f"    {step}")
     with faces():
-        counts = world.run(plan).counts
-    print(told(counts))
+        print(told(run(plan).counts))
     return 0
 
 
@@ -56,16 +59,17 @@ def told(counts: Counter[str]) -> str:
     return "; ".join(f"{what} {times}" for what, times in sorted(counts.items()))
 
 
-def many(name: str, what: str, worlds: Callable[[range], Counter[str]], seeds: range, at_once: int) -> int:
-    """Up to the first world that breaks a promise. A process gets so many at once."""
+def many(engine: Engine, seeds: range) -> int:
+    """Up to the first world that breaks a promise."""
+    _, report, at_once, _ = ENGINES[engine]
     began, total = time.monotonic(), Counter[str]()
     parts = [seeds[start : start + at_once] for start in range(0, len(seeds), at_once)]
     with (
         ProcessPoolExecutor(os.cpu_count() or 1, get_context("spawn")) as pool,
-        tqdm(total=len(seeds), unit=f" {what}") as bar,
+        tqdm(total=len(seeds), unit=f" worlds of {engine.name}") as bar,
     ):
         try:
-            for part, counts in zip(parts, pool.map(worlds, parts), strict=True):
+            for part, counts in zip(parts, pool.map(engine.worlds, parts), strict=True):
                 total.update(counts)
                 bar.update(len(part))
         except Violation as error:
@@ -74,41 +78,18 @@ def many(name: str, what: str, worlds: Callable[[range], Counter[str]], seeds: r
             pool.shutdown(cancel_futures=True)
             return 1
     figures = f"in {time.monotonic() - began:.0f} s, nothing came twice: {told(total)}"
-    reports.write(name, f"seeds {seeds.start} to {seeds.stop - 1}", figures)
+    reports.write(report, f"seeds {seeds.start} to {seeds.stop - 1}", figures)
     return 0
-
-
-def plans(seeds: range) -> int:
-    return many("simulate", "worlds", run.worlds, seeds, 25)
-
-
-def ends(seeds: range) -> int:
-    return many("simulate-ends", "worlds of ends", between.worlds, seeds, 25)
-
-
-def of_moves(seeds: range) -> int:
-    return many("simulate-moves", "worlds of moves", moves.worlds, seeds, 100)
-
-
-def pods(seeds: range) -> int:
-    return many("simulate-workers", f"worlds of {PODS} pods", partial(workers.worlds, pods=PODS), seeds, 5)
 
 
 def main() -> int:
     words = asked()
-    if words.ends is not None:
-        return ends(range(words.first, words.first + words.ends))
-    if words.moves is not None:
-        return of_moves(range(words.first, words.first + words.moves))
-    if words.pods is not None:
-        return pods(range(words.first, words.first + words.pods))
-    if words.seed is None:
-        of_pods = range(words.first, words.first + words.seeds // 100)
-        of_ends = range(words.first, words.first + words.seeds // 5)
-        seeds = range(words.first, words.first + words.seeds)
-        return plans(seeds) or of_moves(seeds) or ends(of_ends) or pods(of_pods)
-    plan = draw(words.seed).only(words.steps, words.tags, words.threads, words.processes)
-    return again(plan)
+    if words.seed is not None:
+        fewer = {"threads": words.threads, "processes": words.processes}
+        return again(draw(words.seed).only(words.steps, words.tags, **fewer))
+    some = {engine: n for engine in ENGINES if (n := getattr(words, engine.name)) is not None}
+    worlds = some or {engine: words.seeds // each for engine, (*_, each) in ENGINES.items()}
+    return max(many(engine, range(words.first, words.first + n)) for engine, n in worlds.items())
 
 
 if __name__ == "__main__":

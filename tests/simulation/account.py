@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from copy import copy
 from typing import TYPE_CHECKING
 
 from allocator.errors import Exhausted, MaxValueWentBack, ServerReplaced
-from simulation.dialect import SEGMENT
-from simulation.leases import Leases
-from simulation.store import is_crossing
-from simulation.violation import Violation
+from allocator.schemes.formats.bit_layout import Layout
+from allocator.schemes.meteor import MeteorSettings
+from allocator.schemes.snowflake import SnowflakeSettings
+from simulation.seeds import Holders, Violation
+from simulation.store import SEGMENT, is_crossing
 
 if TYPE_CHECKING:
     from simulation.process import Process
     from simulation.store import Server, View
 
-
+BEGIN = 1_799_999_995
+"""The epochs of these ids, in seconds since 1970: a moment before the world begins."""
+SNOWFLAKE = SnowflakeSettings(BEGIN * 1000, Layout(sign=1, timestamp=57, datacenter=1, worker=1, sequence=4), lease=2.0)
+METEOR = MeteorSettings(BEGIN, Layout(sign=1, second=5, node=51, sequence=4, random=3))
 ALONE = "snowflake alone"
 """Of a generator that belongs to no allocator."""
 
@@ -27,7 +32,8 @@ class Account:
         self.owners: dict[tuple[str, int], Process] = {}
         """Of each id that came to a process from the database, by tag."""
         self.served: dict[tuple[str, int], int] = {}
-        self.leases = Leases()
+        self.workers = Holders()
+        self.nodes: dict[int, Process] = {}
         self.used_up: set[str] = set()
         """The tags of which some shard has given its last id."""
         self._windows: dict[tuple[int, str], list[range]] = defaultdict(list)
@@ -69,10 +75,6 @@ class Account:
             process.brought.add((tag, value))
         process.ranges[tag].append(segment)
 
-    def forgotten(self, process: Process) -> list[str]:
-        """The tags of which it has an answer that it did not take."""
-        return [tag for (number, tag), windows in self._windows.items() if number == process.number and windows]
-
     # -- what a caller gets
 
     def gave(self, process: Process, tag: str, values: Iterable[int], began: float) -> None:
@@ -86,7 +88,7 @@ class Account:
                 raise Violation(f"{process} gave {value} of {tag}, which is not its own")
             if (tag, value) in self.served:
                 raise Violation(f"{value} of {tag} was given twice, by {self.served[tag, value]} and {process}")
-            if value > process.world.limit(tag):
+            if value > process.world.limits[tag]:
                 raise Violation(f"{process} gave {value} of {tag}, beyond its limit")
             self.served[tag, value] = process.number
             self.counts["ids"] += 1
@@ -98,9 +100,20 @@ class Account:
         if (kind, value) in self.served:
             raise Violation(f"{kind} {value} was given twice, by {self.served[kind, value]} and {process}")
         if kind != ALONE:
-            self.leases.check(process, kind, value)
+            self.check_stamp(process, kind, value)
         self.served[kind, value] = process.number
         self.counts[f"{kind}s"] += 1
+
+    def check_stamp(self, process: Process, kind: str, value: int) -> None:
+        """Whether this id is within what the process holds."""
+        if kind == "meteor":
+            if self.nodes.get(node := METEOR.layout.unpack(value)["node"]) is not process:
+                raise Violation(f"{process} gave meteor {value}, whose node {node} is not its own")
+            return
+        fields = SNOWFLAKE.layout.unpack(value)
+        number, at = fields["datacenter"] << 1 | fields["worker"], fields["timestamp"] + SNOWFLAKE.epoch
+        if not self.workers.is_held(number, process, at):
+            raise Violation(f"{process} gave snowflake {value}, of worker {number} at {at}, which is not in its lease")
 
     def refused(self, process: Process, tag: str, error: Exception) -> None:
         """A call raised this."""
@@ -117,4 +130,29 @@ class Account:
     def _is_used_up(self, process: Process, tag: str) -> bool:
         """Also where the limit is so low that some shard has no id at all."""
         world = process.world
-        return tag in self.used_up or world.limit(tag) < world.plan.shards
+        return tag in self.used_up or world.limits[tag] < world.plan.shards
+
+    def check_conserved(self, process: Process) -> None:
+        """claimed = served + in memory + burnt, for each range, with a reason for whatever was burnt.
+
+        Where no call is under way. Nothing may be missing but what a call that failed held, at most."""
+        windows = self._windows.items()
+        if tags := [tag for (number, tag), missed in windows if number == process.number and missed]:
+            raise Violation(f"{process} did not take what was claimed for it of {', '.join(tags)}")
+        for tag, supply in process.ids._sequences.items():
+            core = supply._core
+            held = [*copy(supply._values), *core._left, *core._spare]
+            if len(set(held)) < len(held):
+                raise Violation(f"{process} holds an id of {tag} twice")
+            for value in held:
+                if (tag, value) in self.served or self.owners.get((tag, value)) is not process:
+                    raise Violation(f"{process} holds {value} of {tag}, which was given or is not its own")
+            claimed = sum(map(len, process.ranges[tag]))
+            served = process.served[tag]
+            missing = claimed - served - len(held) - process.burnt[tag]
+            self.counts["burnt by their reason"] += process.burnt[tag]
+            if missing < 0 or (missing > process.spilt[tag] and core.stopped is None and process.closed_at is None):
+                raise Violation(
+                    f"{process} claimed {claimed} ids of {tag}, gave {served}, holds {len(held)}, burnt "
+                    f"{process.burnt[tag]}, and {missing} are missing where {process.spilt[tag]} could be"
+                )

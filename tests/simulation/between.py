@@ -20,7 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 from greenlet import getcurrent, greenlet
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
@@ -41,8 +41,7 @@ from allocator.schemes.snowflake import LeaseClaim, LeasedSnowflake, SnowflakeSe
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import REPLACE
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, Renewal, Tenure
-from simulation.seeds import reached
-from simulation.violation import Violation
+from simulation.seeds import Engine, Holders, Violation
 
 BEGIN = 1_800_000_000_000
 LENGTH = 4000
@@ -96,7 +95,7 @@ class Server:
         self.raw = sqlite3.connect(":memory:", isolation_level=None, factory=Lasting)
         self.raw.create_function("allocator_now", 0, lambda: self.world.now if self.world else BEGIN)
         self.raw.create_function("allocator_run", 0, lambda: self.world.run if self.world else "server 0")
-        self.engine: Engine = create_engine(
+        self.engine = create_engine(
             "sqlite://", creator=lambda: self.raw, poolclass=StaticPool, isolation_level="AUTOCOMMIT"
         )
         event.listen(self.engine, "before_cursor_execute", self._before)
@@ -230,7 +229,7 @@ class Process:
                 self._uses(lease, asked.asked)
         elif self.dice.random() < 0.2:
             self.held = None
-            self.world.ends(f"number {lease.number}", lease.holder)
+            self.world.holders.ends(f"number {lease.number}", lease.holder, self.world.now)
             self.database.release_number(lease, tenure.used_ms)
         else:
             self.world.now += WAIT
@@ -342,7 +341,7 @@ class World:
         self.restoring: greenlet | None = None
         """Whoever runs alone, after a restore."""
         self._given: set[tuple[str, int]] = set()
-        self._held: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
+        self.holders = Holders()
         self._images = [self.random.choice((self.server.empty, self.server.claiming))]
         self._state: object = None
         """Of the last move."""
@@ -373,17 +372,12 @@ class World:
         return self.counts
 
     def _start(self, call: Callable[[], None]) -> greenlet:
-        one = greenlet(self._guarded(call))
-        self._alive.append(one)
-        return one
-
-    @staticmethod
-    def _guarded(call: Callable[[], None]) -> Callable[[], None]:
         def run() -> None:
             with suppress(Killed, AllocatorError):
                 call()
 
-        return run
+        self._alive.append(greenlet(run))
+        return self._alive[-1]
 
     def _step(self) -> None:
         dice = self.random
@@ -469,19 +463,8 @@ class World:
             self.counts[what] += 1
 
     def held(self, what: str, holder: str, since: int, until: int) -> None:
-        """For so long, both ends included."""
-        mine = self._held[what]
-        since = min(since, mine.get(holder, (since, until))[0])
-        for other, (begin, end) in mine.items():
-            if other != holder and begin <= until and since <= end:
-                raise Violation(f"{what} is of two at one time, {max(begin, since)} to {min(end, until)}")
-        mine[holder] = since, until
+        self.holders.held(what, holder, holder, since, until)
         self.counts[what.split(maxsplit=1)[0]] += 1
-
-    def ends(self, what: str, holder: str) -> None:
-        """It is given back."""
-        since, _ = self._held[what][holder]
-        self._held[what][holder] = since, self.now
 
 
 NUMBERS = {
@@ -508,10 +491,8 @@ def faces() -> Iterator[None]:
         yield
 
 
-def one_world(seed: int) -> Counter[str]:
+def play(seed: int) -> Counter[str]:
     return World(seed).live()
 
 
-def worlds(seeds: Iterable[int]) -> Counter[str]:
-    with faces():
-        return reached(one_world, seeds)
+ENDS = Engine("ends", play, faces)

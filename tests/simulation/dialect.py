@@ -1,11 +1,12 @@
-"""The functions of `allocator.database.verbs`, on the simulated server instead of SQL."""
+"""The functions of `allocator.database.verbs`, on the simulated server instead of SQL, and how a statement may end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 from allocator.database.verbs.segments import Fence, Snapshot
 from allocator.schemes.failover import Move, Skipped
@@ -13,31 +14,86 @@ from allocator.schemes.shared.residues import ALL
 from allocator.schemes.slots import Shard
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
-from simulation.fates import Fate
-from simulation.lease_rows import leased, released, renewed
-from simulation.network import Connection, Failure
-from simulation.statement import Row, Rules, claimed
-from simulation.store import View
+from simulation.rows import Row, after_claim, leased, released, renewed
+from simulation.seeds import is_out
+from simulation.store import LEASE, NODE, SEGMENT, SHARD, View
 
-SEGMENT, NODE, LEASE = "allocator_segment", "allocator_node", "allocator_lease"
-SHARD = "allocator_shard"
+if TYPE_CHECKING:
+    from simulation.network import Connection
+
+
+class Fate(StrEnum):
+    WELL = "well"
+    REFUSED = "refused"
+    """It never reached the server, and the client learns that at once."""
+    STALE = "stale"
+    """The connection had been lost before: the statement is sent again."""
+    CUT = "cut"
+    """It was committed, and the connection is lost at once: it is sent again, and claims twice."""
+    UNKNOWN = "unknown"
+    """It was committed, and the answer never comes."""
+    SWALLOWED = "swallowed"
+    """It never reached the server, and no answer comes."""
+    GHOST = "ghost"
+    """It reaches the server when its client has given up, and is committed then."""
+    ROLLED_BACK = "rolled back"
+    """The commit fails."""
+    DEADLOCK = "deadlock"
+    """The server ends it, for another one's sake: it is run again."""
+    WARNING = "warning"
+    """It was committed, with a warning: no standby has it."""
+    OPEN = "left open"
+    """Its session does not commit by itself: the answer comes, and all is undone when the connection ends."""
+    SLOW = "slow"
+    """It takes nearly as long as it may."""
+    SURPRISE = "surprise"
+    """A hook of the user's raises after the commit what no driver does."""
+
+
+AFTER_COMMIT = {Fate.CUT, Fate.UNKNOWN, Fate.WARNING, Fate.SURPRISE}
+"""The range is claimed, and nobody may use it."""
+
+
+class Failure(Exception):
+    """What the driver raises, with a code or without."""
+
+    def __init__(self, words: str, code: str = "") -> None:
+        super().__init__(words)
+        self.code = code
 
 
 class Surprise(Exception):
     """What a hook of the user's raises in a statement. The caller gets it, unless a claim in advance met it."""
 
 
-class Verbs:
-    """Each is a statement, as it sees the rows."""
+class Dialect:
+    """Stands for an `allocator.database.dialect.Dialect`, and for the functions that take one: see `imitation`."""
 
-    rules: Rules
+    embedded = False
+
+    def carry_out(self, connection: Connection, verb: str, *args: Any) -> Any:
+        return connection.perform(lambda view: getattr(self, verb)(view, *args))
+
+    def leaves_open(self, connection: Connection) -> bool:
+        if connection.fate is Fate.SURPRISE:
+            raise Surprise
+        return connection.fate is Fate.OPEN
+
+    def warnings(self, connection: Connection) -> list[str]:
+        """What a driver collects while a statement runs."""
+        return ["it was cancelled"] if connection.fate is Fate.WARNING else []
+
+    def code(self, error: BaseException) -> str:
+        return error.code if isinstance(error, Failure) else ""
+
+    # -- each is a statement, as it sees the rows
 
     def segments_claim(self, view: View, name: str, size: int, fence: Fence, seen: int) -> int | None:
         if not view.lock(SEGMENT, name):
             return None
         row, span = view.get(SEGMENT, name), size * fence.residue.step
         shard: Shard = view.get(SHARD, 1)
-        after = row and claimed(row, shard.move, view.here, span, fence, seen, self.rules, view.at)
+        after = row and after_claim(row, shard.move, view.here, span, fence, seen, view.at)
         if after is None:
             return None
         view.put(SEGMENT, name, after)
@@ -82,7 +138,7 @@ class Verbs:
 
     def segments_fetch_snapshot(self, view: View, where: str, name: str, *more: bool) -> Snapshot:
         row, shard = view.get(SEGMENT, name), view.get(SHARD, 1)
-        run = view.here if self.rules.run_guard else shard.move.run
+        run = shard.move.run if is_out("claim: own run") else view.here
         return Snapshot(row and row.tag(name), shard, run, view.at, ALL)
 
     # -- what may be forgotten beside claims
@@ -146,27 +202,3 @@ def imitation(verb: Callable[..., Any]) -> Callable[..., Any]:
     if room != "allocator.database.verbs":
         return verb
     return lambda connection, dialect, *args: dialect.carry_out(connection, f"{noun}_{verb.__name__}", *args)
-
-
-class Dialect(Verbs):
-    """Stands for an `allocator.database.dialect.Dialect`, and for the functions that take one: see `imitation`."""
-
-    embedded = False
-
-    def __init__(self, rules: Rules) -> None:
-        self.rules = rules
-
-    def carry_out(self, connection: Connection, verb: str, *args: Any) -> Any:
-        return connection.perform(lambda view: getattr(self, verb)(view, *args))
-
-    def leaves_open(self, connection: Connection) -> bool:
-        if connection.fate is Fate.SURPRISE:
-            raise Surprise
-        return connection.fate is Fate.OPEN
-
-    def warnings(self, connection: Connection) -> list[str]:
-        """What a driver collects while a statement runs."""
-        return ["it was cancelled"] if connection.fate is Fate.WARNING else []
-
-    def code(self, error: BaseException) -> str:
-        return error.code if isinstance(error, Failure) else ""

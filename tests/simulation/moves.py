@@ -23,9 +23,8 @@ from allocator.schemes.shared.residues import NONE
 from simulation import operators
 from simulation import rows as sql
 from simulation.operators import FLEETS, GAPS, REFUSES, SLOTS, TYPE
-from simulation.rows import ALL_WORDS, CLAIM, NODES, REPLACE, SHARD, TICKETS, Rows, Shard, Words
-from simulation.seeds import fewest, reached
-from simulation.violation import Violation
+from simulation.rows import CLAIM, NODES, REPLACE, SHARD, TICKETS, Rows, Shard
+from simulation.seeds import Engine, Violation, fewest, is_out
 
 Act = tuple[Any, ...]
 KIND = {TYPE: TICKETS}
@@ -128,30 +127,6 @@ class Database:
     def join(self, home: str) -> None:
         self.home, self.was_in_fleet, self.fleet_at = home, True, len(self.primary.states) - 1
 
-    # -- accidents
-
-    def fail_over(self, run: str, lag: int, answers_on: bool, earliest: int) -> None:
-        if run not in self.standbys or self.is_lost:
-            return
-        states = self.primary.states
-        kept = max(self.standbys[run], len(states) - 1 - lag, earliest)
-        self.old, self.left = (self.primary, LEFT) if answers_on else (None, 0)
-        self.standbys = {name: base for name, base in self.standbys.items() if name != run and base <= kept}
-        self.primary = Server(run, states[: kept + 1])
-
-    def copy_anew(self, run: str) -> None:
-        """Of the present primary, after its move."""
-        if run == self.primary.run or self.shard.run != self.primary.run:
-            return
-        if self.old and self.old.run == run:
-            self.old, self.left = None, 0
-        self.standbys[run] = len(self.primary.states) - 1
-
-    def restore(self, lag: int, earliest: int) -> None:
-        states = self.primary.states
-        self.primary = Server(self.primary.run, states[: max(1, len(states) - lag, earliest + 1)])
-        self.standbys, self.old, self.left = {}, None, 0
-
 
 class Url(NamedTuple):
     """`fleet` and `slot` are what it says, if anything."""
@@ -185,10 +160,10 @@ class Process:
 
 
 class World:
-    """`out`: the words that are left out. `clusters`: of each server two members write."""
+    """`clusters`: of each server two members write."""
 
-    def __init__(self, clusters: bool = False, out: Words = ALL_WORDS) -> None:
-        self.out, self.moves = out, 0
+    def __init__(self, clusters: bool = False) -> None:
+        self.moves = 0
         self.databases = {name: Database(name, clusters) for name in "ABCD"}
         self.processes = [Process((Url("A"),)) for _ in range(3)]
         self.commands: list[tuple[Database, operators.Command] | None] = [None, None]
@@ -230,35 +205,40 @@ class World:
         connection = None if process.is_refused else self.databases[url.database].connect(whom)
         return connection and (process.kept[url.database], url, connection)
 
-    def draw(self, i: int, u: int, what: str, whom: int = FIRST) -> None:
+    def known(self, i: int, u: int, whom: int) -> tuple[Kept, Shard, Url, Connection] | None:
+        """As `reached`, where it has read the shard's row."""
+        found = self.reached(i, u, whom)
+        return (found[0], found[0].shard, *found[1:]) if found and found[0].shard else None
+
+    def draw(self, what: str, i: int = 0, u: int = 0, whom: int = FIRST) -> None:
         """As a process does where nothing comes between."""
         self.look(i, u, whom)
         self.move(i, u, whom)
         self.look(i, u, whom)
         if what in KIND.values() or what == NODES:
-            self.count(i, u, what, whom)
+            self.count(what, i, u, whom)
         if what in (GAPS, REFUSES, TYPE):
-            self.read(i, u, what, whom)
-            self.new(i, u, what, whom)
-            self.claim(i, u, what, whom)
+            self.read(what, i, u, whom)
+            self.new(what, i, u, whom)
+            self.claim(what, i, u, whom)
 
-    def look(self, i: int, u: int, whom: int) -> None:
+    def look(self, i: int = 0, u: int = 0, whom: int = FIRST) -> None:
         """The shard's row and the server's own run, in one statement."""
         if not (found := self.reached(i, u, whom)):
             return
         kept, url, at = found
         shard = at.rows[SHARD]
         before, kept.shard, kept.noticed = kept.shard, None, None
-        if not url.fits(shard) and "the URL's word" not in self.out:
+        if not url.fits(shard) and not is_out("the URL's word"):
             self.counts["databases not used"] += 1
         elif shard.run != at.server.run:
             kept.noticed = shard
         else:
             kept.shard = shard
-            if before != shard and "gaps: read under the move" not in self.out:
+            if before != shard and not is_out("gaps: read under the move"):
                 kept.tags = {name: (was, None) for name, (was, _) in kept.tags.items()}
 
-    def move(self, i: int, u: int, whom: int, dies: bool = False) -> None:
+    def move(self, i: int = 0, u: int = 0, whom: int = FIRST, dies: bool = False) -> None:
         """One transaction; what raises the counters may stay where it dies."""
         if not (found := self.reached(i, u, whom)) or found[0].noticed is None:
             return
@@ -271,36 +251,35 @@ class World:
 
     def moved(self, at: Connection, noticed: Shard | None = None) -> Rows | None:
         self.moves += 1
-        key = at.server.run if "a key for each move" in self.out else f"k{self.moves}"
-        return sql.moved(at.rows, at.server.run, key, self.reach(at), noticed, self.out)
+        key = at.server.run if is_out("a key for each move") else f"k{self.moves}"
+        return sql.moved(at.rows, at.server.run, key, self.reach(at), noticed)
 
     def reach(self, at: Connection) -> Callable[[str], int]:
         return partial(at.database.reach, server=at.server, moves=self.moves)
 
-    def read(self, i: int, u: int, name: str, whom: int) -> None:
+    def read(self, name: str, i: int, u: int, whom: int) -> None:
         """The row of a tag, in one statement with the shard's."""
-        if not (found := self.reached(i, u, whom)) or found[0].shard is None:
+        if not (found := self.known(i, u, whom)):
             return
-        kept, _, at = found
-        rows, known = at.rows, kept.shard
-        if (rows[SHARD].move, at.server.run) != (known.move, known.run) and "gaps: read under the move" not in self.out:
+        kept, known, _, at = found
+        rows = at.rows
+        if (rows[SHARD].move, at.server.run) != (known.move, known.run) and not is_out("gaps: read under the move"):
             return
         kept.tags.pop(name, None)
         if tag := rows.get(name):
             kept.tags[name] = tag.move, max(0, self.reach(at)(name) - tag.value)
 
-    def new(self, i: int, u: int, name: str, whom: int) -> None:
-        found = self.reached(i, u, whom)
-        if found and (known := found[0].shard):
-            kept, _, at = found
-            if at.commit(sql.new_tag(at.rows, at.server.run, name, known, self.out)):
+    def new(self, name: str, i: int = 0, u: int = 0, whom: int = FIRST) -> None:
+        if found := self.known(i, u, whom):
+            kept, known, _, at = found
+            if at.commit(sql.new_tag(at.rows, at.server.run, name, known)):
                 kept.tags[name] = known.move, 0
 
-    def claim(self, i: int, u: int, name: str, whom: int) -> None:
-        found = self.reached(i, u, whom)
-        if not found or not (known := found[0].shard) or name not in found[0].tags:
+    def claim(self, name: str, i: int = 0, u: int = 0, whom: int = FIRST) -> None:
+        found = self.known(i, u, whom)
+        if not found or name not in found[0].tags:
             return
-        kept, url, at = found
+        kept, known, url, at = found
         was, gap = kept.tags[name]
         if was == known.move:
             gap = 0
@@ -309,19 +288,18 @@ class World:
         if was != known.move and name == REFUSES:
             self.counts["refused after a failover"] += 1
             return
-        written = sql.claimed(at.rows, at.server.run, name, known, was, gap, seen=kept.seen[name], out=self.out)
+        written = sql.claimed(at.rows, at.server.run, name, known, was, gap, seen=kept.seen[name])
         if at.commit(written):
             number = known.residue.ids(written[name].value, 1)[0]
             kept.tags[name], kept.seen[name] = (known.move, 0), number
             self.counts["gaps"] += gap > 0
             self.drawn(at, url, KIND.get(name, name), number)
 
-    def count(self, i: int, u: int, counter: str, whom: int) -> None:
+    def count(self, counter: str, i: int = 0, u: int = 0, whom: int = FIRST) -> None:
         """A ticket by REPLACE, or a node."""
-        found = self.reached(i, u, whom)
-        if found and (known := found[0].shard):
-            _, url, at = found
-            written = (sql.ticket if counter == TICKETS else sql.node)(at.rows, at.server.run, known, self.out)
+        if found := self.known(i, u, whom):
+            _, known, url, at = found
+            written = (sql.ticket if counter == TICKETS else sql.node)(at.rows, at.server.run, known)
             if at.commit(written):
                 number = written[counter]
                 if counter == NODES:
@@ -382,12 +360,24 @@ class World:
         return max(database.set_at, database.fleet_at if silent else 0)
 
     def fail_over(self, name: str, server: int, lag: int, answers_on: bool) -> None:
-        database = self.databases[name]
-        database.fail_over(f"{name}{server}", lag, answers_on, self.earliest(database))
+        database, run = self.databases[name], f"{name}{server}"
         self.counts["failovers"] += 1
+        if run not in database.standbys or database.is_lost:
+            return
+        states = database.primary.states
+        kept = max(database.standbys[run], len(states) - 1 - lag, self.earliest(database))
+        database.old, database.left = (database.primary, LEFT) if answers_on else (None, 0)
+        database.standbys = {one: base for one, base in database.standbys.items() if one != run and base <= kept}
+        database.primary = Server(run, states[: kept + 1])
 
     def copy_anew(self, name: str, server: int) -> None:
-        self.databases[name].copy_anew(f"{name}{server}")
+        """Of the present primary, after its move."""
+        database, run = self.databases[name], f"{name}{server}"
+        if run == database.primary.run or database.shard.run != database.primary.run:
+            return
+        if database.old and database.old.run == run:
+            self.fence(name)
+        database.standbys[run] = len(database.primary.states) - 1
 
     def fence(self, name: str) -> None:
         self.databases[name].old, self.databases[name].left = None, 0
@@ -396,7 +386,11 @@ class World:
         """And `db mark-restored`, before anybody draws. The mark alone does no harm."""
         database = self.databases[name]
         if lag:
-            database.restore(lag, self.earliest(database))
+            states = database.primary.states
+            kept = max(1, len(states) - lag, self.earliest(database) + 1)
+            database.primary = Server(database.primary.run, states[:kept])
+            database.standbys = {}
+            self.fence(name)
         at = Connection(database, database.primary, is_second=False)
         at.commit(self.moved(at))
         database.primary.behind = 0
@@ -454,7 +448,7 @@ class World:
             self.processes[0] = Process((Url(name, shard.fleet, shard.residue.offset if shard.fleet else 0),))
             for what in (GAPS, NODES, TICKETS if shard.tickets == REPLACE else TYPE):
                 before = self.counts[KIND.get(what, what)]
-                self.draw(0, 0, what)
+                self.draw(what)
                 if self.counts[KIND.get(what, what)] == before and what not in closed:
                     raise Violation(f"{what} of {name} stands still")
         return self
@@ -491,7 +485,7 @@ def statement(dice: random.Random, theme: Theme) -> Act:
         return what, i, u, whom, dice.random() < 0.15
     if what == "draw":
         name = dice.choice((name, name, name, TICKETS, NODES))
-    return what, i, u, dice.choice((TICKETS, NODES)) if what == "count" else name, whom
+    return what, dice.choice((TICKETS, NODES)) if what == "count" else name, i, u, whom
 
 
 def accident(dice: random.Random, theme: Theme) -> Act:
@@ -525,7 +519,7 @@ def operator(dice: random.Random, theme: Theme) -> Act:
         "make": ("A" if dice.random() < 0.9 else "D",),
         "add": (dice.choice("BCD"), dice.choice((2, 2, 3)), some, dice.random() < 0.2),
         "set": (name, one, dice.randrange(2)),
-        "start_after": (name, some, dice.randrange(4)),
+        "start_after": (name, dice.randrange(4), some),
         "delete": (name, some),
         "repair": (dice.choice((name, REFUSES)), one),
         "claim_tickets": (one,),
@@ -543,26 +537,33 @@ def drawn(seed: int) -> tuple[bool, list[Act]]:
     return seed % 16 < 4, acts
 
 
-def failure(clusters: bool, acts: Iterable[Act], out: Words = ALL_WORDS) -> str:
+def failure(clusters: bool, acts: Iterable[Act]) -> str:
     """What such a world breaks, empty where it breaks nothing."""
     try:
-        World(clusters, out).run(acts).settle()
+        World(clusters).run(acts).settle()
     except Violation as error:
         return str(error)
     return ""
 
 
-def one_world(seed: int) -> Counter[str]:
+def play(seed: int) -> Counter[str]:
     clusters, acts = drawn(seed)
-    world = World(clusters)
-    try:
-        world.run(acts).settle()
-    except Violation as error:
-        least = fewest(acts, lambda fewer: bool(failure(clusters, fewer)))
-        lines = "".join(f"\n    {act}" for act in least)
-        raise Violation(f"{'clusters, ' * clusters}{error}{lines}") from error
-    return world.counts
+    return World(clusters).run(acts).settle().counts
 
 
-def worlds(seeds: Iterable[int]) -> Counter[str]:
-    return reached(one_world, seeds)
+def trace(seed: int) -> str:
+    clusters, acts = drawn(seed)
+    least = fewest(acts, lambda fewer: bool(failure(clusters, fewer)))
+    return "\n    ".join((f"{'clusters, ' * clusters}{failure(clusters, least)}", *map(str, least)))
+
+
+MOVES = Engine("moves", play, trace=trace)
+
+
+def scene(words: str, clusters: bool = False) -> Engine:
+    """A world of these acts. A command by its name is begun and goes on to its end."""
+    acts: list[Act] = []
+    for one in words.split(", "):
+        name, *args = (int(word) if word.isdigit() else word for word in one.split())
+        acts += [("begin", 0, name, *args), ("go", 0, FIRST, 9)] if hasattr(operators, name) else [(name, *args)]
+    return Engine("scene", lambda seed: World(clusters).run(acts).settle().counts)

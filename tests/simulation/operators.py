@@ -12,6 +12,7 @@ from allocator.schemes.shared.residues import NONE
 from allocator.schemes.slots import unasked, union
 from simulation import rows as sql
 from simulation.rows import CLAIM, NODES, SHARD, TICKETS, Rows, Shard, Tag
+from simulation.seeds import is_out
 
 if TYPE_CHECKING:
     from simulation.moves import Connection, Database, World
@@ -30,16 +31,16 @@ def make(world: World, name: str) -> Command:
         return
     moved = world.moved(at, at.rows[SHARD]) or {}
     rows = {**at.rows, **moved}
-    if (tag := rows.get(REFUSES)) and tag.move != rows[SHARD].move and "make: crosses" not in world.out:
+    if (tag := rows.get(REFUSES)) and tag.move != rows[SHARD].move and not is_out("make: crosses"):
         return
-    made = sql.made(rows, SLOTS, FLEETS[name], world.reach(at), world.out)
+    made = sql.made(rows, SLOTS, FLEETS[name], world.reach(at))
     if made and at.commit({**moved, **made}):
         database.join(database.home)
         world.joined.add(1)
         world.counts["make"] += 1
 
 
-def add(world: World, name: str, slot: int, names: str, unused: bool = False) -> Command:
+def add(world: World, name: str, slot: int, names: str = "", unused: bool = False) -> Command:
     world.adding.append(slot)
     try:
         read = yield from read_rows(world, names)
@@ -48,16 +49,16 @@ def add(world: World, name: str, slot: int, names: str, unused: bool = False) ->
         taken = frozenset(union(*(shard.taken for shard in shards), [slot], lost))
         if not may_add(world, slot, read, unused):
             return
-        doubt = "add: unused leaves the doubt" not in world.out
+        doubt = not is_out("add: unused leaves the doubt")
         is_sure = not doubt or any(here and one.marked == one.move for one, here in read.values())
         marks, values = mark(world, slot, read, taken, is_sure), values_of(read)
-        if "add: marks, then reads" in world.out:
+        if is_out("add: marks, then reads"):
             found, is_marked = (yield from values), (yield from marks)
         else:
             is_marked = yield from marks
             found = (yield from values) if is_marked else []
         if is_marked and found:
-            yield from join(world, world.databases[name], slot, taken, sql.greatest(found, world.out), is_sure)
+            yield from join(world, world.databases[name], slot, taken, sql.greatest(found), is_sure)
     finally:
         world.adding.remove(slot)
 
@@ -82,13 +83,13 @@ def may_add(world: World, slot: int, read: Read, unused: bool) -> bool:
     if {shard.fleet for shard in shards} != {FLEETS["A"]} or len(answer) < len(shards):
         return False
     is_unused = unused and slot not in world.joined and world.adding.count(slot) == 1
-    if {*unasked(shards)} - world.lost() - (
-        {slot} if is_unused else frozenset()
-    ) and "add: every slot answers" not in world.out:
+    if {*unasked(shards)} - world.lost() - ({slot} if is_unused else frozenset()) and not is_out(
+        "add: every slot answers"
+    ):
         return False
     if is_unused and -slot not in taken:
         return True
-    any_move = "add: taken under the present move" in world.out
+    any_move = is_out("add: taken under the present move")
     is_present = any(is_here and (any_move or shard.marked == shard.move) for shard, is_here in read.values())
     return is_present and not {slot, -slot} & {*taken}
 
@@ -98,7 +99,7 @@ def mark(
 ) -> Generator[Database, Connection | None, bool]:
     for member, (shard, _) in read.items():
         at = yield member
-        if not at or not at.commit(sql.marked(at.rows, at.server.run, shard, taken, world.out, is_sure=is_sure)):
+        if not at or not at.commit(sql.marked(at.rows, at.server.run, shard, taken, is_sure=is_sure)):
             return False
         world.marked.add(slot)
     return True
@@ -119,8 +120,8 @@ def join(world: World, new: Database, slot: int, taken: frozenset[int], like: Ro
     if not at or forgot_all(new):
         return
     world.moves += 1
-    written = sql.joined(at.rows, at.server.run, f"k{world.moves}", like, taken, slot, world.out, is_sure=is_sure)
-    if written and "add: one transaction" in world.out:
+    written = sql.joined(at.rows, at.server.run, f"k{world.moves}", like, taken, slot, is_sure=is_sure)
+    if written and is_out("add: one transaction"):
         at.commit({SHARD: written[SHARD]._replace(first=at.rows[SHARD].first)})
         new.join("A")
         at = yield new
@@ -145,7 +146,7 @@ def set(world: World, name: str, database: str, up: int) -> Command:  # noqa: A0
     """`tags set`: a limit, or a value that is no gap."""
     at = yield world.databases[database]
     if at and (tag := at.rows.get(name)):
-        key = at.rows[SHARD].move if "tags set: leaves the key" in world.out else tag.move
+        key = at.rows[SHARD].move if is_out("tags set: leaves the key") else tag.move
         at.commit({name: tag._replace(value=tag.value + up, move=key)})
 
 
@@ -154,7 +155,7 @@ def is_ours(database: Database, shard: Shard) -> bool:
     return shard.fleet == FLEETS["A"] or (database.name == "A" and not shard.fleet and not database.was_in_fleet)
 
 
-def start_after(world: World, name: str, names: str, further: int) -> Command:
+def start_after(world: World, name: str, further: int, names: str = "") -> Command:
     """`tags set --start-after`, above a column that has ids up to there. Writes the shard's row, as a new tag does."""
     end, closings = max(world.given["A", name], default=0) + further, world.closings[name]
     wrote: list[Shard] = []
@@ -166,13 +167,13 @@ def start_after(world: World, name: str, names: str, further: int) -> Command:
         shard: Shard = written.get(SHARD) or at.rows[SHARD]
         tag = at.rows.get(name) or Tag(shard.first, shard.move, shard.residue)
         written[name] = tag._replace(value=max(end, tag.value))
-        if name not in at.rows or "tags set: written" not in world.out:
+        if name not in at.rows or not is_out("tags set: written"):
             written[SHARD] = shard._replace(made=shard.made + 1)
         if tag.residue == NONE or not at.commit(written):
             return
         database.set_at = len(database.primary.states) - 1
         wrote.append(shard)
-    if world.closings[name] == closings and (not unasked(wrote) or "tags set: every slot" in world.out):
+    if world.closings[name] == closings and (not unasked(wrote) or is_out("tags set: every slot")):
         alive = {one.shard.residue.offset for one in world.members() if one.shard.fleet}
         if (alive | (world.marked & {*world.adding})) - {*union(*(one.shard.taken for one in asked))}:
             return  # a failover forgot the mark of one that the list lacks, or that is being added: it is run again
@@ -181,9 +182,9 @@ def start_after(world: World, name: str, names: str, further: int) -> Command:
         world.counts["start after"] += 1
 
 
-def delete(world: World, name: str, names: str) -> Command:
+def delete(world: World, name: str, names: str = "") -> Command:
     """Closed at every slot, then removed where it is still closed."""
-    databases, at_once = world.members(names), "tags delete: closes first" in world.out
+    databases, at_once = world.members(names), is_out("tags delete: closes first")
     if not at_once and not (yield from close(name, databases, world)):
         return
     closings = world.closings[name]
@@ -191,7 +192,7 @@ def delete(world: World, name: str, names: str) -> Command:
         if not (at := (yield database)):
             return
         tag = at.rows.get(name)
-        is_open = tag and tag.residue != NONE and not at_once and "tags delete: what is closed" not in world.out
+        is_open = tag and tag.residue != NONE and not at_once and not is_out("tags delete: what is closed")
         if is_open or (tag and not at.commit({name: None})):
             return
         if world.closings[name] > closings:
@@ -224,7 +225,7 @@ def repair(world: World, name: str, database: str) -> Command:
         return
     known, skip = at.rows[SHARD], max(0, world.reach(at)(name) - tag.value)
     if at := (yield world.databases[database]):
-        at.commit(sql.claimed(at.rows, at.server.run, name, known, tag.move, skip, size=0, out=world.out))
+        at.commit(sql.claimed(at.rows, at.server.run, name, known, tag.move, skip, size=0))
 
 
 def claim_tickets(world: World, database: str) -> Command:

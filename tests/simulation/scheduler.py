@@ -9,15 +9,18 @@ import heapq
 import random
 from collections.abc import Callable
 from itertools import count
+from time import gmtime
 from typing import TYPE_CHECKING, Any
 
 from greenlet import getcurrent, greenlet
 
-from simulation.violation import Violation
+from simulation.seeds import Violation
 
 if TYPE_CHECKING:
     from simulation.process import Process
 
+BEGIN = 1_800_000_000.0
+"""What the clocks on the wall show at the beginning of the world, in seconds since 1970."""
 TIMED_OUT = object()
 """What a parked task is given when nothing else came in time."""
 
@@ -118,11 +121,16 @@ def current() -> Task | None:
     return task if isinstance(task, Task) else None
 
 
+def running() -> Task:
+    """The thread that runs now."""
+    task = current()
+    assert task is not None, "only threads of a process wait, read clocks and ask a database"
+    return task
+
+
 def pause(seconds: float) -> None:
     """Let the current thread sleep."""
-    task = current()
-    assert task is not None
-    task.park(seconds)
+    running().park(seconds)
 
 
 def preempt() -> None:
@@ -135,3 +143,48 @@ def preempt() -> None:
         task.park(draw * (1e-3 if draw > 0.01 else 1.0))
     elif task.process.is_dead or task.scheduler.over:
         raise Killed
+
+
+class Clock:
+    """Of one process: it runs on by the world's time, and jumps or stands still when it is told to."""
+
+    def __init__(self, scheduler: Scheduler, since_boot: float) -> None:
+        self._scheduler = scheduler
+        self._since_boot = since_boot
+        self._off = 0.0
+        self.was_set_back = False
+
+    def monotonic(self) -> float:
+        """Never goes back. It stands still while a virtual machine does, and goes on while a process is stopped."""
+        return self._scheduler.now + self._since_boot
+
+    def wall(self) -> float:
+        return BEGIN + self._scheduler.now + self._off
+
+    def jump(self, seconds: float) -> None:
+        """Somebody sets the clock on the wall."""
+        self._off += seconds
+        self.was_set_back |= seconds < 0
+
+    def mend(self) -> None:
+        """It shows what the server's does."""
+        self.jump(-self._off)
+
+    def stand(self, seconds: float) -> None:
+        """The machine was suspended for so long: neither clock has noticed yet."""
+        self._since_boot -= seconds
+        self._off -= seconds
+
+
+def monotonic() -> float:
+    return running().process.clock.monotonic()
+
+
+class Time:
+    """Stands for the module `time`."""
+
+    gmtime = staticmethod(gmtime)
+
+    @staticmethod
+    def time() -> float:
+        return running().process.clock.wall()

@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from allocator.schemes.failover import Move
+from simulation.seeds import is_out
 
+SHARD, SEGMENT, NODE, LEASE = "allocator_shard", "allocator_segment", "allocator_node", "allocator_lease"
 Key = tuple[str, object]
 """A table, and the key of a row."""
 Rows = dict[Key, Any]
@@ -118,15 +120,15 @@ class Server:
         shard = next(move for move in moves if isinstance(move, Move))
         return shard.run == self.run and {key_of(row) for row in self.rows.values()} <= {0, shard.key}
 
-    def kept(self, lost: int, is_disk: bool, forgets_gaps: bool = False) -> list[Entry]:
+    def kept(self, lost: int, is_disk: bool) -> list[Entry]:
         """The log without its newest entries, but for those that took a row to another run, and what is before them.
 
         A gap is skipped once for what was forgotten before. To forget that it was skipped, in a second failover at
-        once, is for `failovers.py` and `controls`. Nor is a tag covered, made by its first use, that the same server
-        forgets.
+        once, is for `test_failovers.py` and `controls`. Nor is a tag covered, made by its first use, that the same
+        server forgets.
         """
         raised = [n for n, entry in enumerate(self.log) if entry.crossed or (entry.made and is_disk)]
-        first = raised[0 if forgets_gaps else -1] + 1
+        first = raised[0 if is_out("a gap is not forgotten") else -1] + 1
         return self.log[: max(first, len(self.log) - lost)]
 
 

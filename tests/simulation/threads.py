@@ -1,13 +1,11 @@
 """The faces of `threading`, `queue` and `concurrent.futures`: the same words, on tasks of the scheduler."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from queue import Empty
 from typing import Any
 
-from simulation.scheduler import TIMED_OUT, Killed, Task, current, preempt
+from simulation.scheduler import TIMED_OUT, Killed, Task, current, preempt, running
 
 
 class Waiting:
@@ -20,8 +18,7 @@ class Waiting:
 
     def wait(self, seconds: float | None = None) -> bool:
         """False when the time is over."""
-        task = current()
-        assert task is not None, "only threads of a process wait"
+        task = running()
         self.tasks.append((task, task.number + 1))
         return task.park(seconds) is not TIMED_OUT
 
@@ -46,18 +43,6 @@ class Lock:
     def __init__(self) -> None:
         self._holder: object = None
         self._waiting = Waiting()
-
-    def acquire(self, *, blocking: bool) -> bool:
-        """Only without waiting, as the library does."""
-        assert not blocking
-        if self._holder is not None:
-            return False
-        self._holder = current() or self
-        return True
-
-    def release(self) -> None:
-        self._holder = None
-        self._waiting.wake_one()
 
     def __enter__(self) -> bool:
         preempt()
@@ -150,14 +135,6 @@ class SimpleQueue:
                 raise Empty
         return self._items.popleft()
 
-    def qsize(self) -> int:
-        return len(self._items)
-
-    def get_nowait(self) -> Any:
-        if not self._items:
-            raise Empty
-        return self._items.popleft()
-
     def empty(self) -> bool:
         return not self._items
 
@@ -170,8 +147,7 @@ class Thread:
         self.ident: int | None = None
 
     def start(self) -> None:
-        task = current()
-        assert task is not None, "a simulated process starts threads in its own"
+        task = running()
         if not task.process.may_start_threads:
             raise RuntimeError("can't start new thread")
         self.task = task.scheduler.start(task.process, self._run)
@@ -193,9 +169,7 @@ class Thread:
 
 def start_new_thread(call: Callable[..., None], args: tuple[Any, ...]) -> None:
     """Of `_thread`: what it calls starts a thread, and waits for nothing."""
-    task = current()
-    assert task is not None
-    if not task.process.may_start_threads:
+    if not running().process.may_start_threads:
         raise RuntimeError("can't start new thread")
     call(*args)
 
@@ -204,10 +178,6 @@ class Threading:
     """Stands for the module `threading`."""
 
     Lock, RLock, Event, Thread = Lock, RLock, Event, Thread
-
-    @staticmethod
-    def get_ident() -> int:
-        return id(current())
 
     @staticmethod
     def current_thread() -> object:

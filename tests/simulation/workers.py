@@ -18,13 +18,15 @@ clocks of pods are wrong too.
 from __future__ import annotations
 
 import random
+from bisect import bisect
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from copy import copy
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from math import ceil
+from operator import itemgetter
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -33,9 +35,8 @@ from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, NumberRow, Tenure
-from simulation import lease_rows
-from simulation.seeds import reached
-from simulation.violation import Violation
+from simulation import rows as sql
+from simulation.seeds import Engine, Violation, holds, is_out
 
 BEGIN = 1_800_000_000_000
 LENGTH = 10_000
@@ -43,22 +44,11 @@ LENGTH = 10_000
 SPACE, BITS = "pods", 3
 
 
-class Rules(NamedTuple):
-    """What is not a function of the rule but of those who follow it; False breaks it."""
-
-    compares_renewals: bool = True
-    counts_from_the_request: bool = True
-    takes_on_the_known_run: bool = True
-    longest_step: int = LENGTH
-    walls_are_right: bool = False
-    """The clocks of the pods, that is; then the server's may step as far as it likes."""
-    old_answers: int = LENGTH // 2
-    """For so long, after a failover."""
-    new_slot_waits: bool = True
-    keeps_to_its_slot: bool = True
-
-
-FOLLOWED = Rules()
+FAULTS = ("kill", "kill", "stop", "stop", "pause", "step", "step", "server steps", "failover")
+LONGEST_STEP = LENGTH
+"""Of the server's clock, on which it may step to and fro."""
+OLD_ANSWERS = LENGTH // 2
+"""For so long the old server answers as well, after a failover."""
 
 
 class Used(NamedTuple):
@@ -76,45 +66,37 @@ class Used(NamedTuple):
 
 
 class Server:
-    """Rows, and the log of which the newest entries may be forgotten."""
+    """`states` are its commits: when, the rows, and the run that wrote the shard's row with the moment of that move."""
 
     def __init__(self, residue: Residue = ALL, moved_at: int = 0) -> None:
         self.rows: dict[int, NumberRow] = {}
-        self.run = 0
         self.known = (0, moved_at)
-        """The run that wrote the shard's row, and the moment of the last move."""
+        self.states = [(0, self.rows, self.known)]
+        self.run = self.offset = 0
         self.residue = residue
-        self.offset = 0
         self.old: tuple[int, Server] | None = None
         """Until when the server before answers as well."""
-        self._log: list[tuple[int, int | None, Any]] = []
 
-    def put(self, now: int, number: int, row: NumberRow) -> None:
-        self._log.append((now, number, self.rows.get(number)))
-        self.rows[number] = row
+    def put(self, now: int, row: NumberRow) -> None:
+        self.rows = {**self.rows, row.number: row}
+        self.states.append((now, self.rows, self.known))
 
     def read(self, now: int) -> tuple[list[NumberRow], int, tuple[int, int]]:
-        if self.known[0] != self.run:
-            self._log.append((now, None, self.known))
-            self.known = (self.run, BEGIN + now + self.offset)
         at = BEGIN + now + self.offset
+        if self.known[0] != self.run:
+            self.known = (self.run, at)
+            self.states.append((now, self.rows, self.known))
         return list(self.rows.values()), at, self.known
 
-    def fail_over(self, now: int, lag: int, old_answers: int) -> int:
+    def fail_over(self, now: int, lag: int) -> int:
         """Another server goes on, without what was written in the last `lag` milliseconds; how much it forgot."""
-        self.old = now + old_answers, copy(self)
-        self.old[1].rows, self.old[1]._log, self.old[1].old = dict(self.rows), [], None
+        self.old = now + OLD_ANSWERS, copy(self)
+        self.old[1].states, self.old[1].old = [], None
         self.run += 1
-        forgotten = 0
-        while self._log and self._log[-1][0] > now - lag:
-            _, number, before = self._log.pop()
-            forgotten += 1
-            if number is None:
-                self.known = before
-            elif before is None:
-                del self.rows[number]
-            else:
-                self.rows[number] = before
+        kept = bisect(self.states, now - lag, lo=1, key=itemgetter(0))
+        forgotten = len(self.states) - kept
+        del self.states[kept:]
+        _, self.rows, self.known = self.states[-1]
         return forgotten
 
 
@@ -208,7 +190,7 @@ class Pod:
         if self._values is not None:
             self._values = [asked.wall_ms, asked.wall_ms, asked.wall_ms + LENGTH]
             world.values[taken].append((self._values, claim.holder))
-        self._tenure = Tenure(LENGTH, asked if world.rules.counts_from_the_request else self.clocks())
+        self._tenure = Tenure(LENGTH, self.clocks() if is_out("a lease counts from the request") else asked)
         self.mark()
         yield from self._hold(self._tenure, world.now + dice.randrange(6 * LENGTH))
         self.mark(goes_on=False)
@@ -236,7 +218,7 @@ class Pod:
                 world.counts["lost by the database"] += 1
                 return
             self.mark()
-            tenure.renewed(asked if world.rules.counts_from_the_request else self.clocks(), self.clocks())
+            tenure.renewed(self.clocks() if is_out("a lease counts from the request") else asked, self.clocks())
             if self._values and tenure.left(self.clocks()) > 0:
                 self._values[2] = asked.wall_ms + LENGTH
             self.mark()
@@ -260,11 +242,10 @@ class Pod:
 class World:
     """Runs `pods` of them; `used` says by number what they used."""
 
-    def __init__(self, seed: int, pods: int, rules: Rules = FOLLOWED) -> None:
+    def __init__(self, seed: int, pods: int) -> None:
         """Each second world is one of slots."""
         self.random = random.Random(seed)
         self._any, self._bits = self.random.random, self.random.getrandbits
-        self.rules = rules
         self.now = 0
         self.servers = [Server()]
         self.counts: Counter[str] = Counter()
@@ -336,28 +317,28 @@ class World:
         return found
 
     def skew(self) -> int:
-        if self.rules.walls_are_right:
+        if is_out("a clock on the wall may be wrong"):
             return 0
         return self.random.choice((0, 0, 0, self.random.randrange(-4 * LENGTH, LENGTH)))
 
     def _fault(self, _: None) -> None:
         dice = self.random
-        what = dice.choice(("kill", "kill", "stop", "stop", "pause", "step", "step", "server steps", "failover"))
+        what = dice.choice(FAULTS)
         self.counts[what] += 1
         server = dice.choice(self.servers)
         if what == "failover":
-            forgotten = server.fail_over(self.now, dice.randrange(LENGTH), self.rules.old_answers)
+            forgotten = server.fail_over(self.now, dice.randrange(LENGTH))
             self.counts["commits forgotten"] += forgotten
         if what in ("failover", "server steps"):
             # To any place within a length: no two clocks of servers differ by more than that.
-            server.offset = dice.choice((0, dice.randrange(self.rules.longest_step + 1)))
+            server.offset = dice.choice((0, dice.randrange(LONGEST_STEP + 1)))
         elif self._alive:
             pod = dice.choice(self._alive)
             if what == "kill":
                 pod.mark(goes_on=False)
                 pod.dead = True
                 self._alive.remove(pod)
-            elif what == "step" and not self.rules.walls_are_right:
+            elif what == "step" and not is_out("a clock on the wall may be wrong"):
                 pod.step(dice.choice((-1, 1)) * int(LENGTH * 2 ** dice.uniform(-6, 3)))
             else:
                 pod.stop(dice.randrange(3 * LENGTH), clock_stands=what == "pause")
@@ -367,8 +348,8 @@ class World:
 
     def _add(self, _: None) -> None:
         """Its rows begin with a move of now."""
-        offset = self.random.choice((0, self.random.randrange(self.rules.longest_step + 1)))
-        new = Server(Residue(2, 2), (BEGIN + self.now + offset) * self.rules.new_slot_waits)
+        offset = self.random.choice((0, self.random.randrange(LONGEST_STEP + 1)))
+        new = Server(Residue(2, 2), (BEGIN + self.now + offset) * (not is_out("a new slot waits")))
         new.offset = offset
         self.servers.append(new)
         self.counts["slots added"] += 1
@@ -385,46 +366,42 @@ class World:
         return BEGIN + self.now + server.offset
 
     def owns(self, server: Server, number: int) -> bool:
-        residue = server.residue
-        return number % residue.step == residue.offset - 1 or not self.rules.keeps_to_its_slot
+        return holds(("a lease: residue", number % server.residue.step == server.residue.offset - 1))
 
     def take(self, server: Server, chosen: NumberRow | int, claim: NumberClaim, known: tuple[int, int]) -> int | None:
         number = chosen if isinstance(chosen, int) else chosen.number
         row = server.rows.get(number)
-        if self.rules.takes_on_the_known_run and (server.known != known or server.run != known[0]):
+        if not self.owns(server, number) or not holds(
+            ("a lease: known run", server.known == known and server.run == known[0]),
+            ("a lease: as it was read", row == (None if isinstance(chosen, int) else chosen)),
+        ):
             return None
-        if self.rules.compares_renewals and row != (None if isinstance(chosen, int) else chosen):
-            return None
-        if not self.owns(server, number):
-            return None
-        server.put(self.now, number, lease_rows.leased(number if row is None else row, claim, self.at(server)))
+        server.put(self.now, sql.leased(number if row is None else row, claim, self.at(server)))
         return number
 
     def renew(self, server: Server, lease: NumberLease, wall_ms: int) -> bool:
         row = server.rows.get(lease.number)
         is_ours = row and self.owns(server, lease.number)
-        fresh = lease_rows.renewed(row, lease, wall_ms, self.at(server)) if row and is_ours else None
+        fresh = sql.renewed(row, lease, wall_ms, self.at(server)) if row and is_ours else None
         if fresh:
-            server.put(self.now, lease.number, fresh)
+            server.put(self.now, fresh)
         return fresh is not None
 
     def release(self, server: Server, lease: NumberLease, used_ms: int) -> None:
         row = server.rows.get(lease.number)
-        if row and (fresh := lease_rows.released(row, lease, used_ms, self.at(server))):
-            server.put(self.now, lease.number, fresh)
+        if row and (fresh := sql.released(row, lease, used_ms, self.at(server))):
+            server.put(self.now, fresh)
 
     # -- the verdict
 
-    def held_twice(self) -> int:
-        """How many times a number was held by two at one moment."""
-        return sum(overlaps([(one.since, one.until, one.holder) for one in uses]) for uses in self.used.values())
-
-    def pairs_twice(self) -> int:
-        """How many times two used one number in the same second of their clocks on the wall, or one value of it."""
-        used = ([one for one in uses if one.wall_since < one.wall_until] for uses in self.used.values())
-        seconds = sum(overlaps([one.seconds() for one in uses]) for uses in used)
+    def overlaps(self) -> int:
+        """How often a number was held by two at one moment, or used by two in one second or value of their clocks."""
+        found = 0
+        for uses in self.used.values():
+            found += overlaps([(one.since, one.until, one.holder) for one in uses])
+            found += overlaps([one.seconds() for one in uses if one.wall_since < one.wall_until])
         spans = ([(since, last + 1, holder) for (since, last, _), holder in uses] for uses in self.values.values())
-        return seconds + sum(map(overlaps, spans))
+        return found + sum(map(overlaps, spans))
 
 
 def without_words(*_: object) -> NodeIdsExhausted:
@@ -448,12 +425,12 @@ def overlaps(spans: list[tuple[int, int, str]]) -> int:
     return found
 
 
-def one_world(seed: int, pods: int, rules: Rules) -> Counter[str]:
-    world = World(seed, pods, rules).run()
-    if (held := world.held_twice()) + (pairs := world.pairs_twice()):
-        raise Violation(f"held by two {held} times, used in one millisecond {pairs} times")
+def play(seed: int, pods: int) -> Counter[str]:
+    world = World(seed, pods).run()
+    if times := world.overlaps():
+        raise Violation(f"held by two, or used at one time, {times} times")
     return world.counts
 
 
-def worlds(seeds: Iterable[int], pods: int, rules: Rules = FOLLOWED) -> Counter[str]:
-    return reached(partial(one_world, pods=pods, rules=rules), seeds)
+PODS = Engine("pods", partial(play, pods=1000))
+FEW = Engine("pods", partial(play, pods=40))

@@ -1,21 +1,15 @@
 """A world: processes before databases, a plan of faults, then everything mended, and all must give ids again."""
 
-from __future__ import annotations
-
 import gc
+from collections import Counter
 
-from simulation import conservation
-from simulation.account import Account
-from simulation.actions import act
-from simulation.leases import METEOR, SNOWFLAKE
-from simulation.observed import ObservedAllocator
-from simulation.place import Place
-from simulation.plan import FAULTS_END, Plan
-from simulation.probes import probe
-from simulation.process import Process
+from simulation.account import METEOR, SNOWFLAKE, Account
+from simulation.faces import ObservedAllocator, faces
+from simulation.network import Place
+from simulation.plan import FAULTS_END, Plan, act, draw
+from simulation.process import Process, probe
 from simulation.scheduler import Scheduler
-from simulation.variant import Variant
-from simulation.violation import Violation
+from simulation.seeds import Engine, Violation, fewest, is_out
 
 HEALING = 0.7
 """Seconds of use after everything was mended."""
@@ -25,9 +19,8 @@ for seven of them after a failover, which may be noted late."""
 
 
 class World:
-    def __init__(self, plan: Plan, variant: Variant | None = None) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.variant = variant or Variant()
         self.scheduler = Scheduler(plan.seed)
         self.account = Account()
         self.database_off = 0.0
@@ -41,7 +34,7 @@ class World:
         self.is_ending = False
         self.tags = [f"tag{number}" for number in range(len(plan.tags))]
         self.new_tags = {name for name, tag in zip(self.tags, plan.tags, strict=True) if tag.is_new}
-        self._limits = dict(zip(self.tags, (tag.limit for tag in plan.tags), strict=True))
+        self.limits = dict(zip(self.tags, (tag.limit for tag in plan.tags), strict=True))
         self.places = [Place(self, offset, plan.shards) for offset in range(1, plan.shards + 1)]
         self.processes: list[Process] = []
 
@@ -65,22 +58,16 @@ class World:
     def count(self, what: str, times: int = 1) -> None:
         self.account.counts[what] += times
 
-    def limit(self, tag: str) -> int:
-        return self._limits[tag]
-
     def may_be_gone(self, tag: str) -> bool:
         """Whether a server may have forgotten that the tag was made: then whoever has seen it is stopped, rightly."""
-        guarded = self.variant.rules.run_guard and not self.variant.forgets_gaps
+        guarded = not is_out("claim: own run") and not is_out("a gap is not forgotten")
         return self.has_lost and (tag in self.new_tags or not guarded or self.had_two)
 
     def start(self) -> None:
         process = Process(self, len(self.processes))
-        self.add(process)
+        self.processes.append(process)
         process.start()
         self.count("processes started")
-
-    def add(self, process: Process) -> None:
-        self.processes.append(process)
 
     # -- two phases
 
@@ -119,7 +106,7 @@ class World:
         for process, still in probes.items():
             if still:
                 raise Violation(f"{process} gave no id of {', '.join(still)} after everything was mended")
-            conservation.check(self.account, process)
+            self.account.check_conserved(process)
 
     def finish(self) -> None:
         """Let go of everything: a finalizer would keep its queue, and whoever waits there, to the end of Python."""
@@ -129,11 +116,44 @@ class World:
         gc.enable()
 
 
-def run(plan: Plan, variant: Variant | None = None) -> Account:
+def run(plan: Plan) -> Account:
     """Run a world to its end. Raises `Violation`, or whatever else a thread of it ended with."""
-    world = World(plan, variant)
+    world = World(plan)
     try:
         world.run()
         return world.account
     finally:
         world.finish()
+
+
+def play(seed: int) -> Counter[str]:
+    return run(draw(seed)).counts
+
+
+def failure(plan: Plan) -> Exception | None:
+    """What a world ends with, None when it ends well."""
+    try:
+        run(plan)
+    except Exception as error:
+        return error
+    return None
+
+
+def shrunk(plan: Plan) -> Plan:
+    """The smallest that still fails. Every one that is tried is a world of its own, run from the beginning."""
+    plan = plan.only(steps=tuple(fewest(plan.kept, lambda kept: failure(plan.only(steps=tuple(kept))) is not None)))
+    for name, many in (("tags", len(plan.tags)), ("threads", plan.threads), ("processes", plan.processes)):
+        for fewer in range(many - 1, 0, -1):
+            if failure(smaller := plan.only(**{name: fewer})):
+                plan = smaller
+    return plan
+
+
+def trace(seed: int) -> str:
+    """If the smallest plan does not fail, the simulator has a fault."""
+    plan = shrunk(draw(seed))
+    steps = "".join(f"\n    {step}" for step in plan.steps)
+    return f"{failure(plan)!r}\nagain: PYTHONPATH=tests python -m simulation {plan.words}{steps}"
+
+
+PLANS = Engine("plans", play, faces, trace)

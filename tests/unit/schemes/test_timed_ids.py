@@ -10,7 +10,7 @@ from itertools import islice
 from time import time as now
 
 import pytest
-from simulation import lease_rows
+from simulation import rows as model
 from support.distinct import distinct
 from support.kit import output
 from support.memory.wall_clock import NOW, Clock
@@ -168,7 +168,7 @@ class Process:
             raise DatabaseUnavailable("away")
         self.asked += 1
         if held := want.lease:
-            row = lease_rows.renewed(self.rows[held.number], held, want.asked.wall_ms, at_ms)
+            row = model.renewed(self.rows[held.number], held, want.asked.wall_ms, at_ms)
             if row is None:
                 raise worker_number_lease.lost(held)
             self.rows[held.number] = row
@@ -176,7 +176,7 @@ class Process:
         wanted = self.settings.claim(want.asked.wall_ms, f"holder {self.asked}", "here", 1)
         worker_number_lease.check_clock(wanted, at_ms)
         chosen = worker_number_lease.choose([*self.rows.values()], wanted, ALL, at_ms, 1, 0)
-        row = lease_rows.leased(chosen, wanted, at_ms)
+        row = model.leased(chosen, wanted, at_ms)
         self.rows[row.number] = row
         return NumberLease(wanted.space, row.number, wanted.holder, wanted.length_ms)
 
