@@ -20,9 +20,6 @@ from allocator.schemes.failover import FLOOR
 QUICK = (
     "sqlite-renamed-running",
     "postgres-promoted",
-    pytest.param("sqlite-renamed-at-rest", marks=pytest.mark.nightly),
-    pytest.param("mariadb-restored-elsewhere-cold", marks=pytest.mark.nightly),
-    pytest.param("postgres-not-durable-fsync=off", marks=pytest.mark.nightly),
 )
 
 
@@ -65,16 +62,6 @@ def test_rows_alone_are_loaded_as_the_page_says(kind, fresh, new_database):
         assert ids.next_id("forgotten") > 4_000_000
     with Allocator(copy) as ids:
         assert ids.ticket("job") < 2 * FLOOR + 100, "skipped twice"
-
-
-def test_tags_whose_rows_are_loaded_beside_ours_skip_a_gap(kind, fresh, new_database):
-    """What a tag's row has is the key of a move of another database."""
-    copy = with_schema(new_database(kind))
-    with Allocator(fresh) as ids:
-        given = ids.reserve("order", 100)
-    load(fresh, copy, ())
-    with Allocator(copy) as ids:
-        assert ids.next_id("order") > given[-1] + 4_000_000
 
 
 def load(old: str, new: str, emptied: Iterable[str]) -> None:

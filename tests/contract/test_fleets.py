@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine
@@ -55,16 +56,6 @@ def test_each_slot_serves_its_remainder(sync, fleet):
     assert set(drawn) <= set(range(1, 120))
     assert (block.step, len(block)) == (3, 4)
     assert distinct([*block, *drawn]) == 49
-
-
-def test_a_limit_is_kept_and_reached_by_every_slot(sync, fleet):
-    ids = sync(shards=fleet(2), step=4, max_step=4, limit=21)
-    drawn = []
-    with pytest.raises(errors.Exhausted):
-        while True:
-            drawn.append(ids.next_id("order"))
-
-    assert sorted(drawn) == list(range(1, 21))
 
 
 def test_a_database_that_is_used_becomes_a_fleet_while_everything_is_drawn(sync, shards):
@@ -154,15 +145,6 @@ def test_a_lease_of_a_fleet_is_renewed_and_given_back_where_it_was_taken(sync, f
         backend.release_number(lease, now_ms())
         with pytest.raises(LeaseLost):
             backend.renew_number(lease, now_ms())
-
-
-@on_files
-def test_a_space_with_fewer_numbers_than_slots_is_refused_where_none_is_left(fleet):
-    url = fleet(3)[2]
-    execute(bare(url), "UPDATE allocator_shard SET moved_at = 0")
-    claim = NumberClaim("billing", 1, 1000, now_ms(), "holder")
-    with closing(Database(url)) as database, pytest.raises(InvalidSetting, match="has 2 numbers, and slot 3 of 3 none"):
-        database.lease_number(claim)
 
 
 def replaced_and_claimed(sync, shards):
@@ -361,6 +343,21 @@ def test_while_a_slot_is_away_nothing_else_stops(sync, fleet, tmp_path):
     assert not (tmp_path / "shard2.db").exists()
 
 
+@on_files
+def test_while_every_slot_is_away_it_says_so_and_one_that_is_back_is_used(sync, fleet, tmp_path, caplog):
+    ids, files = sync(shards=fleet(2), timeout=1), [tmp_path / f"shard{slot}.db" for slot in (1, 2)]
+    drawn = [ids.ticket("job")]
+    for file in files:
+        file.rename(f"{file}-away")
+    with pytest.raises(DatabaseUnavailable, match="none of the fleet answered within 1 seconds; .*there is no file"):
+        ids.ticket("job")
+    Path(f"{files[1]}-away").rename(files[1])
+    drawn.append(patiently(lambda: ids.ticket("job")))
+
+    assert distinct(drawn) == 2
+    assert "shard2.db again" in caplog.text
+
+
 # -- what a URL says
 
 
@@ -385,14 +382,8 @@ def test_a_database_that_is_not_what_its_url_says_is_named_and_not_used(sync, fl
 
 def test_lists_that_can_be_no_fleet_are_refused_before_anything_is_read(sync):
     none = "postgresql+psycopg://nobody@localhost:1/none"
-    for urls, sentence in (
-        ([f"{none}?shard=00000001.1", none], "its URL does not say its slot"),
-        ([f"{none}?shard=00000001.1", f"{none}2?shard=00000001.1"], "both say slot 00000001.1"),
-        ([f"{none}?shard=00000001.1", f"{none}2?shard=00000002.2"], "is of fleet 00000001, .* of 00000002"),
-        ([f"{none}?shard=1.1", f"{none}2?shard=00000002.2"], "is no fleet and slot, such as 7f3a91c2.2"),
-    ):
-        with pytest.raises(errors.InvalidDatabase, match=sentence):
-            sync(shards=urls)
+    with pytest.raises(errors.InvalidDatabase, match="its URL does not say its slot"):
+        sync(shards=[f"{none}?shard=00000001.1", none])
     with pytest.raises(errors.InvalidDatabase, match="is named as slot 00000001.1, and its URL says 00000001.2"):
         sync(shards={"00000001.1": f"{none}?shard=00000001.2"})
     with pytest.raises(InvalidSetting, match="1 to 64 databases, got 0"):
@@ -437,19 +428,12 @@ def test_a_file_of_a_fleet_that_is_gone_is_not_made_anew(sync, fleet, tmp_path):
 def test_what_may_not_be_added_is_refused(sync, shards):
     one, two, three = shards(3)
     sync(three).next_id("order")
-    with pytest.raises(ShardMisconfigured, match="are no fleet; make one first"):
-        add([one], two, 2)
     urls = [make(one, 3)]
     with pytest.raises(ShardMisconfigured, match="is slot .*.1; to add a database"):
         make(one, 4)
-    for new, slot, sentence in (
-        (two, 1, "slot 1 is taken, and no slot is used again"),
-        (two, 4, "the fleet has the slots 1 to 3, got 4"),
-        (three, 2, "has given ids or is in a fleet; a database that is added must be new"),
-        (one, 2, "has given ids or is in a fleet; a database that is added must be new"),
-    ):
-        with pytest.raises(ShardMisconfigured, match=sentence):
-            add(urls, new, slot)
+    for new in (three, one):
+        with pytest.raises(ShardMisconfigured, match="has given ids or is in a fleet; a database that is added must"):
+            add(urls, new, 2)
     urls.append(add(urls, two, 2))
     for use in ("meteor", "snowflake", "ticket"):
         (fresh,) = shards(1)
@@ -459,8 +443,6 @@ def test_what_may_not_be_added_is_refused(sync, shards):
     (fresh,) = shards(1)
     with pytest.raises(ShardMisconfigured, match="slot 2 must answer too"):
         add(urls[:1], fresh, 3)
-    with pytest.raises(ShardMisconfigured, match="slot 1 must answer too"):
-        add(urls[1:], fresh, 3)
 
     urls = [urls[0], add(urls[:1], fresh, 3, 2)]
     ids = sync(shards=urls)  # slot 2 is lost, and needed no more
@@ -595,20 +577,6 @@ def test_a_tag_that_may_not_go_on_keeps_no_other_from_its_database(sync, fleet, 
     assert "stopped using" not in caplog.text
 
 
-def test_an_allocator_that_met_a_fleet_refuses_the_database_that_forgot_it(sync, shards):
-    (url,) = shards(1)
-    make(url, 2)
-    ids = sync(url)
-    ids.reserve("order", 5)
-    execute(
-        url,
-        "UPDATE allocator_shard SET fleet = '', slots = 1, taken = ''",
-        "UPDATE allocator_segment SET shard_step = 1",
-    )
-    with pytest.raises(errors.MaxValueWentBack, match="its fleet is forgotten"):
-        ids.reserve("order", 5)
-
-
 # -- databases that are away
 
 
@@ -647,27 +615,3 @@ def test_a_database_that_does_not_answer_costs_a_part_of_the_deadline(sync, flee
         drawn = [ids.ticket("job") for _ in range(10)]
 
     assert {ticket % 2 for ticket in drawn} == {0}
-
-
-@on_servers
-def test_when_all_are_down_it_says_so_within_the_deadline(sync, fleet):
-    one, two = fleet(2)
-    with through(one) as (first, here), through(two) as (second, there):
-        ids = sync(shards=[here, there], timeout=1)
-        drawn = [patiently(lambda: ids.ticket("job"))]
-        first.refuse(), second.refuse()
-        with pytest.raises(DatabaseUnavailable, match="none of the fleet|no database of the fleet"):
-            ids.ticket("job")
-        first.accept()
-        assert distinct([*drawn, patiently(lambda: ids.ticket("job"))]) == 2
-
-
-def test_a_database_that_cannot_be_reached_at_the_start_is_said_and_used_when_it_is_back(sync, fleet, caplog):
-    urls = fleet(3)
-    execute(bare(urls[1]), "ALTER TABLE allocator_shard RENAME TO away")
-    ids = sync(shards=urls)
-    drawn = [ids.ticket("job") for _ in range(4)]
-    assert {ticket % 3 for ticket in drawn} == {0, 1}
-    assert "stopped using" in caplog.text
-    execute(bare(urls[1]), "ALTER TABLE away RENAME TO allocator_shard")
-    draw_until(ids, drawn, lambda: drawn[-1] % 3 == 2)

@@ -7,8 +7,7 @@ from importlib.resources import files
 import pytest
 from support.distinct import distinct
 from support.faults.ill_databases import changed, named
-from support.faults.wire import Wire
-from support.kit import ON_MYSQL, ON_POSTGRES, ON_TWO, database_of, run, statements
+from support.kit import ON_MYSQL, ON_TWO, database_of, run, statements
 from support.servers.administrator import execute, values
 from support.servers.databases import migrate, with_schema
 
@@ -81,18 +80,6 @@ def test_ids_are_drawn_and_tags_are_managed_under_the_guard(guarded, sync):
     assert distinct(drawn) == 56
     assert ids.next_id("user") > 500
     assert distinct([sync(guarded, step=10).next_id("order"), *drawn]) == 57
-
-
-@ON_POSTGRES
-def test_a_claim_is_one_round_trip_under_the_guard(guarded, sync):
-    with Wire(guarded) as wire:
-        ids = sync(wire.url, step=5, max_step=5)
-        ids.reserve("order", 1), ids.reserve("order", 1)
-        wire.reset()
-        drawn = [number for _ in range(20) for number in ids.reserve("order", 1)]
-
-        assert distinct(drawn) == wire.round_trips == 20
-        ids.close()
 
 
 ROWS = "ON allocator_segment FOR EACH ROW"

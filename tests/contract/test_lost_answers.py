@@ -46,14 +46,6 @@ def test_a_tag_that_was_deleted_is_not_told_to_be_in_use(database, monkeypatch):
     assert database.fetch_tag("order") is None
 
 
-def test_control_a_row_that_a_claim_has_raised_is_not_deleted(database):
-    database.open_segment(Tag("order"), create=True)
-    database.claim_segment("order", 10, {})
-
-    assert database.close_tag(Tag("order")) is None
-    assert not database.remove_tag("order")
-
-
 # -- a verb whose first run commits, while its answer is lost with the connection
 
 

@@ -41,14 +41,6 @@ def node_of(ids: Any) -> int:
     return fields(ids.meteor(), "meteor")["node"]
 
 
-@statements
-def test_every_start_gets_a_node_of_its_own(face, fresh):
-    nodes = [node_of(face(fresh)) for _ in range(5)]
-
-    assert distinct(nodes)
-    assert sorted(nodes) == nodes
-
-
 @OF_THE_RULE
 def test_a_node_whose_seconds_ran_out_is_followed_by_another(face, place):
     layout = Layout(sign=1, second=8, node=51, sequence=2, random=2)

@@ -25,10 +25,9 @@ from support.faults.meanwhile import die, meanwhile
 from support.kit import ON_MYSQL, ON_POSTGRES, ON_SERVERS, SERVERS, SQLITE, database_of, on, run, statements
 from support.processes.patience import patiently, until
 from support.servers.administrator import administrator, execute, values
-from support.servers.fleets import MYSQLS, bare
+from support.servers.fleets import bare
 
 from allocator import Allocator, SnowflakeSettings, errors
-from allocator.database import fork_gate
 from allocator.database import sqlite as sqlite_file
 from allocator.database.dialect import GUARD_RESTARTS
 from allocator.database.postgresql import PostgreSQL
@@ -158,14 +157,6 @@ def test_control_without_a_gap_the_ids_come_again(sync, fresh):
 # -- one tag
 
 
-def test_without_a_gap_what_was_seen_still_stops_the_tag(sync, fresh):
-    ids = sync(fresh, step=100, max_step=100, failover_gap=0)
-    ids.reserve("order", 100)
-    execute(fresh, FORGET.format(100), MOVED)
-    with pytest.raises(errors.MaxValueWentBack, match="tags repair"):
-        ids.next_ids("order", 300)
-
-
 def test_processes_and_tags_that_cross_at_once_skip_once_each(fresh):
     """One has seen more than the row has, and less than what the row is raised to."""
     tags, several = [f"order-{number}" for number in range(8)], [other(fresh) for _ in range(6)]
@@ -261,16 +252,6 @@ def test_repair_goes_on_where_one_tag_does_not_fit(fresh):
     assert "tag 'a' has only 50 ids left" in done.err
 
 
-@SQLITE
-def test_a_tag_with_a_low_limit_bears_failovers_close_to_it(sync, fresh):
-    with Allocator(fresh, limit=100_000) as ids:
-        ids.reserve("order", 80_000)
-    execute(fresh, FORGET.format(1_000), MOVED)
-
-    assert 80_000 < sync(fresh).next_id("order") < 90_000
-    assert 1_000_000 // 512 < sync(fresh, limit=1_000_000).next_id("new") < 10_000
-
-
 # -- moves in the middle of something
 
 
@@ -361,18 +342,6 @@ def test_who_is_late_to_note_a_failover_needs_no_lock(fresh, kind):
         first.current()
         with held_row(fresh):
             assert not late.write_move(start)
-
-
-def test_a_move_of_a_hundred_thousand_tags_is_one_row(fresh, database):
-    """By the time of one with none: no row of a tag is written."""
-    database.create_tag(Tag("order"))
-    key = values(fresh, "SELECT move FROM allocator_segment")
-    execute(fresh, MOVED)
-    database.current()
-
-    assert (
-        values(fresh, "SELECT move FROM allocator_segment") == key != values(fresh, "SELECT move FROM allocator_shard")
-    )
 
 
 @statements
@@ -471,15 +440,6 @@ def test_a_slot_skips_ids_of_its_own(fleet):
     assert {one % 2 for one in after} == {0, 1}
 
 
-def restored(url: str, last: int) -> None:
-    """As from a dump of when it had given that ticket, on a server whose run alone tells that it is another one."""
-    claimed = f"UPDATE allocator_segment SET max_value = {last} WHERE tag = '.ticket:job'"
-    execute(url, claimed, MOVED)
-    if make_url(url).get_backend_name() in MYSQLS:
-        counter = f"ALTER TABLE allocator_ticket AUTO_INCREMENT = {last + 1}"
-        execute(url, f"UPDATE allocator_ticket SET id = {last}", counter)
-
-
 @on("sqlite", of="fleet_kind")
 @pytest.mark.parametrize("act", ["use", "set", "set a start"])
 def test_a_slot_that_forgot_a_young_tag_begins_it_above_all_ids_of_it(fleet, act):
@@ -514,19 +474,6 @@ def test_a_limit_that_leaves_a_slot_no_ids_after_a_failover_is_set_on_all(fleet)
         assert ids.tags.set("order", limit=1_000_000).limit == 1_000_000
     for url in urls:
         assert values(bare(url), "SELECT id_limit FROM allocator_segment WHERE tag = 'order'") == [1_000_000]
-
-
-def test_a_slot_that_is_restored_skips_tickets_and_goes_on(fleet):
-    urls = fleet(2)
-    with Allocator(shards=urls) as ids:
-        drawn = [ids.ticket("job") for _ in range(40)]
-        restored(bare(urls[1]), 2)
-        with Allocator(shards=urls) as another:
-            drawn += [another.ticket("job") for _ in range(20)]
-        drawn += [ids.ticket("job") for _ in range(20)]
-
-    assert distinct(drawn)
-    assert {one % 2 for one in drawn[-20:]} == {0, 1}
 
 
 # -- each database's own ways
@@ -597,18 +544,6 @@ def test_the_birth_of_a_file_is_what_the_system_tells(tmp_path):
 
 
 @SQLITE
-def test_control_a_copy_that_is_written_into_the_file_itself_gives_ids_again(fresh, file, tag):
-    """Nothing tells the file from what it was: run `allocator tags repair` first."""
-    drawn = ids_of_another(fresh, tag, 100)
-    shutil.copyfile(file, f"{file}.old")
-    drawn += ids_of_another(fresh, tag, 100)
-    shutil.copyfile(f"{file}.old", file)
-    drawn += ids_of_another(fresh, tag, 100)
-
-    assert len({*drawn}) < len(drawn)
-
-
-@SQLITE
 def test_what_is_no_segment_is_drawn_from_the_file_that_is_there_now(fresh, file):
     with closing(Allocator(fresh)) as ids:
         drawn = [ids.ticket("job")]
@@ -621,20 +556,6 @@ def test_what_is_no_segment_is_drawn_from_the_file_that_is_there_now(fresh, file
     assert drawn[:1] == [1]
     assert drawn[1] > TICKETS_SKIPPED
     assert drawn[2] == drawn[1] + 1
-
-
-@SQLITE
-def test_a_file_that_was_deleted_is_not_written_any_more(fresh, file, tag):
-    with other(fresh) as ids:
-        ids.next_id(tag)
-        with fork_gate.lock:  # no claim in advance meets the copy of the file: what that gives is not promised
-            file.rename(f"{file}.away")
-        for call in (lambda: ids.reserve(tag, 10), lambda: ids.ticket("first")):
-            with pytest.raises(DatabaseUnavailable, match="there is no file .*; check the path, or put it back"):
-                call()
-        Path(f"{file}.away").rename(file)
-
-        assert len(ids.reserve(tag, 10)) == 10
 
 
 def run_at(url: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.pool import base as pool_base
 from support.distinct import distinct
-from support.kit import ON_POSTGRES, ON_SERVERS, database_of
+from support.kit import ON_POSTGRES, database_of
 from support.servers.administrator import administrator, execute
 from support.servers.available import own
 from support.servers.databases import with_schema
@@ -258,21 +258,40 @@ class Silent:
         return getattr(self._connection, name)
 
 
-@pytest.mark.parametrize("kind", OF_KIND, indirect=True)
-@pytest.mark.parametrize("driver", [lambda connection: connection, Silent], ids=["telling", "silent"])
-def test_a_transaction_that_a_listener_has_begun_is_over_before_the_first_claim(fresh, driver):
-    url = make_url(fresh)
+CHANGES = {
+    "sqlite": (("CREATE TEMP TABLE shop AS SELECT 'shop'",), "SELECT * FROM shop"),
+    "postgres": (("SET application_name = 'shop'",), "SELECT current_setting('application_name')"),
+    **dict.fromkeys(OF_KIND, (("SET @shop = 'shop'", "START TRANSACTION", "SELECT 1"), "SELECT @shop")),
+}
+"""What a listener does, which begins a transaction on a server, and how it is seen."""
+LISTENERS = [(kind, "engine") for kind in CHANGES] + [("postgres", "class"), *((kind, "silent") for kind in OF_KIND)]
+
+
+@pytest.mark.parametrize(("kind", "where"), LISTENERS, indirect=["kind"])
+def test_what_a_listener_sets_lasts_and_a_transaction_that_it_begins_is_over_before_the_first_claim(fresh, kind, where):
+    """A listener on the class Engine prepares the connections of all engines, ours too."""
+    url, (changes, question) = make_url(fresh), CHANGES[kind]
     place = dict(host=url.host, port=url.port, user=url.username, password=url.password, database=url.database)
-    engine = create_engine(url, creator=lambda: driver(pymysql.connect(**place, autocommit=True)))
 
-    @event.listens_for(engine, "connect")
-    def leave_open(connection: Any, record: object) -> None:
+    def connect() -> Any:
+        connection = pymysql.connect(**place, autocommit=True)
+        return Silent(connection) if where == "silent" else connection
+
+    engine = create_engine(url, **{"creator": connect} if kind in OF_KIND else {})
+    target = Engine if where == "class" else engine
+
+    def prepare(connection: Any, record: object) -> None:
         with closing(connection.cursor()) as cursor:
-            cursor.execute("START TRANSACTION")
-            cursor.execute("SELECT 1")
+            for words in changes:
+                cursor.execute(words)
 
-    with administrator(url) as reader:
-        check(engine, reader)
+    with administrator(url) as reader, ExitStack() as stack:
+        event.listen(target, "connect", prepare)
+        stack.callback(event.remove, target, "connect", prepare)
+        source = fresh if where == "class" else engine
+        check(source, reader)
+        with closing(Database(source)) as database:
+            assert database.run(lambda connection, _: connection.exec_driver_sql(question).scalar()) == "shop"
     engine.dispose()
 
 
@@ -326,28 +345,6 @@ def test_a_transaction_of_ours_is_not_what_the_role_is_set_to(fresh):
     for setting in ("isolation = serializable", "read_only = on"):
         with set_in(fresh, f"default_transaction_{setting}"), closing(Database(fresh)) as database:
             assert database.run(seen) == ("read committed", "off")
-
-
-@contextmanager
-def every_engine(statement: str) -> Iterator[None]:
-    """A listener of the application on the class Engine, which prepares the connections of all engines."""
-
-    def prepare(connection: Any, record: object) -> None:
-        with closing(connection.cursor()) as cursor:
-            cursor.execute(statement)
-
-    event.listen(Engine, "connect", prepare)
-    try:
-        yield
-    finally:
-        event.remove(Engine, "connect", prepare)
-
-
-@ON_SERVERS
-def test_a_listener_on_the_class_of_engines_leaves_no_transaction_open(fresh, kind):
-    statement = "SET timezone TO 'Europe/Berlin'" if kind == "postgres" else "SET time_zone = '+01:00'"
-    with administrator(fresh) as reader, every_engine(statement):
-        check(fresh, reader)
 
 
 @ON_POSTGRES

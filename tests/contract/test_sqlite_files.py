@@ -222,7 +222,7 @@ def test_an_engine_may_have_any_autocommit(file, autocommit):
     engine.dispose()
 
 
-def test_a_file_that_cannot_be_locked_is_refused(file, monkeypatch):
+def test_a_file_that_cannot_be_locked_or_is_gone_is_refused_while_that_lasts(file, monkeypatch):
     """As on NFS without its daemon for locks: SQLite's own may be dropped."""
 
     def refused(*_):
@@ -238,9 +238,12 @@ def test_a_file_that_cannot_be_locked_is_refused(file, monkeypatch):
                 with pytest.raises((DatabaseRefused, DatabaseUnavailable), match=said):
                     database.ping()
         database.ping()
-        file.parent.rename(file.parent.with_name("away"))
-        with pytest.raises(DatabaseUnavailable, match="there is no file .*; check the path, or put it back"):
-            database.ping()
+        away = file.parent.rename(file.parent.with_name("away"))
+        for call in (database.ping, lambda: database.claim_segment("order", 10, {})):
+            with pytest.raises(DatabaseUnavailable, match="there is no file .*; check the path, or put it back"):
+                call()
+        away.rename(file.parent)
+        assert database.claim_segment("order", 10, {}) == range(1, 11)
 
 
 def test_a_file_that_is_made_is_told_once(tmp_path, monkeypatch, caplog):

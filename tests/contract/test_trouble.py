@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from sqlalchemy import create_engine, event, text
 from sqlalchemy.pool import StaticPool
 from support.distinct import distinct
 from support.faults.wire import Wire
-from support.kit import ON_MYSQL, ON_POSTGRES, ON_SERVERS, SQLITE, database_of
+from support.kit import ON_MYSQL, ON_POSTGRES, ON_SERVERS, SERVERS, SQLITE, database_of
 from support.processes.patience import patiently, until
 from support.rules import rule
 from support.servers.administrator import SEEN_EACH, administrator, execute, opened, waits
+from support.servers.fleets import claim_tickets
 
 from allocator import Allocator
 from allocator.database import mysql
@@ -27,7 +29,6 @@ from allocator.errors import (
     InvalidDatabase,
     MaxValueWentBack,
     SchemaDamaged,
-    SchemaOutOfDate,
 )
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import Tag
@@ -58,50 +59,6 @@ def calls(ids: Any, tag: str) -> tuple[Callable[[], object], ...]:
 
 
 # -- the schema
-
-
-@pytest.mark.statements
-def test_a_missing_schema_names_the_command(face, empty, kind, tag):
-    ids = face(empty)
-    if kind == "sqlite":  # the embedded database makes its own
-        assert ids.next_id(tag) == 1
-        return
-    for call in calls(ids, tag):
-        with pytest.raises(SchemaOutOfDate, match=r"has none of the tables for ids yet; run: allocator db upgrade"):
-            call()
-
-
-@SQLITE
-def test_a_schema_that_is_ahead_is_refused(sync, fresh, tag):
-    execute(fresh, "UPDATE allocator_schema_version SET version_num = '9999'")
-
-    with pytest.raises(SchemaOutOfDate, match="revision 9999, which is newer than .* upgrade the package"):
-        sync(fresh).next_id(tag)
-
-
-@ON_SERVERS
-def test_a_schema_in_the_hosts_history_is_good(sync, fresh, tag):
-    execute(fresh, "DROP TABLE allocator_schema_version")
-    assert sync(fresh).next_id(tag) == 1
-    for lose, said in (
-        ("ALTER TABLE allocator_segment DROP COLUMN skipped", "lacks a table or column .*; run: allocator db upgrade"),
-        ("DROP TABLE allocator_segment", "lacks table allocator_segment; run: allocator db upgrade"),
-    ):
-        execute(fresh, lose)
-        with pytest.raises(SchemaOutOfDate, match=said):
-            sync(fresh).next_id(tag)
-
-
-def test_a_table_that_goes_away_is_asked_for_once_a_second(face, fresh, tag):
-    ids = face(fresh, step=10, max_step=10)
-    ids.next_id(tag)
-    execute(fresh, "DROP TABLE allocator_segment")
-    served = 1
-    with pytest.raises(SchemaOutOfDate, match="run: allocator db upgrade"):
-        for served in range(2, 100):
-            ids.next_id(tag)
-
-    assert 10 <= served <= 20  # what was in memory, or claimed in time
 
 
 # -- a table altered by hand
@@ -169,32 +126,6 @@ def test_a_deadlock_is_tried_again(url, tag, monkeypatch):
 def test_the_pool_of_the_users_engine_may_be_used_up(sync, url, tag):
     with opened(url, pool_size=1, max_overflow=0, pool_timeout=0.2) as engine, engine.connect():
         assert sync(engine).next_id(tag) == 1
-
-
-SETTINGS = {
-    "postgres": ("SET application_name = 'shop'", "SELECT current_setting('application_name')"),
-    "mysql": ("SET @shop = 'shop'", "SELECT @shop"),
-    "mariadb": ("SET @shop = 'shop'", "SELECT @shop"),
-    "sqlite": ("CREATE TEMP TABLE shop AS SELECT 'shop'", "SELECT * FROM shop"),
-}
-
-
-def test_what_a_listener_of_the_users_sets_lasts(sync, fresh, kind, tag):
-    """It may begin a transaction, in which psycopg refuses that autocommit is set."""
-    engine, (change, question) = create_engine(fresh), SETTINGS[kind]
-
-    @event.listens_for(engine, "connect")
-    def set_up(connection: Any, record: object) -> None:
-        with closing(connection.cursor()) as cursor:
-            cursor.execute("SELECT 1")
-            cursor.fetchall()
-            cursor.execute(change)
-
-    ids = sync(engine)
-    assert [ids.next_id(tag), *ids.reserve(tag, 1)] == [1, 11]
-    with closing(Database(engine, 5)) as database:
-        assert database.run(lambda connection, _: connection.exec_driver_sql(question).scalar()) == "shop"
-    engine.dispose()
 
 
 SHARED: dict[str, dict[str, Any]] = {
@@ -317,15 +248,19 @@ def test_the_table_itself_refuses_an_overflow(fresh):
 
 
 @rule(3)
-@ON_SERVERS
 @pytest.mark.statements
-def test_a_claim_is_one_round_trip(sync, url, tag):
-    with Wire(url) as wire:
+@pytest.mark.parametrize("kind", SERVERS, indirect=True)
+@pytest.mark.parametrize("how", ["claim", "ticket", "claimed ticket"])
+def test_a_claim_and_a_ticket_are_one_round_trip(sync, fresh, how):
+    if how == "claimed ticket":
+        claim_tickets(fresh)
+    with Wire(fresh) as wire:
         ids = sync(wire.url, step=5, max_step=5)
-        ids.reserve(tag, 1)
+        draw = partial(ids.reserve, "order", 1) if how == "claim" else partial(ids.ticket, "order")
+        draw()
         wire.reset()
         for _ in range(20):
-            ids.reserve(tag, 1)
+            draw()
 
         assert wire.round_trips == 20
         ids.close()

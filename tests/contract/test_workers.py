@@ -4,12 +4,12 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
 from support.faults.wire import Wire
-from support.kit import OF_THE_RULE, ON_SERVERS, SQLITE, backend_of, now_ms, run
+from support.kit import OF_THE_RULE, ON_SERVERS, backend_of, now_ms, run
 from support.processes.patience import until
 from support.service.served import Guarded, Served
 
@@ -46,7 +46,7 @@ def leased(ids: Any, *args: Any, **settings: Any) -> Iterator[Any]:
 # -- the faces
 
 
-def test_each_gets_the_smallest_number_that_nobody_holds(face, place, tag):
+def test_each_gets_the_smallest_number_that_nobody_holds_and_gives_it_back_at_the_end(face, place, tag):
     ids = face(place)
     other = leased(ids, f"{tag}.other", bits=16, seconds=5)
     with leased(ids, tag) as one, leased(ids, tag) as two, other as first:
@@ -54,12 +54,6 @@ def test_each_gets_the_smallest_number_that_nobody_holds(face, place, tag):
         assert not one.lost
         assert 0 < one.left() <= 60
         assert 0 < one.until.timestamp() - now_ms() / 1000 <= 60
-
-
-def test_a_number_is_given_back_at_the_end(face, place, tag):
-    ids = face(place)
-    with leased(ids, tag) as one:
-        pass
 
     assert (one.lost, one.left()) == (True, 0.0)
     assert until(lambda: number_of(ids, tag) == 0, every=1.0)
@@ -80,20 +74,6 @@ def test_closing_the_allocator_gives_it_back(face, place, tag):
         assert until(lambda: number_of(other, tag) == 0, every=1.0)
 
 
-@SQLITE
-def test_when_all_are_held_it_says_by_whom(face, url, tag):
-    ids = face(url)
-    with ExitStack() as held:
-        numbers = [held.enter_context(leased(ids, tag, bits=2)).number for _ in range(4)]
-        with pytest.raises(
-            NodeIdsExhausted,
-            match=rf"all 4 numbers of space '{tag}' are held, by .* \(process {os.getpid()}\); unless one is",
-        ):
-            held.enter_context(leased(ids, tag, bits=2))
-
-    assert numbers == [0, 1, 2, 3]
-
-
 @OF_THE_RULE
 def test_all_of_a_space_use_the_same_settings(face, place, tag):
     ids = face(place)
@@ -106,12 +86,10 @@ def test_all_of_a_space_use_the_same_settings(face, place, tag):
 async def awaited() -> None: ...
 
 
-@SQLITE
-def test_settings_that_are_none_are_refused_at_once(face, url):
-    ids = face(url)
-    for wrong in ({"space": "a b"}, {"bits": 32}, {"seconds": "60"}, {"on_lost": awaited}, {"on_lost": 5}):
-        with pytest.raises(ValueError, match=f"a tag is|{next(iter(wrong))} must be"):
-            ids.worker(**{"space": "a", **wrong})
+def test_what_cannot_be_called_when_a_number_is_lost_is_refused_at_once(face):
+    for wrong in (awaited, 5):
+        with pytest.raises(InvalidSetting, match="on_lost must be"):
+            face("sqlite://").worker("a", on_lost=wrong)
 
 
 @pytest.mark.statements
@@ -134,20 +112,15 @@ SECONDS = 12.0
 
 
 @ON_SERVERS
-def test_a_lease_outlives_a_network_that_fails_for_a_while(fresh, caplog):
-    with Wire(fresh) as wire, Allocator(wire.url) as ids, ids.worker("pods", seconds=SECONDS) as held:
-        wire.refuse()
-        assert until(lambda: "number 0 of space 'pods' was not renewed" in caplog.text)
-        assert not held.lost
-        wire.accept()
-        assert until(lambda: held.left() > SECONDS * 0.7)
-
-
-@ON_SERVERS
-def test_a_lease_ends_where_the_database_stays_away(fresh):
+def test_a_lease_outlives_a_network_that_fails_for_a_while_and_ends_where_it_stays_away(fresh, caplog):
     told = threading.Event()
     with Wire(fresh) as wire, Allocator(wire.url) as ids:
-        with ids.worker("pods", seconds=5, on_lost=told.set) as held:
+        with ids.worker("pods", seconds=SECONDS, on_lost=told.set) as held:
+            wire.refuse()
+            assert until(lambda: "number 0 of space 'pods' was not renewed" in caplog.text)
+            assert not held.lost
+            wire.accept()
+            assert until(lambda: held.left() > SECONDS * 0.7)
             wire.refuse()
             assert told.wait(60)
             assert held.lost
@@ -155,38 +128,6 @@ def test_a_lease_ends_where_the_database_stays_away(fresh):
 
 
 # -- over HTTP, and what an operator sees
-
-
-def test_a_number_is_leased_renewed_and_given_back(guarded, service):
-    def post(**body: Any) -> Any:
-        return service.post("/v1/workers/billing", token=guarded.admin, json={"seconds": 60, **body})
-
-    def put(**body: Any) -> Any:
-        return service.put("/v1/workers/billing", token=guarded.admin, json={"seconds": 60, **body})
-
-    now = now_ms()
-    leased = post(now=now, bits=5, host="web-1", process=7)
-    assert (leased.status, leased.headers["Cache-Control"]) == (200, "no-store")
-    assert [leased.json[name] for name in ("space", "number", "until")] == ["billing", 0, now + 60_000]
-    held = {name: leased.json[name] for name in ("number", "holder")}
-    assert post(now=now, bits=5).json["number"] == 1
-
-    renewed = put(now=now + 1, **held)
-    assert (renewed.status, renewed.json) == (200, {**leased.json, "until": now + 60_001})
-    assert put(now=now + 2, **held, release=True).json == {**leased.json, "until": now + 2}
-    lost = put(now=now + 3, **held)
-    assert (lost.status, lost.json["error"]) == (409, "LeaseLost")
-
-
-def test_a_client_renews_over_http(guarded, service):
-    with Allocator(service.address, token=guarded.admin) as ids, ids.worker("renewed", seconds=9) as held:
-        assert until(lambda: renewals(guarded, "renewed") > 0)
-        assert not held.lost
-
-
-def renewals(guarded: Guarded, name: str) -> int:
-    (space,) = (one for one in guarded.database.worker_spaces() if one.name == name)
-    return space.held[0].renewals
 
 
 def test_the_verbs_of_a_client_are_those_of_a_database(guarded, service):

@@ -58,13 +58,6 @@ def test_alembic_wants_a_url():
         assert "no database is named; give its URL by `alembic -x url=…` or ALLOCATOR_DATABASE_URL" in done.stdout
 
 
-def test_a_dba_can_have_the_statements():
-    sql = alembic("-x", "url=postgresql://host/name", "upgrade", "head", "--sql", url="")
-
-    assert "CREATE TABLE IF NOT EXISTS allocator_segment" in sql
-    assert "INSERT INTO allocator_schema_version" in sql
-
-
 @pytest.mark.nightly
 def test_the_page_of_a_registry_has_no_dead_link(wheel):
     with zipfile.ZipFile(wheel) as opened:

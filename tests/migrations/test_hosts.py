@@ -119,23 +119,6 @@ def test_the_plugin_is_a_module_as_alembic_wants_it_now_and_did_at_first():
     assert list(module) == [module]
 
 
-@SQLITE
-def test_the_plugin_goes_together_with_the_hosts_own_hook(fresh):
-    metadata = MetaData()
-    Table("theirs", metadata, Column("id", BigInteger), Column("old", String))
-    Table("forgotten", metadata, Column("id", BigInteger))
-
-    def own(name, kind, parents):
-        return name != "theirs"
-
-    with administrator(fresh) as connection:
-        metadata.create_all(connection)
-        context = MigrationContext.configure(connection, opts={"include_name": own})
-        found = compare_metadata(context, MetaData())
-
-    assert [(what, table.name) for what, table in found] == [("remove_table", "forgotten")]
-
-
 # -- in the application's own history
 
 
@@ -218,14 +201,6 @@ def test_a_branch_uses_the_tables_in_a_later_schema_of_the_search_path(fresh, tm
     command.upgrade(config, "heads")
 
     assert values(fresh, "SELECT tablename FROM pg_tables WHERE schemaname = 'eyes'") == ["alembic_version"]
-
-
-def test_control_without_our_folder_nobody_knows_the_branch(tmp_path):
-    config = host(tmp_path / "host", "sqlite://", ALONE)
-    (tmp_path / "host" / "versions" / "host0001.py").write_text(OWN)
-
-    with pytest.raises((CommandError, KeyError), match=REVISIONS[-1]):
-        command.upgrade(config, "heads")
 
 
 # -- statements for a DBA

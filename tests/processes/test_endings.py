@@ -158,15 +158,3 @@ def test_the_asyncio_face_needs_no_thread_either(url, tag, no_threads):
             return sum(await asyncio.gather(*(ids.next_ids(tag, 20) for _ in range(5))), [])
 
     assert distinct(asyncio.run(draw())) == 100
-
-
-@SQLITE
-def test_threads_are_used_again_when_there_are_some(url, tag, monkeypatch):
-    with Allocator(url, step=10, max_step=10) as ids:
-        with monkeypatch.context() as without:
-            without.setattr("allocator.runtime.threads.start_thread", lambda *pool: False)
-            drawn = ids.next_ids(tag, 30)
-        drawn += ids.next_ids(tag, 30)
-
-        assert any(thread.name == "allocator" for thread in threading.enumerate())
-    assert drawn == list(range(1, 61))

@@ -165,19 +165,6 @@ def test_two_threads_of_the_child_find_out_together(ids, tag):
 
 
 @SQLITE
-def test_the_asyncio_face_finds_out_too(ids, tag):
-    async def draw() -> list[int]:
-        return [*await shared.next_ids(tag, 3), *await shared.reserve(tag, 3)]
-
-    shared = AsyncAllocator(ids)
-    ids.reserve(tag, 1)
-    theirs = found_in_child(lambda: asyncio.run(draw()), fork_in_c)
-    ids.next_id(tag)
-    assert distinct([*theirs, *asyncio.run(draw())]) == 12
-    assert in_child(lambda: asyncio.run(shared.next_ids(tag, 200)), fork_in_c).startswith("ForkedUnseen")
-
-
-@SQLITE
 def test_the_tags_of_the_asyncio_face_are_not_awaited_for_ever(ids, tag):
     """The parent has started as many threads as it may, and none of them is there in the child."""
     tags = AsyncAllocator(ids).tags

@@ -1,7 +1,5 @@
 """Signal handlers that raise, draw or fork in the middle of a call: at each step of our code, and by real signals."""
 
-import ctypes
-import gc
 import json
 import signal
 import subprocess
@@ -9,22 +7,19 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, event, text
+from sqlalchemy import text
 from support.distinct import distinct, none_twice
 from support.faults.call_steps import Interrupted, Steps, acting, every_step
-from support.kit import ON_SERVERS, SERVERS, database_of, output
-from support.memory.database import Source
+from support.kit import ON_SERVERS, SERVERS, output
 from support.processes.patience import until
-from support.servers.administrator import SEEN_EACH, waits
+from support.servers.administrator import SEEN_EACH, opened, waits
 
 from allocator import Allocator, Meteor, ObjectId, Snowflake
 from allocator.errors import DatabaseUnavailable, ReentrantCall
 from allocator.generators.sequence import Sequence
-from allocator.runtime.forks import reentrant_call
 from allocator.schemes.shared.retry_pace import Pace
 
 STRIDE = 11
@@ -68,30 +63,6 @@ def test_control_without_the_refusal_a_handler_waits_for_itself(monkeypatch):
     monkeypatch.setattr("allocator.runtime.forks.enter", lambda thing: None)
     with pytest.raises(DatabaseUnavailable, match="did not answer"):
         list(every_step(lambda found: found.inside.append(found.ids.next_id()), timeout=0.05, stride=3))
-
-
-def test_a_destructor_that_draws_is_refused_and_does_not_wait_for_itself(monkeypatch):
-    """The garbage collector may run it anywhere, also while the lock is held."""
-    said: list[object] = []
-    ids = Allocator(Source(), timeout=60.0).sequence("order")  # a collection may take long
-
-    class Thing:
-        def __del__(self) -> None:
-            try:
-                said.append(ids.next_id())
-            except ReentrantCall as error:
-                said.append(str(error))
-
-    def collected(self):
-        thing = Thing()
-        thing.itself = thing
-        del thing
-        gc.collect()
-
-    monkeypatch.setattr(type(ids), "_check_usable", collected)
-    assert ids.next_id() == 1
-
-    assert set(said) == {str(reentrant_call("tag 'order'"))}
 
 
 def acted_at_each_step(draw: Callable[[], object], act: Callable[[], object], stride: Callable[[int], int]) -> int:
@@ -274,77 +245,37 @@ def too_late(*_: object) -> None:
     raise TooLate
 
 
-class Held:
-    """A tag whose row somebody else has locked, so that a statement waits until something is done to its thread."""
-
-    def __init__(self, stack: ExitStack, kind: str, url: str, tag: str) -> None:
-        self.kind, self.tag, self.thread = kind, tag, 0
-        self.ids = stack.enter_context(Allocator(url, timeout=20))
-        self.drawn = [*self.ids.reserve(tag, 1)]
-        engine = create_engine(url)
-        stack.callback(engine.dispose)
-        self.holder, self.watcher = stack.enter_context(engine.connect()), stack.enter_context(engine.connect())
-        self.pool = stack.enter_context(ThreadPoolExecutor(1))
-        event.listen(database_of(self.ids).engine, "checkout", self.note)
-
-    def note(self, *_: object) -> None:
-        self.thread = threading.get_ident()
-
-    def lock(self) -> None:
-        # Else MariaDB still tells of the wait before, and the wrong thread is interrupted.
-        assert until(lambda: not waits(self.kind, self.watcher), every=SEEN_EACH)
-        self.holder.execute(text("UPDATE allocator_segment SET step = step + 1 WHERE tag = :tag"), {"tag": self.tag})
-
-    def when_it_waits(self, act: Callable[[], object]) -> None:
-        assert until(lambda: waits(self.kind, self.watcher), every=SEEN_EACH)
-        act()
-
-    def draw(self) -> None:
-        """On several connections, of which none may have a statement under way."""
-        self.holder.rollback()
-        self.ids.tags.list()
-        self.drawn += [*self.ids.reserve(self.tag, 1), self.ids.next_id(self.tag)]
-
-
-@pytest.fixture
-def held(kind: str, url: str, tag: str):
-    with ExitStack() as stack:
-        yield Held(stack, kind, url, tag)
-
-
 @ON_SERVERS
-def test_a_handler_that_raises_in_the_middle_of_a_statement_stops_no_later_one(held):
-    before = signal.signal(signal.SIGALRM, too_late)
-    try:
-        for _ in range(2):
-            held.lock()
-            alarm = held.pool.submit(
-                held.when_it_waits, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
-            )
-            with pytest.raises(TooLate):
-                held.ids.tags.set(held.tag, step=7)
-            alarm.result(60)
-            held.draw()
-    finally:
-        signal.signal(signal.SIGALRM, before)
+def test_a_handler_that_raises_in_the_middle_of_a_statement_stops_no_later_one(kind, url, tag):
+    """Of a tag whose row somebody else has locked, so that the statement waits."""
+    lock = text("UPDATE allocator_segment SET step = step + 1 WHERE tag = :tag")
+    before, main = signal.signal(signal.SIGALRM, too_late), threading.main_thread().ident or 0
+    with (
+        Allocator(url, timeout=20) as ids,
+        opened(url) as engine,
+        engine.connect() as holder,
+        engine.connect() as watcher,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        drawn = [*ids.reserve(tag, 1)]
 
-    assert distinct(held.drawn) == 5
+        def raise_when_it_waits() -> None:
+            assert until(lambda: waits(kind, watcher), every=SEEN_EACH)
+            signal.pthread_kill(main, signal.SIGALRM)
 
+        try:
+            for _ in range(2):
+                holder.execute(lock, {"tag": tag})
+                alarm = pool.submit(raise_when_it_waits)
+                with pytest.raises(TooLate):
+                    ids.tags.set(tag, step=7)
+                alarm.result(60)
+                holder.rollback()
+                ids.tags.list()  # on several connections, of which none may have a statement under way
+                drawn += [*ids.reserve(tag, 1), ids.next_id(tag)]
+                # Else MariaDB still tells of the wait before.
+                assert until(lambda: not waits(kind, watcher), every=SEEN_EACH)
+        finally:
+            signal.signal(signal.SIGALRM, before)
 
-@ON_SERVERS
-def test_an_exception_in_the_middle_of_a_claim_stops_no_later_one(held):
-    """Set from outside, in a thread of the pool; it is raised when the answer comes, or psycopg looks for one."""
-    for error in (TooLate, MemoryError, KeyboardInterrupt):
-        held.lock()
-        claim = held.pool.submit(held.ids.reserve, held.tag, 1)
-
-        def interrupt(error: type[BaseException] = error) -> None:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(held.thread), ctypes.py_object(error))
-
-        held.when_it_waits(interrupt)
-        held.holder.rollback()
-        with pytest.raises(error):
-            claim.result(60)
-        held.draw()
-
-    assert distinct(held.drawn) == 7
+    assert distinct(drawn) == 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -65,15 +66,9 @@ def test_two_loops_in_two_threads_share_one_allocator(url, tag):
         found = await asyncio.gather(*(ids.next_ids(tag, 20) for _ in range(10)))
         return sum(found, []) + list(await ids.reserve(tag, 5)) + [await ids.snowflake(), await ids.meteor()]
 
-    drawn: list[int] = []
-    with Allocator(url, step=10, max_step=100) as shared:
+    with Allocator(url, step=10, max_step=100) as shared, ThreadPoolExecutor(2) as pool:
         ids = AsyncAllocator(shared)
-        threads = [threading.Thread(target=lambda: drawn.extend(asyncio.run(draw()))) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-        drawn += shared.next_ids(tag, 20)
+        drawn = sum(pool.map(lambda _: asyncio.run(draw()), range(2)), shared.next_ids(tag, 20))
 
     assert distinct(drawn) == 2 * 207 + 20
 

@@ -1,7 +1,7 @@
 """`allocator worker run` with real processes: signals, exit codes, and the end of a number.
 
-The number is a fake: tests/contract/test_worker_run.py has real ones. Times are compared on the clock that counts
-sleep; a lease of 100 seconds leaves a busy machine ten of them to kill a process.
+The number is a fake: docs/workers.md and examples/worker_numbers run with real ones. Times are compared on the clock
+that counts sleep; a lease of 100 seconds leaves a busy machine ten of them to kill a process.
 """
 
 import os
@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from shutil import which
 
 import pytest
 from support import kit
@@ -20,6 +19,8 @@ from support.processes.children import runs, state, stop
 from support.processes.fake_number import now
 from support.processes.patience import until
 from support.servers.databases import with_schema
+
+from allocator import Allocator
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs timers and prctl of Linux")
 
@@ -29,7 +30,6 @@ ENDING = "16"
 """Seconds that are left when it has started: the wrapper kills it 1 second later, or the kernel both 5 after that."""
 STUBBORN = ("sh", "-c", 'trap "" TERM; exec "$@"', "sh")
 """Around the wrapper: its command ignores TERM from the start."""
-INIT = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "tini", "--")
 FOREVER = "touch started; while :; do sleep 0.1; done"
 
 
@@ -72,8 +72,6 @@ class Run:
         self.process.send_signal(signal.SIGCONT)
         self.process.kill()
         self.process.wait()
-        if self.process.args[0] == INIT[0]:
-            return  # the pid is of another namespace, which has ended
         with suppress(ProcessLookupError, FileNotFoundError, ValueError):
             os.killpg(int((self.folder / "pid").read_text()), signal.SIGKILL)
 
@@ -100,10 +98,6 @@ def usual_signals() -> Iterator[None]:
     yield
     for one in ignored:
         signal.signal(one, signal.SIG_IGN)
-
-
-def children(process: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
 # -- what the command sees
@@ -134,8 +128,36 @@ def test_a_command_that_cannot_be_started_is_told_from_one_that_fails(tmp_path):
         assert refused.stderr == f"error: cannot start {command}: {why}\n"
 
 
-def test_wrong_usage_has_the_exit_code_of_the_wrapper():
-    assert kit.run("sqlite://", "worker", "run", "--space", "x", "--bits", "many", "--", "true").code == 125
+MISUSED = {
+    "--bits many": "'many' is not a valid integer",
+    "--bits 40": "bits must be 1 to 31",
+    "--seconds 0.5": "seconds must be 1 to 600",
+    "--env A=B": "--env must be the name of a variable, got 'A=B'",
+}
+
+
+@pytest.mark.parametrize(("words", "sentence"), MISUSED.items())
+def test_wrong_usage_has_the_exit_code_of_the_wrapper(words, sentence):
+    done = kit.run("sqlite://", "worker", "run", "--space", "x", *words.split(), "--", "true")
+    assert (done.code, sentence in done.err) == (125, True), done.err
+
+
+def test_without_a_number_nothing_runs_and_one_of_the_database_is_given_back_at_the_end(tmp_path):
+    url, space = f"sqlite:///{tmp_path}/ids.db", ("--space", "x", "--bits", "1")
+    words = [sys.executable, "-m", "allocator", "worker", "run", "--url", url, *space, "--", "sh", "-c"]
+
+    def number() -> str:
+        done = subprocess.run([*words, "echo $WORKER_ID"], capture_output=True, text=True, check=False)
+        return done.stdout
+
+    with Allocator(url) as ids, ids.worker("x", bits=1):
+        with ids.worker("x", bits=1):
+            done = kit.run(url, "worker", "run", *space, "--", "touch", str(tmp_path / "ran"))
+        for _ in range(2):  # given back by the lease, and by the first command
+            assert until(lambda: number() == "1\n")
+
+    assert (done.code, "all 2 numbers of space 'x' are held" in done.err) == (125, True), done.err
+    assert not (tmp_path / "ran").exists()
 
 
 def test_the_first_process_of_a_container_is_refused(monkeypatch):
@@ -288,26 +310,3 @@ def test_a_wrapper_that_was_stopped_after_it_looked_gives_no_time_away():
 
 def test_control_the_timer_waits_for_its_time():
     assert late(0, wait=1) == 0
-
-
-# -- in a container, under tini
-
-
-def namespaces() -> bool:
-    words = ["unshare", "--pid", "--fork", "--mount-proc", "ps"]
-    with suppress(FileNotFoundError):
-        return subprocess.run(words, capture_output=True, check=False).returncode == 0
-    return False
-
-
-@pytest.mark.skipif(not (namespaces() and which("tini")), reason="needs `unshare --pid`, `ps` and `tini`")
-def test_under_tini_orphans_are_reaped_signals_passed_on_and_the_exit_code_is_kept(run):
-    """What a container needs of its entry point."""
-    reaped = "for i in 1 2 3 4 5 6 7 8 9 10; do ps -eo stat= | grep -q '^Z' || { echo reaped; break; }; sleep 1; done"
-    script = f"(setsid sh -c 'exit 0' &); sleep 1; {reaped}; trap 'echo term; exit 9' TERM; {FOREVER}"
-    one = run("renewed", script, *INIT)
-    one.started()
-    (tini,) = children(one.process.pid)
-    os.kill(tini, signal.SIGTERM)
-
-    assert one.end() == (9, "reaped\nterm\n", "")
