@@ -26,6 +26,7 @@ from django.db.migrations.writer import MigrationWriter  # noqa: E402
 from django.db.models.signals import pre_save  # noqa: E402
 from django.test import Client  # noqa: E402
 from django.test.utils import CaptureQueriesContext  # noqa: E402
+from django.urls import path, register_converter  # noqa: E402
 from shop.models import Order, OrderItem  # noqa: E402
 
 from allocator import PublicIds  # noqa: E402
@@ -34,6 +35,7 @@ from allocator.integrations.django import (  # noqa: E402
     PublicBigAutoField,
     allocator,
     give_ids,
+    public_id_converter,
 )
 from support.applications.django_chapters import chapter, model, same, tell_all  # noqa: E402
 from support.distinct import distinct  # noqa: E402
@@ -180,28 +182,20 @@ def an_upsert_leaves_no_id_that_no_row_has() -> None:
 @chapter
 def an_object_whose_save_has_failed_gets_an_id_in_the_next_bulk() -> None:
     """Whether a receiver or the database refused it: nothing is left that the next call of the object sees."""
-    taken = Bin.objects.create(code="taken")
 
     def refuse(**signal: object) -> None:
         raise ValueError
 
-    def stored_after(one: Bin, error: type[Exception]) -> str:
-        try:
-            with transaction.atomic():
-                one.save()
-        except error:
-            one.pk, one.code = None, f"of {error.__name__}"[:10]
-            Bin.objects.bulk_create([one])
-        return Bin.objects.get(pk=one.pk).code
-
-    same(stored_after(Bin(pk=5000, code=taken.code), IntegrityError), "of Integri")
-    pre_save.connect(refuse, sender=Bin)
-    same(stored_after(Bin(), ValueError), "of ValueEr")
+    for one, error in ((Bin(pk=5000, code="a"), IntegrityError), (Bin(), ValueError)):
+        if error is ValueError:
+            pre_save.connect(refuse, sender=Bin)
+        with suppress(error), transaction.atomic():
+            one.save()
+            raise AssertionError("it was saved")
+        one.pk, one.code = None, error.__name__[:10]
+        Bin.objects.bulk_create([one])
+        same(Bin.objects.get(pk=one.pk).code, one.code)
     pre_save.disconnect(refuse, sender=Bin)
-    forced = Bin(code="forced")
-    with suppress(ValueError):  # as for any model: there is no row to update
-        forced.save(force_update=True)
-    same(forced.pk, None)
 
 
 @chapter
@@ -218,20 +212,6 @@ def a_composite_key_has_an_id_of_ours() -> None:
     same(Parcel.check(), [])
     same(Parcel._meta.get_field("id").deconstruct()[3], {"primary_key": False})
     same(sorted(one.pk for one in Parcel.objects.all()), [(1, 1), (1, 2), (2, 3), (2, 4)])
-
-
-@chapter
-def an_object_is_got_or_made_and_a_rollback_burns_its_id() -> None:
-    one, made = Order.objects.get_or_create(customer="g")
-    again, made_again = Order.objects.get_or_create(customer="g")
-    same((made, made_again, again.pk), (True, False, one.pk))
-    assert Order.objects.update_or_create(customer="u", defaults={})[0].pk != one.pk
-    try:
-        with transaction.atomic():
-            burnt = Order.objects.create().pk
-            raise RuntimeError
-    except RuntimeError:
-        assert Order.objects.create().pk > burnt
 
 
 @chapter
@@ -277,18 +257,18 @@ def a_public_key_is_text_in_python_and_a_number_in_the_table() -> None:
     same(stored("SELECT id FROM bill ORDER BY id"), [1_000, 1_001, 1_002, 1_003])
     same([stored("SELECT bill_id FROM bill_line"), line.bill_id, Line.objects.get().bill_id], [[1_001], *keys[:1] * 2])
     same([Line.objects.select_related("bill").get().bill, bill.lines.get()], [bill, line])
-    same([Bill.objects.get(pk=bill.pk), Bill.objects.get(pk=keys[0])], [bill, bill])
-    same([Bill.objects.filter(pk__in=keys).count(), Line.objects.filter(bill=bill.pk).count()], [3, 1])
+    same([Bill.objects.get(pk=keys[0]), Bill.objects.filter(pk__in=keys).count()], [bill, 3])
     same(MigrationWriter.serialize(Bill._meta.pk)[0], MigrationWriter.serialize(Line._meta.pk)[0])  # without its key
     same(type(ModelState.from_model(Bill).fields["id"]), AllocatedBigAutoField)
     for text in ("1", "ord_I9UOBqekNF7q8z1n", "", 1_001):  # a number too, as JSON has it, by which somebody could count
-        for call in (
-            lambda text: Bill.objects.filter(pk=text),
-            lambda text: Line.objects.filter(bill=text),
-            lambda text: Line.objects.create(bill_id=text or 7),
-        ):
+        for call in (lambda text: Bill.objects.filter(pk=text), lambda text: Line.objects.create(bill_id=text or 7)):
             same(refusal(call, text), "InvalidId")
         same(refusal(Bill._meta.pk.to_python, text), "ValidationError")
+    register_converter(public_id_converter(public), "bill")
+    route = path("bills/<bill:number>", print)
+    same(public_id_converter(public)().to_url(1_001), keys[0])
+    found = [route.resolve(f"bills/{text}") for text in (keys[0], "1", "ord_I9UOBqekNF7q8z1n")]
+    same([found[0].kwargs, *found[1:]], [{"number": 1_001}, None, None])
 
 
 def refusal(call: Callable[[Any], object], text: Any) -> str:
@@ -334,16 +314,7 @@ def the_admin_shows_no_field_for_the_id() -> None:
     client = Client()
     client.force_login(User.objects.create_superuser("root"))
     page = client.get("/admin/shop/order/add/")
-    item = {"product": "tea", "quantity": "2", "id": "", "order": ""}
-    form = {"customer": "by the admin", "items-TOTAL_FORMS": "1", "items-INITIAL_FORMS": "0"}
-    posted = client.post("/admin/shop/order/add/", form | {f"items-0-{name}": value for name, value in item.items()})
-    same([page.status_code, posted.status_code, 'name="id"' in page.content.decode()], [200, 302, False])
-    order = Order.objects.get(customer="by the admin")
-    change = {**form, "items-INITIAL_FORMS": "1", "customer": "changed", "items-0-id": str(order.items.get().pk)}
-    change |= {"items-0-order": str(order.pk), "items-0-product": "milk", "items-0-quantity": "1"}
-    client.post(f"/admin/shop/order/{order.pk}/change/", change)
-    order.refresh_from_db()
-    same([order.customer, order.items.get().product], ["changed", "milk"])
+    same([page.status_code, 'name="id"' in page.content.decode()], [200, False])
 
 
 @chapter
