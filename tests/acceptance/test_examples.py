@@ -19,12 +19,11 @@ from typing import Any
 import pytest
 import urllib3
 import yaml
-from fastapi import Depends, FastAPI
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from support.distinct import distinct
-from support.documents.pages import SERVICE, blocks, granted
+from support.documents.pages import blocks
 from support.processes.prefork import Asked, celery, gunicorn, results, serving
 from support.servers.throwaway import free_port
 from support.service.asgi import ask
@@ -108,19 +107,12 @@ def options_of(command: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str,
     return serve.make_context("serve", command[1:]).params
 
 
-def test_kubernetes_probes_what_is_served_and_waits_for_what_is_running(monkeypatch):
-    deployment, service = yaml.safe_load_all((DEPLOYMENT / "kubernetes.yaml").read_text())
+def test_kubernetes_waits_for_what_is_running(monkeypatch):
+    deployment, _ = yaml.safe_load_all((DEPLOYMENT / "kubernetes.yaml").read_text())
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    (port,) = container["ports"]
-    probes = [container[name]["httpGet"] for name in ("startupProbe", "livenessProbe", "readinessProbe")]
 
-    assert {probe["path"] for probe in probes} <= {"/healthz", "/readyz"}
-    assert {probe["port"] for probe in probes} | {service["spec"]["ports"][0]["targetPort"]} == {port["name"]}
-    assert port["containerPort"] == options_of(container["args"], monkeypatch)["port"]
-    assert f"EXPOSE {port['containerPort']}\n" in (ROOT / "Dockerfile").read_text()
-    assert deployment["spec"]["selector"]["matchLabels"] == service["spec"]["selector"]
-    assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
+    assert container["ports"][0]["containerPort"] == options_of(container["args"], monkeypatch)["port"]
     _, pause = container["lifecycle"]["preStop"]["exec"]["command"]
     assert pod["terminationGracePeriodSeconds"] > int(pause) + DRAIN + GRACE
 
@@ -143,15 +135,6 @@ def test_the_unit_of_systemd_starts_our_command_and_waits_for_what_is_running(tm
 
 
 # -- the image and compose.yaml; the CI's job `image` builds and runs them
-
-
-def test_the_service_may_write_what_the_page_on_rights_says():
-    (text,) = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["rights"]["command"]
-    page = [one for one in granted("postgres", SERVICE, "allocator_service") if "SCHEMA" not in one]
-
-    assert {one for one in page if "SELECT" not in one} == {
-        one.strip() for one in re.findall(r"GRANT (?!SELECT).*(?=;)", text)
-    }
 
 
 @pytest.mark.parametrize(("given", "port"), [(None, 8000), ("9000", 9000), ("tcp://10.96.12.7:8000", 8000)])
@@ -243,7 +226,7 @@ def test_each_worker_of_gunicorn_has_its_own_number(tmp_path):
     assert distinct(numbers.values())
 
 
-# -- the lifespan and the dependency, in a Starlette and in a FastAPI application, called as a server calls them
+# -- the lifespan and the dependency, in a Starlette application, called as a server calls it
 
 
 async def visit(app: Any, *paths: str) -> list[Any]:
@@ -254,19 +237,9 @@ async def visit(app: Any, *paths: str) -> list[Any]:
 
 def starlette_app(**options: Any) -> Starlette:
     async def draw(request: Any) -> JSONResponse:
-        return JSONResponse([await ids_of(request).next_id("order"), getattr(request.state, "other", None)])
+        return JSONResponse(await ids_of(request).next_id("order"))
 
     return Starlette(routes=[Route("/", draw)], **options)
-
-
-def fastapi_app(**options: Any) -> FastAPI:
-    app = FastAPI(**options)
-
-    async def draw(ids: AsyncAllocator = Depends(ids_of)) -> list[int]:  # noqa: B008
-        return [await ids.next_id("order")]
-
-    app.get("/")(draw)
-    return app
 
 
 @pytest.fixture
@@ -274,49 +247,19 @@ def url(tmp_path) -> str:
     return f"sqlite:///{tmp_path}/ids.db"
 
 
-def test_starlette(url):
-    assert asyncio.run(visit(starlette_app(lifespan=lifespan(url, step=5)), "/", "/")) == [[1, None], [2, None]]
-    with Allocator(url) as ids:
-        assert ids.tags.get("order").step == 5
-
-
-def test_fastapi(url):
-    assert asyncio.run(visit(fastapi_app(lifespan=lifespan(url)), "/", "/")) == [[1], [2]]
-
-
-def test_the_applications_own_lifespan_runs_inside(url):
-    seen: list[str] = []
-
-    @asynccontextmanager
-    async def own(app: Any) -> AsyncIterator[dict[str, str]]:
-        seen.append("begins")
-        yield {"other": "state"}
-        seen.append("ends")
-
-    app = starlette_app(lifespan=lifespan(url, own))
-
-    assert asyncio.run(visit(app, "/")) == [[1, "state"]]
-    assert seen == ["begins", "ends"]
-
-
-def test_an_allocator_that_was_opened_here_is_closed_and_a_shared_one_is_not(url):
-    kept: list[AsyncAllocator] = []
-
-    @asynccontextmanager
-    async def own(app: Any) -> AsyncIterator[None]:
-        yield
-
-    async def main(database: Any) -> None:
-        async with lifespan(database, own)(None) as state:
-            kept.append(state["ids"])
+def test_starlette_closes_what_was_opened_for_it_and_no_allocator_that_is_shared(url):
+    async def opened_here() -> None:
+        async with lifespan(url, step=5)(None) as state:
+            await state["ids"].next_id("order")
+        with pytest.raises(AllocatorClosed):
             await state["ids"].next_id("order")
 
+    asyncio.run(opened_here())
     with Allocator(url) as shared:
-        for database in (url, shared, AsyncAllocator(shared)):
-            asyncio.run(main(database))
-        assert shared.next_id("order") > 0
-    with pytest.raises(AllocatorClosed):
-        asyncio.run(kept[0].next_id("order"))
+        assert shared.tags.get("order").step == 5
+        lent = [starlette_app(lifespan=lifespan(one)) for one in (shared, AsyncAllocator(shared))]
+        (first,), (second,) = (asyncio.run(visit(app, "/")) for app in lent)
+        assert (second, shared.next_id("order")) == (first + 1, first + 2)
 
 
 def test_two_things_of_one_name_are_refused(url):

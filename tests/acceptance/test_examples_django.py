@@ -52,12 +52,13 @@ def test_workers_forked_after_ids_were_drawn_give_every_row_its_own(tmp_path):
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
 def test_its_own_tests_pass_and_leave_ids_of_tests_alone(kind: str, new_database: Callable[[str], str], tmp_path: Path):
+    """Also on a database that is kept, with the ids of the run before."""
     here = environment(tmp_path, new_database(kind))
+    for words in ("test shop --keepdb", "test shop --noinput"):
+        done = manage(words, here)
 
-    done = manage("test shop", here)
-
-    assert "Ran 4 tests" in done.stderr
-    assert done.returncode == 0, done.stderr  # as where the database cannot be dropped, since ids are drawn from it
+        assert "Ran 4 tests" in done.stderr
+        assert done.returncode == 0, done.stderr  # as where it cannot be dropped, since ids are drawn from it
     assert {path.name for path in tmp_path.glob("*.*")} == {"test-ids.db", "test-ids.db-lock"}
 
 
@@ -124,21 +125,13 @@ def test_a_setting_becomes_the_variables_of_the_command_line(tmp_path):
     code = "import json; from allocator.integrations.django.management.commands.allocator import variables\n"
     code += "from django.conf import settings\n"
     code += "".join(f"settings.ALLOCATOR = {one}\nprint(json.dumps(variables()))\n" for one in SET)
-    said = run(code, environment(tmp_path)).splitlines()
+    code += "from allocator.testing import MemoryAllocator\nsettings.ALLOCATOR = MemoryAllocator()\n"
+    code += "try: variables()\nexcept Exception as error: print(repr(error))\n"
+    *said, refused = run(code, environment(tmp_path)).splitlines()
 
     assert [json.loads(line) for line in said] == list(SET.values())
-
-
-def test_the_command_line_cannot_use_an_allocator_that_is_an_object(tmp_path):
-    (tmp_path / "object.py").write_text(
-        "from project.settings import *\nfrom allocator.testing import MemoryAllocator\nALLOCATOR = MemoryAllocator()"
-    )
-    done = manage("allocator tags list", environment(tmp_path, settings="object"))
-
-    assert (
-        done.stderr
-        == "CommandError: the setting ALLOCATOR is an object without a URL; run allocator with --url instead\n"
-    )
+    sentence = "the setting ALLOCATOR is an object without a URL; run allocator with --url instead"
+    assert refused == f"InvalidSetting('{sentence}')"
 
 
 TAGLESS = """
@@ -179,52 +172,6 @@ def test_a_table_whose_name_is_no_tag_and_a_setting_that_cannot_be_used_are_erro
         )
 
 
-OVERRIDDEN = """
-from django.test import override_settings
-from shop.models import Order
-key = Order._meta.pk
-print(key.draw(), key.draw())
-for start in [5, None]:
-    with override_settings(ALLOCATOR={"database": f"sqlite:///{start}.db", "start_after": start}):
-        print(key.draw())
-print(key.draw())
-"""
-
-
-def test_a_setting_that_is_changed_in_tests_has_ids_of_its_own_and_the_first_goes_on(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    first, second, *others, last = map(int, run(OVERRIDDEN, environment(tmp_path)).split())
-
-    assert (first, second, others) == (1, 2, [6, 1])
-    assert last > second
-
-
-IN_A_TRANSACTION = """
-from django.db import transaction
-from allocator.errors import DatabaseUnavailable
-from shop.models import Order
-with transaction.atomic():
-    Order.objects.create(id=1, customer="given")
-    try:
-        Order.objects.create(customer="drawn")
-        print("saved")
-    except DatabaseUnavailable:
-        print("unavailable")
-"""
-
-
-def test_ids_come_from_a_file_of_their_own_since_a_transaction_would_hold_them_up(tmp_path):
-    here = environment(tmp_path)
-    managed("migrate --verbosity 0", here)
-    shared = here | {"DJANGO_SETTINGS_MODULE": "shared"}
-    (tmp_path / "shared.py").write_text(
-        "from project.settings import *\nALLOCATOR = {'database': f'sqlite:///{FOLDER}/shop.sqlite3', 'timeout': 0.2}"
-    )
-
-    assert run(IN_A_TRANSACTION, shared).split() == ["unavailable"]
-    assert run(IN_A_TRANSACTION, here).split() == ["saved"]
-
-
 def test_the_readme_goes_on_where_startapp_ends(tmp_path):
     """`startapp` of Django before 6 writes a line into `apps.py` that overrides the setting."""
     admin = [sys.executable, "-m", "django"]
@@ -237,15 +184,7 @@ def test_the_readme_goes_on_where_startapp_ends(tmp_path):
     recipe = recipe.replace("[", "INSTALLED_APPS + [").replace("...", '"shop"')
     settings.write_text(re.sub("DEFAULT_AUTO_FIELD = .*", "", settings.read_text()) + recipe)
     here["DJANGO_SETTINGS_MODULE"] = "site1.settings"
-
-    def checked() -> str:
-        return subprocess.run(
-            [*admin, "check"], check=False, env=here, capture_output=True, text=True, timeout=120
-        ).stderr
-
-    assert "delete the line `default_auto_field` from the `apps.py`" in README
-    apps.write_text(apps.read_text() + "    default_auto_field = 'django.db.models.BigAutoField'\n")
     apps.write_text(re.sub(" +default_auto_field = .*\n", "", apps.read_text()))
     code = "from shop.models import Order; print(type(Order._meta.pk).__name__)"
     assert run(code, here) == "AllocatedBigAutoField\n"
-    assert "allocator" not in checked()
+    assert "delete the line `default_auto_field` from the `apps.py`" in README

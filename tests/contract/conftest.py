@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from support.applications.faces import Faces
-from support.applications.shop import shop  # noqa: F401 - a fixture
 from support.service.served import Connection, Guarded, Served
 
 

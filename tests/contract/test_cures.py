@@ -24,14 +24,6 @@ def test_tls_by_an_argument_that_the_driver_takes(fresh):
     assert values(fresh + recommended, CIPHER)
 
 
-@ON_MYSQL
-def test_a_schema_of_the_server_is_no_place_for_tables(fresh):
-    refusal = "there is no such database, or the user has no right to it"
-    url = make_url(fresh).set(database="information_schema")
-    with Allocator(url, timeout=2) as ids, pytest.raises(DatabaseRefused, match=refusal):
-        ids.next_id("order")
-
-
 @SQLITE
 def test_a_limit_by_what_is_recommended(fresh):
     run(fresh, *["tags", "create", "few", "--limit", "2", "--step", "1"])

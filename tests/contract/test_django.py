@@ -1,4 +1,4 @@
-"""Django: keys of its models and numbers without gaps as stories, its migrations, and the tests of a project."""
+"""Django: keys of its models and numbers without gaps as stories, its migrations, and its router."""
 
 import json
 import re
@@ -51,7 +51,7 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
 DATABASES["other"] = {"ENGINE": "django.db.backends.sqlite3", "NAME": FOLDER / "other.sqlite3"}
 """,
 }
-CHAPTERS = {"django_story": 12, "django_numbers": 11}
+CHAPTERS = {"django_story": 11, "django_numbers": 10}
 
 
 @pytest.mark.parametrize("story", SETTINGS)
@@ -317,55 +317,33 @@ print(used(at("m2"))[0])
 
 
 SEVERAL = """
-def file(name):
-    return {"ENGINE": "django.db.backends.sqlite3", "NAME": FOLDER / name}
-
 DATABASES |= {
-    "other": file("other.sqlite3"),
-    "unasked": file("unasked.sqlite3"),
-    "away": file("no/folder.sqlite3"),
-    "nothing": {},
+    name: {"ENGINE": "django.db.backends.sqlite3", "NAME": FOLDER / file}
+    for name, file in (("other", "other.sqlite3"), ("unasked", "unasked.sqlite3"), ("away", "no/folder.sqlite3"))
 }
 """
-MODELS = """
+ROUTED = """
 import json
 from allocator.integrations.django import AllocatedBigAutoField
 from allocator.integrations.django.ids import upgrade
-from django.db import connections, models, transaction
+from django.db import OperationalError, connections, models, router, transaction
 
 def model(name):
     meta = type("Meta", (), {"app_label": "using", "db_table": name.lower()})
     return type(name, (models.Model,), {"__module__": __name__, "id": AllocatedBigAutoField(), "Meta": meta})
 
-Given, Routed, Lacking = map(model, ("Given", "Routed", "Lacking"))
+Given, Routed, Lacking, Lost = map(model, ("Given", "Routed", "Lacking", "Lost"))
+places = {Routed: "other", Lost: "away"}
 
-def made(*aliases, model=Given):
-    for alias in aliases:
-        with connections[alias].schema_editor() as editor:
-            editor.create_model(model)
+class Router:
+    def db_for_write(self, model, **hints):
+        return places.get(model)
 
 upgrade()
-"""
-
-
-@pytest.fixture
-def told(project) -> Callable[[str], object]:
-    """What a program prints whose default database is of each kind in turn, beside four others."""
-    here = project(SEVERAL)
-    return lambda code: json.loads(run(MODELS + code, here))
-
-
-def test_ids_are_above_the_rows_in_the_database_of_the_router_and_no_other_is_asked(told):
-    """Also where the table is not there, in a transaction, which a statement that fails would end on PostgreSQL."""
-    found = told("""
-class Other:
-    def db_for_write(self, model, **hints):
-        return "other" if model is Routed else None
-
-from django.db import router
-router.routers = [Other()]
-made("default", "other", model=Routed)
-made("default")
+router.routers = [Router()]
+for alias, kind in (("default", Routed), ("other", Routed), ("default", Given), ("other", Lost)):
+    with connections[alias].schema_editor() as editor:
+        editor.create_model(kind)
 Routed.objects.create(id=500)
 Given.objects.create(id=20)
 found = [Routed.objects.create().pk, Given.objects.create().pk]
@@ -374,124 +352,19 @@ with transaction.atomic():
     with connections["default"].cursor() as cursor:
         cursor.execute("SELECT 7")
         found.append(cursor.fetchone()[0])
-print(json.dumps([found, [alias for alias in connections if connections[alias].connection is None]]))
-""")
-
-    assert found == [[501, 21, 1, 7], ["unasked", "away", "nothing"]]
-
-
-@SQLITE
-def test_the_database_that_the_router_names_must_answer(told):
-    """Else the first draw would settle for less than it holds."""
-    found = told("""
-class Away:
-    def db_for_write(self, model, **hints):
-        return "away"
-
-from django.db import OperationalError, router
-made("other")
-router.routers = [Away()]
+found.append([alias for alias in connections if connections[alias].connection is None])
 try:
-    Given.objects.using("other").create()
+    Lost.objects.using("other").create()
 except OperationalError as error:
-    print(json.dumps(str(error)))
-""")
-
-    assert found == "unable to open database file"
-
-
-# -- tests of a project whose migration writes rows: parallel, on a database that is kept, forked and spawned
-
-KEPT = """
-import multiprocessing
-INSTALLED_APPS += ["depot"]
-DATABASES["default"]["TEST"] = {"NAME": str(FOLDER / "kept.sqlite3")} if "sqlite" in ENGINE else {}
-multiprocessing.set_start_method(START, force=True)
-ALLOCATOR = {"database": f"sqlite:///{FOLDER}/test-ids.sqlite3", "start_after": 1_000_000}
+    found.append(str(error))
+print(json.dumps(found))
 """
-DEPOT = {
-    "depot__models": """
-from django.db import models
-from allocator.integrations.django import AllocatedBigAutoField
-
-class Bin(models.Model):
-    id = AllocatedBigAutoField()
-    code = models.CharField(max_length=10)
-
-class Key16(AllocatedBigAutoField):
-    def get_internal_type(self):
-        return "SmallIntegerField"
-
-class Shelf(models.Model):
-    id = Key16()
-""",
-    "depot__migrations__0001_initial": """
-from django.db import migrations, models
-from allocator.integrations.django import AllocatedBigAutoField
-from depot.models import Key16
-
-def fill(apps, editor):
-    apps.get_model("depot", "Bin").objects.create(code="lost")
-
-class Migration(migrations.Migration):
-    operations = [
-        migrations.CreateModel("Bin", [("id", AllocatedBigAutoField()), ("code", models.CharField(max_length=10))]),
-        migrations.CreateModel("Shelf", [("id", Key16())]),
-        migrations.RunPython(fill),
-    ]
-""",
-    "depot__tests": """
-import os
-from django.core import serializers
-from django.test import SimpleTestCase, TestCase
-from allocator.integrations.django import give_ids
-from depot.models import Bin, Shelf
-
-class WithoutDatabase(SimpleTestCase):
-    def test_an_object_has_an_id(self):
-        self.assertGreater(give_ids([Bin()])[0].pk, 1_000_000)
-
-class WithOne(TestCase):
-    def test_a_row_is_one_statement(self):
-        with self.assertNumQueries(1):
-            new = Bin(code="new")
-            new.save()
-        self.assertEqual(["lost", "new"], [one.code for one in Bin.objects.order_by("id")])
-
-    def test_ids_are_above_those_of_a_fixture(self):
-        new = Bin.objects.create(code="new").pk
-        fixture = [{"model": "depot.bin", "pk": new + 1, "fields": {"code": "loaded"}}]
-        for row in serializers.deserialize("python", fixture):
-            row.save()
-        self.assertEqual(new + 2, Bin.objects.create(code="next").pk)
-
-    def test_a_narrow_column_has_room(self):
-        self.assertEqual(1, Shelf.objects.filter(id=Shelf.objects.create().pk).count())
-
-    def test_ids_of_forks_differ(self):
-        reader, writer = os.pipe()
-        if os.fork() == 0:
-            os.write(writer, str(Bin._meta.pk.draw()).encode())
-            os._exit(0)
-        os.wait()
-        mine = [Bin.objects.create(code="mine").pk for _ in range(2)]
-        self.assertNotIn(int(os.read(reader, 99)), mine)
-""",
-}
 
 
-@pytest.mark.parametrize(
-    ("kind", "start"),
-    [("sqlite", "fork"), pytest.param("postgres", "spawn", marks=pytest.mark.nightly)],
-)
-def test_rows_of_a_migration_are_in_nobodys_way(kind, start, project, tmp_path):
-    """The first run draws an id in the migration, and then starts its workers; the second finds the row."""
-    write(tmp_path, **DEPOT)
-    here = project(f"START = {start!r}\nENGINE = {kind!r}\n{KEPT}")
-    tests = "test depot --keepdb"
-    for words in (f"{tests} --parallel 2", tests, f"{tests} --parallel 2"):
-        done = manage(words, here)
-        assert done.returncode == 0, done.stderr
-        assert "Ran 5 tests" in done.stderr
-    done = manage("test depot.tests.WithoutDatabase --keepdb --parallel 2", here)
-    assert done.returncode == 0, done.stderr
+def test_ids_are_above_the_rows_in_the_database_of_the_router_and_no_other_is_asked(project):
+    """Also where the table is not there, in a transaction, which a statement that fails would end on PostgreSQL. A
+    database that does not answer is an error: the first draw would settle for less than it holds."""
+    *found, refused = json.loads(run(ROUTED, project(SEVERAL)))
+
+    assert found == [501, 21, 1, 7, ["unasked", "away"]]
+    assert refused == "unable to open database file"

@@ -2,16 +2,13 @@
 
 import re
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from sqlalchemy import BigInteger, Column, Engine, MetaData, String, Table, insert
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
-from support.closing import Closing
+from sqlalchemy.exc import DBAPIError, OperationalError
 from support.distinct import distinct
 from support.documents.pages import ROOT, Block, blocks
 from support.documents.reader import Reading
@@ -40,7 +37,7 @@ class Writer:
     """Inserts an order and a line of it in each transaction, until it is told to stop or fails. An old one leaves the
     id to the column."""
 
-    def __init__(self, pool: ThreadPoolExecutor, url: str, tag: str) -> None:
+    def __init__(self, pool: ThreadPoolExecutor, url: str, tag: str = "") -> None:
         self.ids: list[int] = []
         self.stopped = threading.Event()
         self.writing = pool.submit(self.write, url, tag)
@@ -51,39 +48,22 @@ class Writer:
                 self.ids.append(insert_order(engine, **({"id": ids.next_id(tag)} if tag else {})))
 
 
-class Writers(Closing):
-    """Old and new ones. A test waits for what they have written, never for a time."""
+def wait_for(writers: list[Writer]) -> None:
+    """Until each has written plenty more, never for a time."""
+    least = [(one, len(one.ids) + PLENTY) for one in writers]
 
-    def __init__(self, url: str) -> None:
-        self.url, self.pool = url, ThreadPoolExecutor(12)
-        self.all: list[Writer] = []
+    def have_ended() -> list[BaseException | None]:
+        return [one.writing.exception() for one in writers if one.writing.done()]
 
-    def add(self, count: int, tag: str = "") -> list[Writer]:
-        made = [Writer(self.pool, self.url, tag) for _ in range(count)]
-        self.all += made
-        return made
+    written = until(lambda: all(len(one.ids) >= count for one, count in least), PATIENCE, hopeless=have_ended)
+    assert written, have_ended()
 
-    def wait_for(self, more: int, writers: list[Writer] | None = None) -> None:
-        """Until each has written so many rows more."""
-        least = [(one, len(one.ids) + more) for one in writers or self.all]
 
-        def have_ended() -> list[BaseException | None]:
-            return [one.writing.exception() for one, _ in least if one.writing.done()]
-
-        assert until(lambda: all(len(one.ids) >= count for one, count in least), PATIENCE, hopeless=have_ended), (
-            have_ended()
-        )
-
-    def stop(self, writers: list[Writer] | None = None) -> None:
-        for one in writers or self.all:
-            one.stopped.set()
-        for one in writers or self.all:
-            one.writing.result(PATIENCE)
-
-    def close(self) -> None:
-        for one in self.all:
-            one.stopped.set()
-        self.pool.shutdown()
+def stop(writers: list[Writer]) -> None:
+    for one in writers:
+        one.stopped.set()
+    for one in writers:
+        one.writing.result(PATIENCE)
 
 
 PAGE = ROOT / "docs" / "existing-tables.md"
@@ -137,76 +117,40 @@ def carry_out(reading: Reading, steps: list[Block]) -> None:
                     raise
 
 
-@pytest.fixture
-def reading(tmp_path: Path) -> Iterator[Reading]:
-    with Reading(tmp_path) as made:
-        yield made
-
-
-@contextmanager
-def changed(kind: str, reading: Reading, steps: dict[str, list[Block]]) -> Iterator[tuple[Writers, list[Writer]]]:
-    """While others write, up to the step that changes them; and those that use the tag.
-
-    Each written id is a row, once; the page has inserted four more.
-    """
-    carry_out(reading, steps["tables"])
-    url = reading.stage.real(URLS[kind])
-    with Writers(url) as writers:
-        writers.add(3)
-        writers.wait_for(PLENTY)
-        carry_out(reading, steps["Plan"])
-        carry_out(reading, with_its_statement(url, steps["Start"]))
-        new = writers.add(3, "order")
-        writers.wait_for(PLENTY)
-        carry_out(reading, steps["Change the writers one by one"])
-        yield writers, new
-        writers.stop()
-    written = [number for one in writers.all for number in one.ids]
-    assert distinct(written)
-    rows = values(url, "SELECT id FROM orders")
-    assert set(written) <= set(rows)
-    assert len(rows) == len(written) + 4
-
-
 @pytest.mark.parametrize("kind", URLS)
-def test_the_steps_of_the_page_while_others_write(kind, reading):
+def test_the_steps_of_the_page_while_others_write(kind, tmp_path):
+    """Each written id is a row, once; the page has inserted four more."""
     steps = parts(kind)
     assert {name for name, found in steps.items() if not found} == set()
-    with changed(kind, reading, steps) as (writers, new):
-        writers.wait_for(PLENTY)
-        writers.stop(writers.all[:3])
+    with Reading(tmp_path) as reading, ThreadPoolExecutor(12) as pool, ExitStack() as at_the_end:
+        carry_out(reading, steps["tables"])
+        url = reading.stage.real(URLS[kind])
+        writers: list[Writer] = []
+
+        def add(tag: str = "") -> list[Writer]:
+            made = [Writer(pool, url, tag) for _ in range(3)]
+            writers.extend(made)
+            for one in made:
+                at_the_end.callback(one.stopped.set)
+            wait_for(writers if tag else made)
+            return made
+
+        old = add()
+        carry_out(reading, steps["Plan"])
+        carry_out(reading, with_its_statement(url, steps["Start"]))
+        new = add("order")
+        carry_out(reading, steps["Change the writers one by one"])
+        wait_for(writers)
+        stop(old)
         carry_out(reading, steps["End"])
-        writers.wait_for(PLENTY, new)
+        wait_for(new)
         with pytest.raises(DBAPIError):
-            execute(reading.stage.real(URLS[kind]), "INSERT INTO orders (what) VALUES ('old')")
+            execute(url, "INSERT INTO orders (what) VALUES ('old')")
         carry_out(reading, steps["Back"])
-        again = writers.add(3)
-        writers.wait_for(PLENTY, [*new, *again])
+        stop([*add(), *new])
+        rows = values(url, "SELECT id FROM orders")
+    written = [number for one in writers for number in one.ids]
 
-
-@pytest.mark.parametrize("kind", URLS)
-def test_the_way_back_before_the_end_while_others_write(kind, reading):
-    steps = parts(kind)
-    in_a_table = re.compile("^ALTER TABLE.*\n", re.MULTILINE)
-    before_the_end = [replace(one, text=in_a_table.sub("", one.text)) for one in steps["Back"]]
-    with changed(kind, reading, steps) as (writers, new):
-        if kind == "postgres":
-            carry_out(reading, before_the_end)
-        writers.wait_for(PLENTY)
-        writers.stop(new)
-        writers.wait_for(PLENTY, writers.all[:3])
-
-
-@pytest.mark.parametrize("kind", ["postgres"])
-def test_control_a_tag_that_starts_where_the_counter_is_repeats_its_ids(kind, reading):
-    """Without the statement that holds the counter; the check names the counter."""
-    steps = parts(kind)
-    upgrade = [replace(one, text=one.text.partition("$ allocator tags")[0]) for one in steps["Plan"]]
-    carry_out(reading, [*steps["tables"], *upgrade])
-    url = reading.stage.real(URLS[kind])
-    reading.read(Block(PAGE, 0, "console", "$ allocator tags create order --start-after-column orders.id\n...\n"))
-    execute(url, "INSERT INTO orders (what) VALUES ('old')")
-    with Writers(url) as writers:
-        (new,) = writers.add(1, "order")
-        assert isinstance(new.writing.exception(PATIENCE), IntegrityError)
-    reading.read(Block(PAGE, 0, "console", f"$ allocator {BESIDE}\ndanger  second-generator (...\n...\n"))
+    assert distinct(written)
+    assert set(written) <= set(rows)
+    assert len(rows) == len(written) + 4

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -107,20 +106,6 @@ def test_a_row_that_somebody_holds_holds_nobody_up_and_leaves_no_gap(shop):
     assert [position for _, position in read(shop)] == list(range(1, 24))
 
 
-@ON_SERVERS  # the threads of a file take turns
-@statements
-def test_assigners_of_several_threads_leave_neither_gap_nor_duplicate(shop):
-    feeds = [Feed(Happened, position="position", order_by="id", at_once=7) for _ in range(4)]  # which share no turns
-    with ThreadPoolExecutor(8) as pool:
-        writers = [pool.submit(add, shop, *range(100 * n, 100 * n + 50)) for n in range(4)]
-        numbered = sum(pool.map(lambda one: one.assign(shop), feeds * 3))
-        for one in writers:
-            one.result(60)
-
-    assert numbered + feed.assign(shop) == 200
-    assert [position for _, position in read(shop)] == list(range(1, 201))
-
-
 @ON_SERVERS  # the integers of SQLite have one width
 @statements
 def test_a_column_without_room_takes_no_position(shop):
@@ -139,12 +124,9 @@ def test_a_column_without_room_takes_no_position(shop):
         assert set(connection.scalars(select(Narrow.position))) == {None}
 
 
-def test_positions_are_integers():
+def test_a_feed_takes_integers_and_its_follower_an_engine():
     with pytest.raises(InvalidSetting, match=r"positions are integers, and narrow\.note is VARCHAR\(20\)"):
         Feed(Narrow, position="note", order_by="id")
-
-
-def test_a_follower_ends_where_it_can_never_assign():
     with pytest.raises(InvalidDatabase, match="give a SQLAlchemy Engine, sessionmaker, .* got object"):
         feed.follow(object())
 

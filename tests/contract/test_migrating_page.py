@@ -25,25 +25,6 @@ TINYID_TABLE = "CREATE TABLE tiny_id_info (biz_type varchar(63) PRIMARY KEY, max
 ODD = ("'; touch x; '", "a b", "$(touch x)", "`touch x`", "a\ntouch x", "")
 
 
-@pytest.fixture
-def leaf(kind, new_database) -> str:
-    """A database of Leaf, after three claims of a tag."""
-    url = new_database(kind)
-    odd = [f"INSERT INTO leaf_alloc (biz_tag) VALUES ('{name.replace(chr(39), chr(39) * 2)}')" for name in ODD]
-    claims = ["UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'order'"] * 3
-    execute(url, LEAF_TABLE, "INSERT INTO leaf_alloc (biz_tag, step) VALUES ('order', 10), ('new', 10)", *odd, *claims)
-    return url
-
-
-@pytest.fixture
-def tinyid(kind, new_database) -> list[str]:
-    """Databases of tinyid that share a type: one after a claim, one after three."""
-    urls = [new_database(kind) for _ in range(2)]
-    for url, claims in zip(urls, (1, 3), strict=True):
-        execute(url, TINYID_TABLE, f"INSERT INTO tiny_id_info VALUES ('order', {10 * claims}, 10, 2)")
-    return urls
-
-
 OF_LEAF = range(1, 31)
 OF_TINYID = [*range(2, 11, 2), *range(1, 31, 2)]
 """What these may have given: `delta` databases share the numbers by remainder."""
@@ -58,7 +39,12 @@ def ours(lines: list[str], url: str, folder: Path) -> list[int]:
         return list(ids.reserve("order", 20))
 
 
-def test_our_ids_continue_above_those_of_leaf(leaf, empty, tmp_path):
+def test_our_ids_continue_above_those_of_leaf(kind, new_database, empty, tmp_path):
+    """After three claims of a tag, beside names that a shell would run."""
+    leaf = new_database(kind)
+    odd = [f"INSERT INTO leaf_alloc (biz_tag) VALUES ('{name.replace(chr(39), chr(39) * 2)}')" for name in ODD]
+    claims = ["UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'order'"] * 3
+    execute(leaf, LEAF_TABLE, "INSERT INTO leaf_alloc (biz_tag, step) VALUES ('order', 10), ('new', 10)", *odd, *claims)
     lines = values(leaf, LEAF)
     drawn = ours(lines, empty, tmp_path)
 
@@ -70,11 +56,16 @@ def test_our_ids_continue_above_those_of_leaf(leaf, empty, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_our_ids_continue_above_those_of_all_databases_of_tinyid(tinyid, kind, new_database, tmp_path):
-    """In any order: the second line raises the tag, or is refused."""
-    for urls in (tinyid, tinyid[::-1]):
-        lines = [line for url in urls for line in values(url, TINYID)]
-        drawn = ours(lines, new_database(kind), tmp_path)
+def test_our_ids_continue_above_those_of_all_databases_of_tinyid(kind, new_database, tmp_path):
+    """That share a type: one after a claim, one after three. In any order: the second line raises the tag, or is
+    refused."""
+    lines = []
+    for claims in (1, 3):
+        url = new_database(kind)
+        execute(url, TINYID_TABLE, f"INSERT INTO tiny_id_info VALUES ('order', {10 * claims}, 10, 2)")
+        lines += values(url, TINYID)
+    for order in (lines, lines[::-1]):
+        drawn = ours(order, new_database(kind), tmp_path)
 
         assert distinct([*OF_TINYID, *drawn]) == 40
         assert drawn[0] == 31

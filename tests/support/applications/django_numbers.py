@@ -4,7 +4,6 @@ It runs on the example's project, with a second database beside its own.
 """
 
 import sqlite3
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, redirect_stdout, suppress
@@ -27,7 +26,6 @@ from allocator.errors import (  # noqa: E402
     DatabaseRefused,
     DatabaseUnavailable,
     InvalidDatabase,
-    InvalidSetting,
     NumberBusy,
     SchemaOutOfDate,
 )
@@ -60,21 +58,6 @@ def refusal(error: type[AllocatorError], call: Callable[[], object]) -> str:
     raise AssertionError(f"no {error.__name__}")
 
 
-def beside(act: Callable[[], object]) -> threading.Thread:
-    """In an atomic block of another thread."""
-
-    def run() -> None:
-        try:
-            with transaction.atomic():
-                act()
-        finally:
-            connections.close_all()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
-
-
 @chapter
 def a_rollback_of_a_block_or_of_a_savepoint_takes_its_number_back() -> None:
     call_command("migrate", verbosity=0)
@@ -100,28 +83,6 @@ def a_rollback_of_a_block_or_of_a_savepoint_takes_its_number_back() -> None:
         same(invoices.peek(connection, "a", MARCH).n, 5)
         invoices.set(connection, 9, scope="a", at=MARCH)
         same(invoices.void(connection, draw(), "printed twice"), True)
-
-
-@chapter
-def an_atomic_block_gives_its_number_to_the_next_where_it_is_rolled_back() -> None:
-    if KIND == "sqlite":
-        return  # one writer at a time: no scope beside another
-    held, waited, other = [], [], []
-
-    def draw_when_free() -> None:
-        is_asking.set()
-        waited.append(cases.next(connection, "a").n)
-
-    for ends_by_rollback in (True, True, False):  # of a scope that is new, and of one that is still
-        is_asking = threading.Event()
-        with transaction.atomic():
-            held.append(cases.next(connection, "a").n)
-            beside(lambda: other.append(cases.next(connection, "b").n)).join()
-            waiter = beside(draw_when_free)
-            assert is_asking.wait(60)
-            transaction.set_rollback(ends_by_rollback)
-        waiter.join()
-    same([held, waited, other], [[1, 2, 3], [1, 2, 4], [1, 2, 3]])
 
 
 @chapter
@@ -170,28 +131,17 @@ def django_sees_each_statement_and_an_upgrade_lowers_nothing() -> None:
 def each_database_counts_by_itself_in_its_own_block() -> None:
     upgrade(using="other")  # as migrate does with --database other
     here = Numbers("here")
-
-    def draw(alias: str, numbers: Numbers = here) -> int:
+    drawn = []
+    for alias in ("default", "other") * 2:
         with transaction.atomic(using=alias):
-            return numbers.next(connections[alias]).n
-
-    def draw_in_the_block_of_another() -> None:
-        with transaction.atomic(using="default"):
-            here.next(connections["other"])
-
-    same([draw("default"), draw("other"), draw("default"), draw("other")], [1, 1, 2, 2])
-    same([draw("other", Numbers("member", start=1000)), draw("other", Numbers("member"))], [1000, 1001])
-    said = refusal(InvalidDatabase, draw_in_the_block_of_another)
+            drawn.append(here.next(connections[alias]).n)
+    same(drawn, [1, 1, 2, 2])
+    with transaction.atomic(using="default"):
+        said = refusal(InvalidDatabase, lambda: here.next(connections["other"]))
     assert said.startswith("draw numbers inside transaction.atomic()"), said
 
 
 # -- rows that get their numbers after their commit
-
-
-class Code(models.IntegerField):
-    def to_python(self, value: object) -> str:
-        """What the application sees, as of a public id."""
-        return f"code-{value}"
 
 
 def text_or_none() -> models.CharField:
@@ -217,10 +167,6 @@ Slip = model(
     number=text_or_none(),
 )
 Trip = model("waiting", "Trip", tenant=models.IntegerField(), made=models.DateTimeField(), number=text_or_none())
-Till = model("waiting", "Till", shop=Code(), n=models.IntegerField(null=True))
-Rented = model("waiting", "Rented", Till, days=models.IntegerField(null=True))
-"""Its table has a key and `days`: the other columns are those of its parent."""
-Shown = model("waiting", "Shown", Till, {"proxy": True})
 NEW_YEAR = datetime(2025, 12, 31, 23, 30, tzinfo=UTC)
 """In Berlin it is 2026."""
 IN_BERLIN = {"reset": "year", "timezone": "Europe/Berlin"}
@@ -238,7 +184,7 @@ def called(*words: str) -> str:
 @chapter
 def rows_are_numbered_after_the_commit() -> None:
     with connection.schema_editor() as editor:
-        for model in (Bill, Firm, Slip, Trip, Till):
+        for model in (Bill, Firm, Slip, Trip):
             editor.create_model(model)
     assigned = []
 
@@ -287,18 +233,15 @@ def scopes_and_moments_are_those_that_the_application_gives() -> None:
         slip.refresh_from_db()
         same(slip.number, number)
     assert '"newest": "3"' in called("list", "slip", "--json")
-    trips = Numbers("trip", format="T-{year}-{n}", **IN_BERLIN)
-    on_trips = trips.waiting(Trip, number="number", scope="tenant", at="made", order_by="id")
+    words = ("waiting_slip.number", "slip", "--scope-column", "tenant_id", "--period-column", "made")
+    Slip.objects.create(tenant_id=tenant, made=NEW_YEAR)
+    called("assign", *words, "--order-column", "id")
+    same(set(Slip.objects.values_list("number", flat=True)), {"S-2026-2", "S-2026-3", "S-2026-4"})
+    with transaction.atomic():
+        drawn = Numbers("trip", format="T-{year}-{n}", **IN_BERLIN).next(connection, 1, NEW_YEAR)
+    Trip.objects.create(tenant=1, made=NEW_YEAR, number=drawn.text)
     words = ("waiting_trip.number", "trip", "--scope-column", "tenant", "--period-column", "made")
-    for assign in (lambda: on_trips.assign(connection), lambda: called("assign", *words, "--order-column", "id")):
-        Trip.objects.create(tenant=1, made=NEW_YEAR)
-        assign()
-    same(list(Trip.objects.order_by("id").values_list("number", flat=True)), ["T-2026-1", "T-2026-2"])
-    same(called("audit", *words), "2 rows: nothing was found\n")
-    Till.objects.create(shop=7)
-    same(Numbers("till").waiting(Shown, number="n", scope="shop", order_by="id").assign(connection), 1)
-    said = refusal(InvalidSetting, lambda: Numbers("till").waiting(Rented, number="n", order_by="days"))
-    same(said, "'n' is no column of the table waiting_rented; there are till_ptr, days, till_ptr_id")
+    same((drawn.text, called("audit", *words)), ("T-2026-1", "1 row: nothing was found\n"))
 
 
 @chapter

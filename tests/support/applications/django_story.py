@@ -22,12 +22,15 @@ from django.db import IntegrityError, connection, models, transaction  # noqa: E
 from django.db.models.signals import pre_save  # noqa: E402
 from django.test import Client  # noqa: E402
 from django.test.utils import CaptureQueriesContext  # noqa: E402
+from django.urls import path, register_converter  # noqa: E402
 from shop.models import Order, OrderItem  # noqa: E402
 
+from allocator import PublicIds  # noqa: E402
 from allocator.integrations.django import (  # noqa: E402
     AllocatedBigAutoField,
     allocator,
     give_ids,
+    public_id_converter,
 )
 from support.applications.django_chapters import chapter, model, same, tell_all  # noqa: E402
 from support.distinct import distinct  # noqa: E402
@@ -166,28 +169,20 @@ def an_upsert_leaves_no_id_that_no_row_has() -> None:
 @chapter
 def an_object_whose_save_has_failed_gets_an_id_in_the_next_bulk() -> None:
     """Whether a receiver or the database refused it: nothing is left that the next call of the object sees."""
-    taken = Bin.objects.create(code="taken")
 
     def refuse(**signal: object) -> None:
         raise ValueError
 
-    def stored_after(one: Bin, error: type[Exception]) -> str:
-        try:
-            with transaction.atomic():
-                one.save()
-        except error:
-            one.pk, one.code = None, f"of {error.__name__}"[:10]
-            Bin.objects.bulk_create([one])
-        return Bin.objects.get(pk=one.pk).code
-
-    same(stored_after(Bin(pk=5000, code=taken.code), IntegrityError), "of Integri")
-    pre_save.connect(refuse, sender=Bin)
-    same(stored_after(Bin(), ValueError), "of ValueEr")
+    for one, error in ((Bin(pk=5000, code="a"), IntegrityError), (Bin(), ValueError)):
+        if error is ValueError:
+            pre_save.connect(refuse, sender=Bin)
+        with suppress(error), transaction.atomic():
+            one.save()
+            raise AssertionError("it was saved")
+        one.pk, one.code = None, error.__name__[:10]
+        Bin.objects.bulk_create([one])
+        same(Bin.objects.get(pk=one.pk).code, one.code)
     pre_save.disconnect(refuse, sender=Bin)
-    forced = Bin(code="forced")
-    with suppress(ValueError):  # as for any model: there is no row to update
-        forced.save(force_update=True)
-    same(forced.pk, None)
 
 
 @chapter
@@ -204,20 +199,6 @@ def a_composite_key_has_an_id_of_ours() -> None:
     same(Parcel.check(), [])
     same(Parcel._meta.get_field("id").deconstruct()[3], {"primary_key": False})
     same(sorted(one.pk for one in Parcel.objects.all()), [(1, 1), (1, 2), (2, 3), (2, 4)])
-
-
-@chapter
-def an_object_is_got_or_made_and_a_rollback_burns_its_id() -> None:
-    one, made = Order.objects.get_or_create(customer="g")
-    again, made_again = Order.objects.get_or_create(customer="g")
-    same((made, made_again, again.pk), (True, False, one.pk))
-    assert Order.objects.update_or_create(customer="u", defaults={})[0].pk != one.pk
-    try:
-        with transaction.atomic():
-            burnt = Order.objects.create().pk
-            raise RuntimeError
-    except RuntimeError:
-        assert Order.objects.create().pk > burnt
 
 
 @chapter
@@ -241,6 +222,17 @@ def models_inherit_their_key_and_share_a_tag_and_a_table_goes_on_above_its_rows(
     same([Shelf.objects.create().pk for _ in range(2)], [1, 2])
     same([model._meta.pk.tag for model in (Place, Shelf)], ["place", "shelf"])
     same([Left.objects.create().pk, Right.objects.create(pk=50).pk, Right.objects.create().pk], [1, 50, 51])
+
+
+@chapter
+def a_path_reads_public_ids() -> None:
+    public = PublicIds(bytes(range(32)), prefix="ord_")
+    text = public.encode(1_001)
+    register_converter(public_id_converter(public), "bill")
+    route = path("bills/<bill:number>", print)
+    same(public_id_converter(public)().to_url(1_001), text)
+    found = [route.resolve(f"bills/{each}") for each in (text, "1", "ord_I9UOBqekNF7q8z1n")]
+    same([found[0].kwargs, *found[1:]], [{"number": 1_001}, None, None])
 
 
 TOO_HIGH = (
@@ -279,16 +271,7 @@ def the_admin_shows_no_field_for_the_id() -> None:
     client = Client()
     client.force_login(User.objects.create_superuser("root"))
     page = client.get("/admin/shop/order/add/")
-    item = {"product": "tea", "quantity": "2", "id": "", "order": ""}
-    form = {"customer": "by the admin", "items-TOTAL_FORMS": "1", "items-INITIAL_FORMS": "0"}
-    posted = client.post("/admin/shop/order/add/", form | {f"items-0-{name}": value for name, value in item.items()})
-    same([page.status_code, posted.status_code, 'name="id"' in page.content.decode()], [200, 302, False])
-    order = Order.objects.get(customer="by the admin")
-    change = {**form, "items-INITIAL_FORMS": "1", "customer": "changed", "items-0-id": str(order.items.get().pk)}
-    change |= {"items-0-order": str(order.pk), "items-0-product": "milk", "items-0-quantity": "1"}
-    client.post(f"/admin/shop/order/{order.pk}/change/", change)
-    order.refresh_from_db()
-    same([order.customer, order.items.get().product], ["changed", "milk"])
+    same([page.status_code, 'name="id"' in page.content.decode()], [200, False])
 
 
 @chapter

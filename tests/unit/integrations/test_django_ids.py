@@ -7,14 +7,13 @@ from unittest.mock import Mock
 import pytest
 from support.processes.threads import draw_on_threads
 
-from allocator import Allocator, PublicIds, Tag
+from allocator import Allocator, Tag
 from allocator.errors import AccessDenied, InvalidSetting
 from allocator.schemes.tag_column import Column
 
 pytest.importorskip("django")
 
 from allocator.integrations.django import ids as django_ids
-from allocator.integrations.django import public_id_converter
 from allocator.integrations.django.ids import settle
 
 BIGINT = Column()
@@ -82,22 +81,3 @@ def test_another_is_lent_and_left_open_and_the_own_one_closed_at_the_end(made):
     assert not second.close.called
     django_ids.close()
     assert (own.close.called, second.close.called) == (False, True)
-
-
-# -- public ids in Django: what a path converter takes
-
-
-PUBLIC = PublicIds(bytes(range(32)), prefix="ord_")
-
-
-@pytest.mark.parametrize("text", ["1", "ord_I9UOBqekNF7q8z1n"])
-def test_a_path_has_the_text_and_the_view_the_number(text):
-    """And what is no public id matches no path."""
-    from django.urls import path, register_converter
-
-    register_converter(public_id_converter(PUBLIC), "bill" + text)
-    route = path(f"bills/<bill{text}:number>", print)
-
-    assert public_id_converter(PUBLIC)().to_url(1_001) == PUBLIC.encode(1_001)
-    assert route.resolve(f"bills/{PUBLIC.encode(1_001)}").kwargs == {"number": 1_001}
-    assert route.resolve(f"bills/{text}") is None

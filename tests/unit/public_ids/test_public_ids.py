@@ -4,15 +4,13 @@ import asyncio
 import json
 import os
 import pickle
-from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 from fastapi import FastAPI
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from support.distinct import distinct
 from support.kit import output
 from support.service.asgi import ask
 
@@ -43,31 +41,15 @@ def test_known_answers_of_version_1(format_, id_, text):
     assert public.decode(text) == id_
 
 
-@settings(max_examples=80)
-@given(st.integers(1, MAX_ID), st.sampled_from(["", "ord_", "a.b~c-"]))
-def test_every_id_is_read_back(id_: int, prefix: str):
-    public = PublicIds(KEY, prefix=prefix)
+@settings(max_examples=150)
+@given(st.binary(min_size=16, max_size=64), st.integers(1, MAX_ID))
+def test_every_id_has_a_text_of_one_length_and_is_read_back(key: bytes, id_: int):
+    public = PublicIds(key.hex(), prefix="a.b~c-")
+    text = public.encode(id_)
 
-    assert public.decode(public.encode(id_)) == id_
-
-
-def test_all_texts_are_of_one_length_and_in_the_alphabet():
-    public = PublicIds(KEY)
-    texts = [public.encode(id_) for id_ in (*range(1, 20), MAX_ID - 1, MAX_ID)]
-
-    assert {len(one) for one in texts} == {len(texts[0])}
-    assert set("".join(texts)) <= set(DIGITS)
-    assert distinct(texts)
-
-
-def test_one_character_altered_is_refused():
-    public = PublicIds(KEY, prefix="ord_")
-    good = public.encode(4711)
-    for place in range(len(good)):
-        # The last but one is a digit, and not ASCII.
-        for character in set(DIGITS + "*-_ é١\n") - {good[place]}:
-            with pytest.raises(InvalidId):
-                public.decode(good[:place] + character + good[place + 1 :])
+    assert public.decode(text) == id_
+    assert len(text) == len(public.encode(1))
+    assert set(text.removeprefix("a.b~c-")) <= set(DIGITS)
 
 
 @settings(max_examples=300)
@@ -77,7 +59,7 @@ def test_without_any_key_one_alteration_is_refused_for_sure(number: int, data: s
     text = base62.encode(number, base62.length_of(2**89 - 1))
     assert base62.decode(text) == number
     place = data.draw(st.integers(0, len(text) - 1))
-    other = data.draw(st.sampled_from([digit for digit in DIGITS if digit != text[place]]))
+    other = data.draw(st.sampled_from([digit for digit in f"{DIGITS}*-_ é\u0661\n" if digit != text[place]]))
     swapped = text[:place] + text[place : place + 2][::-1] + text[place + 2 :]
 
     assert base62.decode(text[:place] + other + text[place + 1 :]) is None
@@ -94,21 +76,15 @@ def test_control_digits_alone_take_every_text(monkeypatch):
 
 REFUSED = {
     "another prefix": lambda text: "cus_" + text[4:],
-    "no prefix": lambda text: text[4:],
     "the prefix in capitals": lambda text: "ORD_" + text[4:],
-    "shorter": lambda text: text[:-1],
     "longer by a zero": lambda text: "ord_0" + text[4:],
-    "a blank behind it": lambda text: text + " ",
     "a new line behind it": lambda text: text + "\n",
     "in the other case": lambda text: "ord_" + text[4:].swapcase(),
-    "full-width digits": lambda text: text[:-1] + "\uff15",
     "zeros": lambda text: "ord_" + "0" * (len(text) - 4),
     "the greatest digits": lambda text: "ord_" + "z" * (len(text) - 4),
     "empty": lambda text: "",
-    "bytes": lambda text: text.encode(),
     "a number": lambda text: 5,
     "a number that cannot be shown": lambda text: 10**5000,
-    "nothing": lambda text: None,
 }
 
 
@@ -161,7 +137,7 @@ def test_old_keys_are_read_and_the_new_one_writes():
             reads.decode(writes.encode(7))
 
 
-@pytest.mark.parametrize("bad", [0, -1, MAX_ID + 1, 2**70, True, "1", 1.0, None])
+@pytest.mark.parametrize("bad", [0, MAX_ID + 1, 2**70, True, "1", None])
 def test_what_is_no_id_is_refused(bad):
     with pytest.raises(InvalidId, match="an id must be"):
         PublicIds(KEY).encode(bad)
@@ -169,23 +145,15 @@ def test_what_is_no_id_is_refused(bad):
 
 def test_a_setting_that_cannot_be_is_refused_with_one_sentence(subtests):
     for settings_, sentence in [
-        ({"key": b"k" * 15}, "16 to 64 bytes, got 15"),
         ({"key": b"k" * 65}, "16 to 64 bytes, got 65"),
-        ({"key": ""}, "16 to 64 bytes, got 0"),
         ({"key": "ab" * 15}, "16 to 64 bytes, got 15"),
         ({"key": "correct horse battery"}, "21 characters that are not"),
         ({"key": KEY.hex().encode()}, "64 hexadecimal digits as bytes; pass the digits as str, or decode them"),
-        ({"key": b"0123456789abcdefABCDEF0123456789"}, "32 hexadecimal digits as bytes"),
-        ({"key": b"ab" * 64}, "128 hexadecimal digits as bytes"),
         ({"key": KEY, "old_keys": [OTHER.hex().encode()]}, "64 hexadecimal digits as bytes"),
         ({"key": None}, "got NoneType"),
-        ({"key": 5}, "got int"),
         ({"prefix": "ord/"}, "prefix must be up to 32"),
-        ({"prefix": "o" * 33}, "prefix must be up to 32"),
         ({"prefix": "é"}, "prefix must be up to 32"),
-        ({"prefix": None}, "prefix must be up to 32"),
         ({"old_keys": OTHER}, "old_keys must be a list of keys, got bytes"),
-        ({"old_keys": None}, "old_keys must be a list of keys, got NoneType"),
         ({"old_keys": [b"short"]}, "16 to 64 bytes, got 5"),
     ]:
         with subtests.test(settings_=settings_):
@@ -263,15 +231,6 @@ def test_back_is_the_inverse_of_forward(key: bytes, limit: int, data: st.DataObj
     assert permutation.forward(permutation.back(id_)) == id_
 
 
-def test_the_numbers_of_ids_in_a_row_have_no_order():
-    permutation = Permutation(KEY, MAX_ID)
-    numbers = [permutation.forward(id_) for id_ in range(1, 2001)]
-
-    assert 900 < sum(one < two for one, two in pairwise(numbers)) < 1100
-    assert 900 < sum(number > MAX_ID // 2 for number in numbers) < 1100
-    assert len({two - one for one, two in pairwise(numbers)}) == 1999
-
-
 @pytest.mark.parametrize("limit", [MAX_ID, JAVASCRIPT_MAX_ID])
 def test_each_bit_of_an_id_or_of_the_key_changes_half_of_the_number(limit):
     bits, ids = limit.bit_length(), range(1000, 1040)
@@ -280,10 +239,6 @@ def test_each_bit_of_an_id_or_of_the_key_changes_half_of_the_number(limit):
     by_key = [one.forward(id_) ^ other.forward(id_) for id_ in ids]
     for changed in (by_bit, by_key):
         assert 0.45 < sum(map(int.bit_count, changed)) / (bits * len(changed)) < 0.55
-
-
-def test_a_known_answer():
-    assert [Permutation(b"key" * 8, 10).forward(id_) for id_ in range(1, 11)] == [2, 10, 5, 9, 1, 8, 6, 4, 7, 3]
 
 
 # -- public ids as types of Pydantic and FastAPI: text outside, the id or the checked text inside
@@ -301,41 +256,28 @@ class Order(BaseModel):
     before: OrderId | None = None
 
 
-def test_an_int_is_the_id_inside_and_text_in_json():
+def test_an_int_is_the_id_inside_and_text_in_json_and_a_str_the_text():
     order = Order.model_validate_json(json.dumps({"id": ONE, "before": orders.encode(7)}))
 
-    assert (order.id, order.before) == (1, 7)
     assert order.model_dump() == {"id": 1, "before": 7}
     assert json.loads(order.model_dump_json()) == {"id": ONE, "before": orders.encode(7)}
     assert json.loads(Order(id=ONE).model_dump_json()) == {"id": ONE, "before": None}  # type: ignore[arg-type]
-
-
-def test_a_str_is_the_text_once_it_is_checked():
-    adapter = TypeAdapter(OrderText)
-
-    assert adapter.validate_python(ONE) == ONE
-    assert adapter.dump_json(ONE) == f'"{ONE}"'.encode()
-
-
-@pytest.mark.parametrize("mode", ["validation", "serialization"])
-@pytest.mark.parametrize("kind", [OrderId, OrderText])
-def test_the_schema_says_text_of_its_length(mode, kind):
-    assert TypeAdapter(kind).json_schema(mode=mode) == {"type": "string", "minLength": 20, "maxLength": 20}
+    assert TypeAdapter(OrderText).validate_python(ONE) == ONE
+    assert TypeAdapter(OrderText).dump_json(ONE) == f'"{ONE}"'.encode()
 
 
 @pytest.mark.parametrize("kind", [OrderId, OrderText])
-@pytest.mark.parametrize("wrong", WRONG)
-def test_what_encode_never_makes_is_refused(kind, wrong):
+def test_what_encode_never_makes_is_refused_and_the_schema_says_its_length(kind):
     """Plain numbers too, or else whoever sends a request could count."""
     adapter = TypeAdapter(kind)
-    for validate, value in ((adapter.validate_python, wrong), (adapter.validate_json, json.dumps(wrong))):
-        with pytest.raises(ValidationError):
-            validate(value)
-
-
-def test_the_message_is_that_of_decode():
+    for wrong in WRONG:
+        for validate, value in ((adapter.validate_python, wrong), (adapter.validate_json, json.dumps(wrong))):
+            with pytest.raises(ValidationError):
+                validate(value)
     with pytest.raises(ValidationError, match=f"'{MISTYPED}' was altered or mistyped, or made with another key"):
-        Order(id=MISTYPED)  # type: ignore[arg-type]
+        adapter.validate_python(MISTYPED)
+    for mode in ("validation", "serialization"):
+        assert adapter.json_schema(mode=mode) == {"type": "string", "minLength": 20, "maxLength": 20}
 
 
 def test_any_other_type_is_refused_when_the_model_is_made():
@@ -351,25 +293,10 @@ async def read(id_: OrderId, after: OrderId | None = None) -> list[int | None]:
     return [id_, after]
 
 
-@app.post("/orders")
-async def change(order: Order) -> Order:
-    return order
-
-
-def asked(*words: str, body: object = None) -> tuple[int, Any]:
-    return asyncio.run(ask(app, *words, body=body))
-
-
-def test_fastapi_reads_ids_out_of_paths_queries_and_bodies_and_answers_422():
-    assert asked("GET", f"/orders/{ONE}", f"after={orders.encode(9)}") == (200, [1, 9])
-    assert asked("POST", "/orders", body={"id": ONE}) == (200, {"id": ONE, "before": None})
-    for wrong in ["1", MISTYPED]:
-        assert asked("GET", f"/orders/{wrong}")[0] == 422, wrong
-        assert asked("GET", f"/orders/{ONE}", f"after={wrong}")[0] == 422, wrong
-        assert asked("POST", "/orders", body={"id": wrong})[0] == 422, wrong
-
-
-def test_fastapi_describes_the_path():
-    (path, *_) = app.openapi()["paths"]["/orders/{id_}"]["get"]["parameters"]
-
-    assert path["schema"] == {"type": "string", "minLength": 20, "maxLength": 20, "title": "Id "}
+@pytest.mark.parametrize(
+    ("path", "query", "answer"),
+    [(ONE, f"after={orders.encode(9)}", [1, 9]), (MISTYPED, "", None), ("1", "", None), (ONE, "after=1", None)],
+)
+def test_fastapi_reads_ids_out_of_paths_and_queries_and_answers_422(path, query, answer):
+    status, body = asyncio.run(ask(app, "GET", f"/orders/{path}", query))
+    assert (status, answer and body) == (200 if answer else 422, answer)
