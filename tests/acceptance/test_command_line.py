@@ -316,6 +316,7 @@ MISUSED = {
     "serve --host ' '": "--host is empty, which would be every address",
     "serve --host=": "--host is empty, which would be every address",
     "serve --timeout 0": "timeout must be",
+    "serve --uds ids.sock --port 8000": "--uds excludes --host, --port and --certificate",
     "serve --url https://ids.example.org": "--url must be a database",
 }
 

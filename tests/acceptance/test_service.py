@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
+from http.client import HTTPConnection
 from itertools import chain
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from support.processes.patience import until
 from support.processes.prefork import serving
 from support.servers.fleets import bare, on_one_of_each
 from support.servers.throwaway import free_port
-from support.service.served import Connection, Reply, Served, post
+from support.service.served import Reply, Served
 
 from allocator import Allocator
 from allocator.database.store import Database
@@ -63,20 +64,22 @@ def test_replicas_before_a_real_database_never_repeat_an_id(shared_database, kin
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stop_tells_each_busy_connection_and_cuts_none(tmp_path, number):
     """Each of them would send one more request. SIGHUP comes when a terminal is closed."""
-    busy, last = set[Connection](), []
-    request = post("order").replace(b"Host: x", b"Host: localhost")
+    busy, last = set[HTTPConnection](), []
 
-    def ask_until_told(connection: Connection) -> None:
-        status, headers, _ = connection.ask(request)
-        while status == 200 and "connection" not in headers:
-            busy.add(connection)
-            status, headers, _ = connection.ask(request)
-        last.append((status, headers.get("connection")))
+    def ask_until_told() -> None:
+        with closing(HTTPConnection("127.0.0.1", service.port, timeout=30)) as connection:
+            while True:
+                connection.request("POST", "/v1/tags/order/ids")
+                with connection.getresponse() as answer:
+                    answer.read()
+                if answer.status != 200 or answer.getheader("connection"):
+                    break
+                busy.add(connection)
+        last.append((answer.status, answer.getheader("connection")))
 
     with Served(f"sqlite:///{tmp_path}/ids.db") as service:
-        with ThreadPoolExecutor(16) as pool, ExitStack() as opened:
-            connections = [opened.enter_context(Connection(service)) for _ in range(16)]
-            asking = [pool.submit(ask_until_told, connection) for connection in connections]
+        with ThreadPoolExecutor(16) as pool:
+            asking = [pool.submit(ask_until_told) for _ in range(16)]
             assert until(lambda: len(busy) == 16)
             code = service.stop(number)
             for one in asking:
