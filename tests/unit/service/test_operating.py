@@ -3,11 +3,8 @@
 import asyncio
 import logging
 import os
-import socket
 from dataclasses import replace
-from functools import partial
 from logging.config import dictConfig
-from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +13,7 @@ import pytest
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, InvalidSetting, SchemaOutOfDate, UnknownTag
 from allocator.schemes.tag import Tag
 from allocator.schemes.token import PREFIX
-from allocator.service.http_server import address_of, handed_over, place_of
+from allocator.service.http_server import handed_over
 from allocator.service.log_config import Caller, caller_of, config_of, masked
 from allocator.service.metrics import MAX_TAGS, Metrics
 from allocator.service.monitoring import MetricsUpdater, unready_reason
@@ -52,19 +49,6 @@ def test_what_has_the_fewest_left_has_a_series():
         assert found.get(f"tag {rows[-1].name}") == left
     del rows[1:]
     assert shown() == {"tag t0000": 1000, "meteor node": 2**20 - 1 - 7}
-
-
-def test_a_lease_ends_for_the_metrics_only_where_its_renewal_fails():
-    looked = updater()
-    ids: Any = looked._ids
-    seen = []
-    for lease in ((7, inf), (7, 12.0), (8, 12.0), (8, inf), None):
-        ids.snowflakes = SimpleNamespace(lease=partial(next, iter([lease])))
-        looked._update_lease()
-        (metric,) = looked._metrics.lease.collect()
-        seen += [(one.labels["worker"], one.value) for one in metric.samples]
-
-    assert seen == [("7", inf), ("7", 12.0), ("8", 12.0), ("8", inf)]
 
 
 # -- when a worker is ready
@@ -156,17 +140,3 @@ def test_a_socket_is_taken_only_where_it_was_meant_for_this_process(monkeypatch)
     monkeypatch.setenv("LISTEN_FDS", "2")
     with pytest.raises(InvalidSetting, match="can hand over one socket, but LISTEN_FDS is '2'"):
         handed_over()
-
-
-def test_a_socket_says_where_it_listens(tmp_path):
-    path = str(tmp_path / "ids.sock")
-    with socket.socket(socket.AF_UNIX) as unix, socket.create_server(("127.0.0.1", 0)) as port:
-        unix.bind(path)
-        number = port.getsockname()[1]
-
-        assert place_of(unix) == {"uds": path}
-        assert place_of(port) == {"uds": "", "host": "127.0.0.1", "port": number}
-        assert address_of(unix, is_https=True) == f"unix://{path}"
-        assert address_of(port, is_https=True) == f"https://127.0.0.1:{number}"
-    with socket.create_server(("::1", 0), family=socket.AF_INET6) as six:
-        assert address_of(six, is_https=False) == f"http://[::1]:{six.getsockname()[1]}"
