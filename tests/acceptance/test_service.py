@@ -1,7 +1,6 @@
 """The service as an operator starts, kills and stops it, before real databases."""
 
 import json
-import re
 import signal
 import socket
 import subprocess
@@ -10,9 +9,8 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from http.client import HTTPConnection
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,6 @@ from support.distinct import distinct
 from support.faults.wire import Wire
 from support.processes.patience import until
 from support.processes.prefork import serving
-from support.servers.fleets import bare, on_one_of_each
 from support.servers.throwaway import free_port
 from support.service.served import Reply, Served
 
@@ -42,23 +39,6 @@ def heeded() -> Iterator[None]:
     yield
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
-
-
-@pytest.mark.parametrize("kind", SERVERS)
-def test_replicas_before_a_real_database_never_repeat_an_id(shared_database, kind, tag):
-    """One is killed, and a new one starts."""
-
-    def draw(replica: Served, count: int) -> list[str]:
-        return [one for _ in range(40) for one in replica.post(f"/v1/tags/{tag}/ids?count={count}").ids]
-
-    with ExitStack() as started, ThreadPoolExecutor(4) as pool:
-        one, two = (started.enter_context(Served(shared_database(kind))) for _ in range(2))
-        drawn = [*pool.map(draw, [one, one, two, two], [1, 50, 1, 50])]
-        one.process.kill()
-        three = started.enter_context(Served(shared_database(kind)))
-        drawn += pool.map(draw, [two, three], [7, 7])
-
-    assert distinct(chain.from_iterable(drawn)) == 40 * (2 * 51 + 14)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -169,30 +149,6 @@ def test_a_service_that_starts_without_its_database_gets_ready_when_it_is_there(
             assert refused.json["detail"].startswith("no token exists; create one with: allocator tokens")
 
 
-def test_a_token_made_while_the_database_hangs_is_503_within_the_timeout_and_then_works(new_database, tag):
-    """Its client tries again after a 503, and never after a 401."""
-    database = Database(new_database("postgres"))
-    database.upgrade_schema()
-    tokens = Tokens(database)
-    tokens.create("old", verbs=("draw",), tags=("*",))
-    with (
-        closing(database),
-        Wire(database.address.url) as wire,
-        Served(wire.url, options=("--timeout", "1"), is_open=False) as service,
-    ):
-        wire.freeze()
-        made, _ = tokens.create("new", verbs=("draw",), tags=(tag,))
-        began = time.monotonic()
-        refused = service.post(f"/v1/tags/{tag}/ids", token=made)
-        seconds = time.monotonic() - began
-        wire.thaw()
-
-        assert (refused.status, refused.json["error"]) == (503, "DatabaseUnavailable")
-        assert refused.headers["Retry-After"] == "1"
-        assert seconds < 3, seconds
-        assert until(lambda: service.post(f"/v1/tags/{tag}/ids", token=made).status == 200)
-
-
 def test_what_a_start_finds_missing_or_taken_is_said(new_database, tmp_path):
     """As JSON, as all of the log: it explains why a container starts again and again."""
     (tmp_path / "none.pem").write_text("none")
@@ -236,24 +192,20 @@ def test_a_proxy_on_this_machine_says_who_asks(tmp_path):
         assert until(lambda: [line for line in service.lines() if line.get("caller") == "192.0.2.7"])
 
 
-OTHER_SERVERS = {"uvicorn": ["--port", "{port}"], "hypercorn": ["--bind", "127.0.0.1:{port}"]}
-
-
-def test_other_servers_serve_the_application(tmp_path):
+@pytest.mark.parametrize("words", ["uvicorn ids:app --port {}", "hypercorn ids:app --bind 127.0.0.1:{}"])
+def test_another_server_serves_the_application(tmp_path, words):
     url = f"sqlite:///{tmp_path}/ids.db"
     with closing(Database(url)) as database:
         database.upgrade_schema()
         secret, _ = Tokens(database).create("me", verbs=("draw",), tags=("order",))
     made = f"application(ServeSettings(({url!r},), console=False))"
     (tmp_path / "ids.py").write_text(f"from allocator.service import ServeSettings, application\napp = {made}\n")
-    for server, options in OTHER_SERVERS.items():
-        port = free_port()
-        command = [sys.executable, "-m", server, "ids:app", *(one.format(port=port) for one in options)]
-        with serving(command, tmp_path, port):
-            with Allocator(f"http://127.0.0.1:{port}", token=secret, timeout=60) as ids:
-                assert distinct([*ids.next_ids("order", 5000), *ids.next_ids("order", 3)]) == 5003, server
-            with Allocator(f"http://127.0.0.1:{port}") as stranger, pytest.raises(AccessDenied):
-                stranger.next_id("order")
+    port = free_port()
+    with serving([sys.executable, "-m", *words.format(port).split()], tmp_path, port):
+        with Allocator(f"http://127.0.0.1:{port}", token=secret, timeout=60) as ids:
+            assert distinct([*ids.next_ids("order", 5000), *ids.next_ids("order", 3)]) == 5003
+        with Allocator(f"http://127.0.0.1:{port}") as stranger, pytest.raises(AccessDenied):
+            stranger.next_id("order")
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
@@ -276,70 +228,3 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
     files = ["-addext", "subjectAltName=IP:127.0.0.1", "-out", certificate, "-keyout", key]
     subprocess.run([*words.split(), *files], check=True, capture_output=True)
     return certificate, key
-
-
-NEXT_ID = b"POST /tinyid/id/nextId HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-UNENDED = (NEXT_ID + b"0\r\n", b"abc:\r\n" * 10_000), (NEXT_ID, b"fde8\r\n" + b"a" * 65_000)
-"""Trailers, and a form."""
-
-
-def greatest_memory_of(process: int) -> int:
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
-    assert found is not None
-    return int(found[1]) * 1024
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("head", "rest"), UNENDED, ids=["trailers", "form"])
-def test_unfinished_requests_take_little_memory_before_their_token_is_known(tmp_path, head, rest):
-    """400 of them; the last is ended when the service has read them all."""
-    with (
-        Served(f"sqlite:///{tmp_path}/ids.db", options=("--compat", "tinyid")) as service,
-        ExitStack() as open_ones,
-    ):
-        service.post("/v1/tags/order/ids")
-        service.get("/")  # its templates are loaded by the first page
-        before, connections = greatest_memory_of(service.process.pid), []
-        for _ in range(400):
-            made = socket.create_connection(("127.0.0.1", service.port), 20)
-            connections.append(open_ones.enter_context(made))
-            made.sendall(head)
-        assert service.post("/v1/tags/order/ids").status == 200
-        for connection in connections:
-            with suppress(OSError):  # it has answered already
-                connection.sendall(rest)
-        with suppress(OSError):
-            connections[-1].shutdown(socket.SHUT_WR)
-        until_closed(connections[-1])
-        assert service.post("/v1/tags/order/ids").status == 200
-        taken = greatest_memory_of(service.process.pid) - before
-
-    assert taken / 400 < 100_000  # 147,000 to 1,200,000 where nothing bounds what is read before the token
-
-
-def until_closed(connection: socket.socket) -> bytes:
-    """What came before the end; nothing where that was lost with a reset. Raises `TimeoutError` where none comes."""
-    said = b""
-    with suppress(ConnectionError):
-        while piece := connection.recv(65_536):
-            said += piece
-    return said
-
-
-@on_one_of_each
-def test_a_fleet_is_served_and_a_client_can_start_while_a_slot_is_away(fleet, fleet_kind):
-    urls = fleet(2)
-    with Served(*urls) as service:
-        drawn = [number for _ in range(20) for number in service.post("/v1/tags/order/ids?count=300").ids]
-        tickets = [service.post("/v1/tickets/a").json["id"] for _ in range(10)]
-        figures = service.get("/metrics").body.decode()
-        if fleet_kind == "sqlite":
-            file = Path(bare(urls[1]).removeprefix("sqlite:///"))
-            file.rename(file.with_suffix(".away"))
-        with Allocator(service.address) as ids:
-            drawn += map(str, [ids.next_id("order"), *ids.next_ids("order", 1000), *ids.reserve("order", 100)])
-        assert service.get("/v1/tags/order").status == 200
-
-    assert distinct(drawn) == 7101
-    assert distinct(tickets) == 10
-    assert 'allocator_shard_up{slot="2"} 1.0' in figures
