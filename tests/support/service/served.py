@@ -188,11 +188,7 @@ class Guarded(Closing):
         self.database.upgrade_schema()
         self.tokens = Tokens(self.database)
         self.admin = self.make(admin, "draw", "read", "administer")
-        self.prepare()
         self.service = Served(self.url, options=options, **how)
-
-    def prepare(self) -> None:
-        """What else is to be there before the service starts, for a subclass."""
 
     def make(self, name: str, *verbs: str, tags: tuple[str, ...] = ("*",), **settings: object) -> str:
         """The secret of a new token, which may draw everything where nothing else is said."""
