@@ -280,6 +280,8 @@ REFUSED = {
     "db check --url unix:///run/ids.sock": "is a service; this needs the URL of the database itself",
     "next order --url oracle://u:s3cret@h/x": "known are sqlite, postgresql, mysql, mariadb",
     "tags set order --step 5": "error: tag 'order' does not exist",
+    "shards add mysql://h --slot 2": "names no database",
+    "shards add sqlite:////no/such/folder/x.db --slot 2": "are no fleet; make one first",
 }
 MISUSED = {
     **dict.fromkeys(("next", "next order --scheme meteor", "inspect 5 --scheme meteor"), ""),
@@ -289,6 +291,7 @@ MISUSED = {
     "next order --url sqlite:///one.db,sqlite:///two.db": f"{SEVERAL}give --url once for each",
     "tags --url sqlite:///ids.db list": "An option comes after its command: main tags COMMAND --url",
     "serve --open sqlite:///ids.db": "a URL is given by --url: main serve --url URL",
+    "shards make --slots 65": "is not in the range",
     "serve --compat twitter": "'twitter' is not one of 'leaf', 'tinyid'",
     "serve --certificate /etc/passwd": "--certificate and --key need each other",
     "serve --url=": "--url is empty; give it the URL of a database",

@@ -231,7 +231,7 @@ def names_of(metric: Metric) -> set[str]:
     return {metric.name + ending for ending in ENDINGS.get(metric.type, ("",))}
 
 
-def test_every_figure_is_said_and_on_the_board_with_its_labels_and_no_other():
+def test_every_figure_is_said_and_on_the_board_and_no_other():
     counted = Metrics()
     metrics = [
         metric

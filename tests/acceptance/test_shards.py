@@ -110,18 +110,6 @@ def test_workers_of_every_slot_are_listed_and_one_that_does_not_answer_is_named(
     assert {node["node"] % 2 for node in json.loads(done.stdout)["nodes"]} == {1}
 
 
-def test_what_makes_no_sense_is_refused_in_one_sentence(files):
-    upgraded(files[:1])
-    for words, code, sentence in (
-        (("make", "--slots", "1"), 2, "is not in the range"),
-        (("add", "mysql://h", "--slot", "2"), 1, "names no database"),
-        (("add", "sqlite:////no/such/folder/x.db", "--slot", "2"), 1, "are no fleet; make one first"),
-    ):
-        done = run("shards", *words, urls=files[:1])
-
-        assert (done.exit_code, sentence in done.stderr) == (code, True), done.stderr
-
-
 @on("postgres", "mysql")
 def test_a_password_is_never_shown(fresh, kind, new_database):
     secret = make_url(fresh).password or "s3cret-word"  # where any is let in

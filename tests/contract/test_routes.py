@@ -459,8 +459,8 @@ def test_every_route_is_described(embedded):
     assert described["components"]["schemas"]["Settings"]["properties"]["step"]["maximum"] == MAX_STEP
 
 
-def test_a_defect_is_never_shown(embedded, served):
+def test_a_defect_is_never_shown(embedded, served, guarded):
     """Nothing of all this was a mistake of the service."""
-    for service in (embedded, served("sqlite")):
+    for service in (embedded, served("sqlite"), guarded.service):
         assert "Traceback" not in service.log()
         assert not [line for line in service.lines() if line.get("status") == 500 and "/api/" not in line["path"]]
