@@ -396,10 +396,6 @@ OF_COLUMNS = """
 $ tags create --start-after-column orders.id order
 created order: the first id is 1
 order: limit 2,147,483,647, the greatest value of orders.id (INTEGER)
-$ tags create --start-after-column orders.id --json other
-{..."limit": "2147483647"..."limit_from": "orders.id (INTEGER)"...}
-1$ tags create --start-after-column orders.id --limit 9007199254740991 wrong
-error: limit must be 1 to 2147483647, got 9007199254740991; orders.id (INTEGER) holds no greater value
 """
 
 

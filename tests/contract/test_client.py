@@ -196,8 +196,8 @@ SNOWFLAKE = NumberClaim("@snowflake", 10, 20_000, 0, "", format="1/41/5/5/12 128
 OF_AN_ANSWER = (DatabaseRefused, DatabaseUnavailable, SchemaDamaged)
 
 
-def asking(*addresses: str, timeout: float = TIMEOUT) -> ServiceBackend:
-    return ServiceBackend(Servers(list(addresses), None, timeout))
+def asking(*addresses: str) -> ServiceBackend:
+    return ServiceBackend(Servers(list(addresses), None, TIMEOUT))
 
 
 def always(body: object, **more: str) -> Hostile:
