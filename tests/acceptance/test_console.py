@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 from support.faults.wire import Wire
 from support.processes.patience import until
-from support.servers.administrator import execute
 from support.servers.databases import with_schema
 from support.servers.fleets import made, named
 from support.service.browser import DARK, DESKTOP, HURRIED, LIGHT, PHONE, Visit, browser
@@ -20,9 +18,6 @@ from support.transcripts import wrong_answers
 from allocator.database.verbs import segments
 from allocator.schemes.tag import Tag
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
 PAGES = ("/", "/console/tags/seen-1")
 MANY = 10_000
 
@@ -30,7 +25,8 @@ MANY = 10_000
 class Crowded(Guarded):
     """Many tags, and one token of each kind."""
 
-    def prepare(self) -> None:
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder, admin="operations")
         self.reader = self.make("reader", "read", tags=("seen-*",))
         self.drawer = self.make("drawer", "draw")
         fill(self.url, (f"tag-{number:05}" for number in range(MANY - 3)))
@@ -40,7 +36,7 @@ class Crowded(Guarded):
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowded]:
-    with Crowded(str(tmp_path_factory.mktemp("console")), admin="operations") as made:
+    with Crowded(str(tmp_path_factory.mktemp("console"))) as made:
         yield made
 
 
@@ -63,6 +59,8 @@ def tags_in(page: str) -> list[str]:
 ENTRY = """
 GET PAGE -> 401 www-authenticate: Basic … enter a token as the password
 GET PAGE <Authorization: UNKNOWN> -> 401 www-authenticate: Basic … enter a token as the password
+GET PAGE <Authorization: Basic %%> -> 401 www-authenticate: Basic
+GET PAGE <Authorization: Basic YTpi> -> 401 www-authenticate: Basic
 GET PAGE <Host: BEYOND> -> 403 put TLS in front of the service … not www-authenticate
 GET PAGE <Host: BEYOND> <Authorization: ADMIN> -> 403 put TLS in front of the service … not www-authenticate
 GET PAGE <X-Forwarded-For: 192.0.2.7> <X-Forwarded-Proto: http> -> 403 put TLS in front of the service
@@ -81,6 +79,7 @@ GET /console/tags/no-such <Authorization: READER> -> 403
 GET / <Authorization: DRAWER> -> 403 may not read tags
 GET /console/tags/made-up <Authorization: ADMIN> -> 404
 GET /console/tags/tag-09996 <Authorization: ADMIN> -> 200
+GET /console/static/../views.py <Authorization: ADMIN> -> 404
 """
 OF_THE_API = """
 POST /v1/tags/seen-1/ids SENT -> 401 www-authenticate: Bearer
@@ -105,26 +104,9 @@ def test_who_may_look_and_that_looking_changes_and_makes_nothing(guarded, reader
     assert until(lambda: tags_in(reader.text("/")) == ["seen-1", "seen-2"])
     assert guarded.database.run(segments.fetch, "seen-1") == before
     assert guarded.database.run(segments.fetch, "made-up") is None
-
-
-def test_a_page_ends_with_its_token(guarded):
-    seat = Seat(guarded.service, guarded.make("passing", "read"))
-    assert seat.get("/").status == 200
-    guarded.tokens.revoke(next(one.number for one in guarded.tokens.list() if one.name == "passing"))
-
-    assert until(lambda: seat.get("/").status == 401)
-
-
-OPEN = """
-GET / -> 200
-GET / <Host: evil.example:8000> -> 401 ask it by the name localhost … not www-authenticate
-"""
-
-
-def test_without_a_token_configured_it_is_open_to_this_machine_by_its_own_names(tmp_path):
-    """A page of the web cannot look at it, also by a name that it has pointed here."""
-    with Served(f"sqlite:///{tmp_path}/ids.db") as service:
-        assert wrong_answers(service, OPEN) == []
+    guarded.tokens.revoke(next(one.number for one in guarded.tokens.list() if one.name == "drawer"))
+    gone = f"GET / <Authorization: {names['DRAWER']}> -> 401"
+    assert until(lambda: wrong_answers(guarded.service, gone) == [])
 
 
 # -- what a browser is told
@@ -141,16 +123,6 @@ def test_every_page_has_its_headers_and_no_script_or_style_of_its_own(admin):
         assert not re.search(
             r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=|javascript:|https?://|<form", answer.body.decode().lower()
         ), path
-
-
-def test_files_are_asked_for_again_only_after_an_update(admin):
-    names = set(re.findall(r'(?:src|href)="(/console/static/[^"]+)"', admin.get("/").body.decode()))
-    assert len(names) == 3
-    for name in names:
-        answer = admin.get(name)
-        assert answer.status == 200
-        assert admin.get(name, If_None_Match=answer.headers["ETag"]).status == 304
-    assert {admin.get(f"/console/static/{name}").status for name in ("", "none.js", "../views.py")} == {404}
 
 
 # -- what is shown
@@ -176,21 +148,10 @@ def test_what_comes_from_outside_is_escaped(admin):
 # -- without the database
 
 
-def test_the_first_page_stands_where_a_number_in_the_database_is_none(tmp_path):
-    url = f"sqlite:///{tmp_path}/ids.db"
-    with Served(url) as service:
-        service.post("/v1/tags/order/ids")
-        service.post("/v1/tags/line/ids")
-        execute(url, "UPDATE allocator_segment SET max_value = 1007.5 WHERE tag = 'order'")
-        page = Seat(service).text("/")
-
-    assert "line" in page
-    assert "1007" not in page  # left out, and logged
-
-
 def test_while_the_database_is_away_what_is_in_memory_is_shown(shared_database, tag):
     with Wire(shared_database("postgres")) as wire, Served(wire.url, options=("--timeout", "1")) as service:
-        seat = Seat(service)
+        seat = Seat(service)  # without a token, before a service that is open to this machine by its own names
+        assert seat.get("/", Host="evil.example:8000").status == 401
         service.post(f"/v1/tags/{tag}/ids")  # and nobody has looked yet: memory alone knows the tag
         wire.refuse()
         assert until(lambda: "the database is unavailable. Ids come from memory" in seat.text("/"))
@@ -224,120 +185,38 @@ def test_a_shard_that_is_away_is_shown_as_that_and_its_tags_go_on(new_database):
 
 # -- in a real browser: its plots, how it fits, and that its policy holds up nothing of ours
 
-SHOWN = ("/", "/console/tags/order")
-HURRY = 200
-"""Ten minutes in three seconds."""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as found:
-        yield found
-
-
-class Place(Guarded):
-    def __init__(self, folder: str) -> None:
-        super().__init__(folder, program=("-c", HURRIED.format(HURRY)))
-        for tag in ("order", "order-line", "invoice"):
-            self.service.put(f"/v1/tags/{tag}", token=self.admin, json={})
-        self.service.post("/v1/snowflake", token=self.admin)
-        self.service.post("/v1/meteor", token=self.admin)
-
-    def draw(self) -> None:
-        self.service.post("/v1/tags/order/ids?count=200", token=self.admin)
-
-
-@pytest.fixture(scope="module")
-def place(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with Place(str(tmp_path_factory.mktemp("browser"))) as made:
-        yield made
-
-
-@pytest.fixture
-def visits(chromium: Browser, place: Place) -> Iterator[object]:
-    """Opens windows; none of them may have anything to complain of."""
-    opened: list[Visit] = []
-
-    def visit(size: dict[str, int] = DESKTOP, scheme: str = LIGHT, **options: object) -> Visit:
-        opened.append(Visit(chromium, place.service.address, place.admin, size, scheme, **options))
-        return opened[-1]
-
-    yield visit
-    trouble = [found for one in opened for found in one.trouble]
-    elsewhere = [url for one in opened for url in one.asked if not url.startswith(place.service.address)]
-    for one in opened:
-        one.close()
-    assert trouble == []
-    assert elsewhere == []
+FULL = """() => {
+    const [line, frame] = [".line", ".grid"].map((one) => document.querySelector(`.rate ${one}`).getBBox());
+    return [line.width / frame.width > 0.98, document.querySelector(".rate svg").dataset.points];
+}"""
 
 
 @pytest.mark.nightly
-def test_the_plots_are_full_when_a_page_is_opened_and_go_on(visits, place):
-    """Nobody looks while what they show is drawn."""
+def test_in_a_browser_plots_are_full_and_go_on_and_every_page_fits_and_is_within_its_policy(tmp_path):
+    """Nobody looks while what they show is drawn. A browser complains of what the content security policy refuses."""
+    hurried = ("-c", HURRIED.format(200))  # ten minutes in three seconds
+    with browser() as chromium, Guarded(str(tmp_path), program=hurried) as place:
 
-    def until_drawn(script: str) -> None:
-        end = time.monotonic() + 60
-        while not visit.page.evaluate(script):
-            assert time.monotonic() < end, script
-            place.draw()
+        def draw() -> None:
+            place.service.post("/v1/tags/order/ids?count=200", token=place.admin)
 
-    visit = visits()
-    for _ in range(200):
-        place.draw()
-        time.sleep(0.02)
-    for path in ("/", "/console/tags/order"):
-        visit.go(path)
-        visit.page.evaluate("document.querySelector('.rate .line').setAttribute('data-first', '')")
-        drawn, points = visit.page.evaluate(
-            """() => {
-                const [line, frame] = [".line", ".grid"].map((one) => document.querySelector(`.rate ${one}`).getBBox());
-                return [line.width / frame.width, document.querySelector(".rate svg").dataset.points];
-            }"""
-        )
-        assert (drawn > 0.98, points) == (True, "121"), path
-        until_drawn("document.querySelector('.rate .line:not([data-first])')")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, DARK), (PHONE, LIGHT)], ids=["desktop-dark", "phone-light"])
-def test_every_page_fits_and_is_within_its_policy(visits, size, scheme):
-    """No complaint of the browser at all, which also tells of what the content security policy refuses."""
-    visit = visits(size, scheme)
-    for path in SHOWN:
-        visit.go(path)
-        assert visit.sideways() <= 0, path
-    back = visit.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-    assert (sum(map(int, back[4:-1].split(","))) < 200) == (scheme == DARK)
-
-
-@pytest.mark.nightly
-def test_it_says_when_the_service_is_gone_and_works_without_scripts(visits):
-    visit = visits()
-    visit.go("/")
-    visit.page.route("**/*", lambda route: route.fulfill(status=502, content_type="text/plain", body="away"))
-    visit.page.get_by_text("The service does not answer.").wait_for()
-    visit.page.unroute("**/*")
-    visit.page.get_by_text("The service does not answer.").wait_for(state="hidden")
-    visit.trouble.clear()  # of the 502
-    plain = visits(java_script_enabled=False)
-    plain.go("/")
-    plain.page.get_by_role("link", name="invoice").click()
-    plain.page.get_by_role("heading", name="invoice").wait_for()
-
-
-@pytest.mark.nightly
-def test_a_form_of_a_foreign_page_draws_nothing(visits, place):
-    """The browser sends the token that it keeps; only pages of the console take it so."""
-    visit = visits()
-    visit.go("/")
-    visit.page.goto("about:blank")
-    visit.page.set_content(
-        f"<form method=post action='{place.service.address}/v1/tags/invoice/ids'><button>Win</button></form>"
-    )
-    with visit.page.expect_request("**/ids") as sent:
-        visit.page.get_by_role("button").click()
-    visit.page.get_by_text('"status": 401').wait_for()
-    visit.trouble.clear()  # of the 401
-
-    assert sent.value.all_headers()["authorization"].startswith("Basic ")
-    assert place.service.get("/v1/tags/invoice", token=place.admin).json["max_value"] == "0"
+        place.service.post("/v1/snowflake", token=place.admin)
+        place.service.post("/v1/meteor", token=place.admin)
+        for _ in range(200):
+            draw()
+            time.sleep(0.02)
+        for size, scheme in ((DESKTOP, DARK), (PHONE, LIGHT)):
+            with Visit(chromium, place.service.address, place.admin, size, scheme) as visit:
+                for path in ("/", "/console/tags/order"):
+                    visit.go(path)
+                    assert visit.sideways() <= 0, path
+                back = visit.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+                assert (sum(map(int, back[4:-1].split(","))) < 200) == (scheme == DARK)
+                for path in ("/", "/console/tags/order"):
+                    visit.go(path)
+                    visit.page.evaluate("document.querySelector('.rate .line').setAttribute('data-first', '')")
+                    assert visit.page.evaluate(FULL) == [True, "121"], path
+                    newer = "document.querySelector('.rate .line:not([data-first])')"
+                    assert until(lambda visit=visit, newer=newer: draw() or visit.page.evaluate(newer), 60)
+                assert visit.trouble == []
+                assert [url for url in visit.asked if not url.startswith(place.service.address)] == []

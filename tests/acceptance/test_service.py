@@ -1,28 +1,23 @@
 """The service as an operator starts, kills and stops it, before real databases."""
 
 import json
-import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
-from itertools import chain
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 from support.distinct import distinct
 from support.faults.wire import Wire
 from support.processes.patience import until
-from support.servers.fleets import bare, on_one_of_each
-from support.service.served import Connection, Served, post
+from support.service.served import Served
 
 from allocator import Allocator
-from allocator.database.store import Database
-from allocator.service.token_administration import Tokens
 
 SERVERS = ("postgres", pytest.param("mysql", marks=pytest.mark.nightly))
 """One of each driver."""
@@ -39,40 +34,25 @@ def heeded() -> Iterator[None]:
         signal.signal(number, signal.SIG_IGN)
 
 
-@pytest.mark.parametrize("kind", SERVERS)
-def test_replicas_before_a_real_database_never_repeat_an_id(shared_database, kind, tag):
-    """One is killed, and a new one starts."""
-
-    def draw(replica: Served, count: int) -> list[str]:
-        return [one for _ in range(40) for one in replica.post(f"/v1/tags/{tag}/ids?count={count}").ids]
-
-    with ExitStack() as started, ThreadPoolExecutor(4) as pool:
-        one, two = (started.enter_context(Served(shared_database(kind))) for _ in range(2))
-        drawn = [*pool.map(draw, [one, one, two, two], [1, 50, 1, 50])]
-        one.process.kill()
-        three = started.enter_context(Served(shared_database(kind)))
-        drawn += pool.map(draw, [two, three], [7, 7])
-
-    assert distinct(chain.from_iterable(drawn)) == 40 * (2 * 51 + 14)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stop_tells_each_busy_connection_and_cuts_none(tmp_path, number):
     """Each of them would send one more request. SIGHUP comes when a terminal is closed."""
-    busy, last = set[Connection](), []
-    request = post("order").replace(b"Host: x", b"Host: localhost")
+    busy, last = set[HTTPConnection](), []
 
-    def ask_until_told(connection: Connection) -> None:
-        status, headers, _ = connection.ask(request)
-        while status == 200 and "connection" not in headers:
-            busy.add(connection)
-            status, headers, _ = connection.ask(request)
-        last.append((status, headers.get("connection")))
+    def ask_until_told() -> None:
+        with closing(HTTPConnection("127.0.0.1", service.port, timeout=30)) as connection:
+            while True:
+                connection.request("POST", "/v1/tags/order/ids")
+                with connection.getresponse() as answer:
+                    answer.read()
+                if answer.status != 200 or answer.getheader("connection"):
+                    break
+                busy.add(connection)
+        last.append((answer.status, answer.getheader("connection")))
 
     with Served(f"sqlite:///{tmp_path}/ids.db") as service:
-        with ThreadPoolExecutor(16) as pool, ExitStack() as opened:
-            connections = [opened.enter_context(Connection(service)) for _ in range(16)]
-            asking = [pool.submit(ask_until_told, connection) for connection in connections]
+        with ThreadPoolExecutor(16) as pool:
+            asking = [pool.submit(ask_until_told) for _ in range(16)]
             assert until(lambda: len(busy) == 16)
             code = service.stop(number)
             for one in asking:
@@ -126,30 +106,6 @@ def test_a_service_that_starts_without_its_database_gets_ready_when_it_is_there(
             refused = service.post(f"/v1/tags/{tag}/ids")
             assert refused.status == 401
             assert refused.json["detail"].startswith("no token exists; create one with: allocator tokens")
-
-
-def test_a_token_made_while_the_database_hangs_is_503_within_the_timeout_and_then_works(new_database, tag):
-    """Its client tries again after a 503, and never after a 401."""
-    database = Database(new_database("postgres"))
-    database.upgrade_schema()
-    tokens = Tokens(database)
-    tokens.create("old", verbs=("draw",), tags=("*",))
-    with (
-        closing(database),
-        Wire(database.address.url) as wire,
-        Served(wire.url, options=("--timeout", "1"), is_open=False) as service,
-    ):
-        wire.freeze()
-        made, _ = tokens.create("new", verbs=("draw",), tags=(tag,))
-        began = time.monotonic()
-        refused = service.post(f"/v1/tags/{tag}/ids", token=made)
-        seconds = time.monotonic() - began
-        wire.thaw()
-
-        assert (refused.status, refused.json["error"]) == (503, "DatabaseUnavailable")
-        assert refused.headers["Retry-After"] == "1"
-        assert seconds < 3, seconds
-        assert until(lambda: service.post(f"/v1/tags/{tag}/ids", token=made).status == 200)
 
 
 def test_what_a_start_finds_missing_or_taken_is_said(new_database, tmp_path):
@@ -214,70 +170,3 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
     files = ["-addext", "subjectAltName=IP:127.0.0.1", "-out", certificate, "-keyout", key]
     subprocess.run([*words.split(), *files], check=True, capture_output=True)
     return certificate, key
-
-
-NEXT_ID = b"POST /tinyid/id/nextId HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-UNENDED = (NEXT_ID + b"0\r\n", b"abc:\r\n" * 10_000), (NEXT_ID, b"fde8\r\n" + b"a" * 65_000)
-"""Trailers, and a form."""
-
-
-def greatest_memory_of(process: int) -> int:
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
-    assert found is not None
-    return int(found[1]) * 1024
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("head", "rest"), UNENDED, ids=["trailers", "form"])
-def test_unfinished_requests_take_little_memory_before_their_token_is_known(tmp_path, head, rest):
-    """400 of them; the last is ended when the service has read them all."""
-    with (
-        Served(f"sqlite:///{tmp_path}/ids.db", options=("--compat", "tinyid")) as service,
-        ExitStack() as open_ones,
-    ):
-        service.post("/v1/tags/order/ids")
-        service.get("/")  # its templates are loaded by the first page
-        before, connections = greatest_memory_of(service.process.pid), []
-        for _ in range(400):
-            made = socket.create_connection(("127.0.0.1", service.port), 20)
-            connections.append(open_ones.enter_context(made))
-            made.sendall(head)
-        assert service.post("/v1/tags/order/ids").status == 200
-        for connection in connections:
-            with suppress(OSError):  # it has answered already
-                connection.sendall(rest)
-        with suppress(OSError):
-            connections[-1].shutdown(socket.SHUT_WR)
-        until_closed(connections[-1])
-        assert service.post("/v1/tags/order/ids").status == 200
-        taken = greatest_memory_of(service.process.pid) - before
-
-    assert taken / 400 < 100_000  # 147,000 to 1,200,000 where nothing bounds what is read before the token
-
-
-def until_closed(connection: socket.socket) -> bytes:
-    """What came before the end; nothing where that was lost with a reset. Raises `TimeoutError` where none comes."""
-    said = b""
-    with suppress(ConnectionError):
-        while piece := connection.recv(65_536):
-            said += piece
-    return said
-
-
-@on_one_of_each
-def test_a_fleet_is_served_and_a_client_can_start_while_a_slot_is_away(fleet, fleet_kind):
-    urls = fleet(2)
-    with Served(*urls) as service:
-        drawn = [number for _ in range(20) for number in service.post("/v1/tags/order/ids?count=300").ids]
-        tickets = [service.post("/v1/tickets/a").json["id"] for _ in range(10)]
-        figures = service.get("/metrics").body.decode()
-        if fleet_kind == "sqlite":
-            file = Path(bare(urls[1]).removeprefix("sqlite:///"))
-            file.rename(file.with_suffix(".away"))
-        with Allocator(service.address) as ids:
-            drawn += map(str, [ids.next_id("order"), *ids.next_ids("order", 1000), *ids.reserve("order", 100)])
-        assert service.get("/v1/tags/order").status == 200
-
-    assert distinct(drawn) == 7101
-    assert distinct(tickets) == 10
-    assert 'allocator_shard_up{slot="2"} 1.0' in figures

@@ -69,19 +69,6 @@ def test_a_list_shows_what_is_missing_or_wrong(files, tmp_path):
     assert run("shards", "list", urls=[f"sqlite:///{tmp_path}/new.db"]).stdout.splitlines()[1].split()[0] == "-"
 
 
-def test_a_lost_database_is_replaced_under_another_slot(files, tmp_path):
-    first, second, third = upgraded(files)
-    urls = made([first, second], slots=3)
-    before = tickets(urls, 4)
-    (tmp_path / "two.db").unlink()
-    added = run("shards", "add", third, "--slot", "3", "--without", "2", urls=urls[:1])
-    assert added.exit_code == 0, added.output
-    after = tickets([urls[0], added.stdout.strip()], 4)
-
-    assert not {*before} & {*after}
-    assert {ticket % 3 for ticket in after} == {0, 1}
-
-
 def test_settings_that_differ_and_slots_that_were_not_given_are_said(files):
     urls = made(upgraded(files))
     for url in urls:
@@ -121,19 +108,6 @@ def test_workers_of_every_slot_are_listed_and_one_that_does_not_answer_is_named(
     done = run("worker", "list", "--json", urls=urls)
     assert (done.exit_code, "there is no file" in done.stderr) == (1, True)
     assert {node["node"] % 2 for node in json.loads(done.stdout)["nodes"]} == {1}
-
-
-def test_what_makes_no_sense_is_refused_in_one_sentence(files):
-    upgraded(files[:1])
-    for words, code, sentence in (
-        (("make", "--slots", "1"), 2, "is not in the range"),
-        (("make", "--slots", "65"), 2, "is not in the range"),
-        (("add", "mysql://h", "--slot", "2"), 1, "names no database"),
-        (("add", "sqlite:////no/such/folder/x.db", "--slot", "2"), 1, "are no fleet; make one first"),
-    ):
-        done = run("shards", *words, urls=files[:1])
-
-        assert (done.exit_code, sentence in done.stderr) == (code, True), done.stderr
 
 
 @on("postgres", "mysql")

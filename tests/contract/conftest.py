@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.applications.faces import Faces
-from support.service.served import Connection, Guarded, Served
+from support.service.served import Guarded, Served
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +20,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 @pytest.fixture
 def service(guarded: Guarded) -> Served:
     return guarded.service
-
-
-@pytest.fixture
-def connection(service: Served) -> Iterator[Connection]:
-    with Connection(service) as made:
-        yield made
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """What `allocator doctor` finds on real databases: each thing is made, seen, and was not there before."""
 
 import asyncio
-import os
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -14,17 +12,16 @@ import pytest
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import create_engine, make_url
-from support.faults.ill_databases import Patient, as_nobody, changed, named
+from support.faults.ill_databases import Patient, changed, named
 from support.kit import ON_MYSQL, ON_POSTGRES, ON_SERVERS, SQLITE, database_of, on
 from support.processes.patience import until
-from support.servers.administrator import administrator, execute, values
+from support.servers.administrator import administrator, execute, opened, values
 from support.servers.available import own
 from support.servers.databases import with_schema
 from support.servers.fleets import made
 
 from allocator import Allocator, AsyncAllocator
 from allocator.database import checks as of_files
-from allocator.database import sqlite as sqlite_file
 from allocator.database.store import Database
 from allocator.database.tables import REVISIONS
 from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, Severity, examine
@@ -150,9 +147,9 @@ def test_rows_that_will_stop_ids_or_repeat_them(kind, patient):
 
 @ON_SERVERS
 def test_a_clock_that_differs_from_the_databases(patient):
-    for by, severity, said in ((8, NOTE, "8 s ahead of"), (-8, NOTE, "8 s behind"), (3600, OUTAGE, "3600 s ahead of")):
-        found = patient.found(clock=lambda by=by: time.time() + by)["clocks-differ"]
-        assert (found.severity, f"is {said} the database's" in found.found) == (severity, True)
+    found = patient.found(clock=lambda: time.time() - 8)["clocks-differ"]
+
+    assert (found.severity, "is 8 s behind the database's" in found.found) == (NOTE, True)
     assert "clocks-differ" not in patient.healthy
 
 
@@ -199,39 +196,6 @@ def test_a_file_on_a_network_file_system(file, monkeypatch, tmp_path_factory):
 
     assert (found.severity, patient.healthy) == (DANGER, set())
     assert f"{file} is on a network file system (nfs4)" in found.found
-
-
-def test_a_file_with_two_names(file, monkeypatch):
-    patient = Patient(f"sqlite:///{file}")
-    os.link(file, file.with_name("other.db"))
-    monkeypatch.setattr(sqlite_file, "checked", set())  # as another process
-    found = patient.found()
-
-    assert {name: one.severity for name, one in found.items()} == {"refused": OUTAGE}
-    assert "has 2 hard links" in found["refused"].found
-
-
-def test_a_file_that_another_program_has_locked(file):
-    patient = Patient(f"sqlite:///{file}")
-    holder = sqlite3.connect(file, isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")
-    found = patient.found(timeout=0.2)["claims-refused"]
-    holder.execute("ROLLBACK")
-    holder.close()
-
-    assert (found.severity, "is locked by another process" in found.found) == (OUTAGE, True)
-
-
-@pytest.mark.parametrize("barred", ["file", "folder"])
-def test_what_may_not_be_written(open_folder, barred):
-    file = open_folder / "ids.db"
-    patient = Patient(f"sqlite:///{file}")
-    file.chmod(0o666 if barred == "folder" else 0o444)
-    open_folder.chmod(0o777 if barred == "file" else 0o555)
-    with as_nobody():
-        found = patient.found()["claims-refused"]
-
-    assert (found.severity, "that this user may write both" in found.mend) == (OUTAGE, True)
 
 
 def test_a_file_that_is_not_there_is_not_made(file):
@@ -306,8 +270,6 @@ def test_an_allocator_of_either_face_an_engine_and_a_list_are_examined_alike(pat
 
 
 def test_what_is_no_database_is_refused():
-    with Allocator("http://127.0.0.1:1") as ids, pytest.raises(InvalidSetting, match="ids come from http://127"):
-        examine(ids)
     with MemoryAllocator() as ids, pytest.raises(InvalidSetting, match="and ids come from memory; pass the URL"):
         examine(ids)
     with pytest.raises(InvalidDatabase):
@@ -445,6 +407,7 @@ def test_a_replica_that_can_be_written_to(kind, patient):
 @ON_MARIADB
 @pytest.mark.nightly
 def test_a_run_names_the_cluster_of_its_server_and_another_cluster_is_a_failover(patient):
+    """Also to the connection of an application, in a migration."""
     alone = server_run(patient.url)
     with changed(patient.url, "SET GLOBAL wsrep_on = ON", "SET GLOBAL wsrep_on = OFF"), Allocator(patient.url) as ids:
         first = ids.next_id("member")
@@ -452,23 +415,12 @@ def test_a_run_names_the_cluster_of_its_server_and_another_cluster_is_a_failover
         run = database.current().shard.move.run
         session = database.run(lambda connection, _: connection.exec_driver_sql("SELECT @allocator_run").scalar())
         joined = ids.reserve("member", 1)[0]
+        with opened(patient.url) as engine, engine.begin() as connection:
+            Operations(MigrationContext.configure(connection)).create_tag("migrated")
+        assert ids.tags.get("migrated").move == ids.tags.get("member").move
         execute(patient.url, "UPDATE allocator_shard SET server_run = 'F00.'")
         after = ids.reserve("member", 1)[0]
 
         assert run == session == f"{crc32(b'my_wsrep_cluster/patient'):X}." != alone
         assert (joined < first + 100, database.current().shard.move.run) == (True, run)
         assert after > first + 2**22
-
-
-@ON_MARIADB
-@pytest.mark.nightly
-def test_a_migration_on_a_member_of_a_cluster_makes_a_tag(patient):
-    """Its connection is the application's, and must tell the run as our own do."""
-    engine = create_engine(patient.url)
-    with changed(patient.url, "SET GLOBAL wsrep_on = ON", "SET GLOBAL wsrep_on = OFF"), Allocator(patient.url) as ids:
-        ids.next_id("member")
-        with engine.begin() as connection:
-            Operations(MigrationContext.configure(connection)).create_tag("migrated")
-
-        assert ids.tags.get("migrated").move == ids.tags.get("member").move
-    engine.dispose()

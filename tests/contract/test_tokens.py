@@ -1,6 +1,5 @@
 """Who may ask the service for what."""
 
-import json
 import os
 import pty
 import re
@@ -15,7 +14,7 @@ from functools import partial
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 from starlette.routing import Route
-from support.kit import SQLITE, now_ms, run
+from support.kit import now_ms, run
 from support.processes.patience import until
 from support.servers.administrator import administrator
 from support.service.served import Guarded, Served, of_an_operator
@@ -27,7 +26,6 @@ from allocator.errors import InvalidSetting, UnknownTag
 from allocator.schemes.token import PREFIX
 from allocator.service.app import application
 from allocator.service.dispatch import GuardedRoute
-from allocator.service.server import check_access
 from allocator.service.settings import COMPATIBLE, ServeSettings
 from allocator.service.token_administration import Tokens
 
@@ -118,8 +116,6 @@ all: POST /v1/tags/never-made/ids -> 404 UnknownTag
 POST /v1/tags/order/ids <Authorization: Bearer> -> 401 AccessDenied
 POST /v1/tickets/a <Authorization: Basic YTpi> -> 401 AccessDenied
 POST /v1/tags/order/ids <Authorization: Bearer allocator_x> -> 401 www-authenticate: Bearer error="invalid_token"
-GET /metrics -> 401
-GET /v1/inspect/5 -> 401
 GET /healthz -> 200
 GET /readyz -> 200
 GET /openapi.json -> 200
@@ -204,34 +200,20 @@ def test_nodes_and_workers_are_given_slowly(guarded, service):
     secret = guarded.make("greedy")
     answers = [service.post("/v1/nodes", token=secret) for _ in range(40)]
 
-    given = [answer.status for answer in answers].count(200)
-    refused = [answer for answer in answers if answer.status == 429]
-    assert 20 <= given <= 25
-    assert len(refused) == 40 - given
-    assert {answer.json["error"] for answer in refused} == {"TooManyRequests"}
-    assert {answer.headers["Retry-After"] for answer in refused} == {"1"}
+    assert 20 <= [answer.status for answer in answers].count(200) <= 25
+    refused = [(one.status, one.json["error"], one.headers["Retry-After"]) for one in answers if one.status != 200]
+    assert set(refused) == {(429, "TooManyRequests", "1")}
 
 
 def test_a_secret_is_in_no_log_wherever_it_was_sent(guarded, service):
-    secret = guarded.make("astray")
-    service.post("/v1/tags/a b/ids", token=secret)
-    for path in (
-        f"/v1/tags/{secret}/ids",
-        f"/v1/meteor?token={secret}",
-        f"/v1/meteor?{secret}=1",
-        f"/v1/{secret}",
-    ):
-        assert service.post(path).status in {401, 404}
-        assert service.post(path, token=guarded.make("seeing", tags=("no",))).status >= 400
-        guarded.tokens.revoke(guarded.tokens.list()[-1].number)
+    secret, other = guarded.make("astray"), guarded.make("seeing", tags=("no",))
+    for path in (f"/v1/tags/{secret}/ids", f"/v1/meteor?token={secret}", f"/v1/meteor?{secret}=1", f"/v1/{secret}"):
+        assert {service.post(path, token=token).status for token in (None, other)} <= {400, 401, 403, 404}, path
     service.get(f"/v1/inspect/{secret}", token=secret)
-    service.post("/v1/meteor", X_Request_Id=secret)
-    service.post("/v1/meteor", Cookie=f"allocator={secret}", X_Api_Key=secret)
+    service.post("/v1/meteor", X_Request_Id=secret, Cookie=f"allocator={secret}", X_Api_Key=secret)
     service.put("/v1/tags/x", token=guarded.admin, json={"failover_gap": secret, secret: 1})
-    service.put("/v1/tags/x", token=guarded.admin, json={"failover_gap": secret})
 
     lines = [line for line in service.lines() if line.get("status")]
-    assert len(lines) >= 10
     assert secret not in service.log()
     assert secret[:40] not in service.log()
     assert any("allocator_***" in line["path"] for line in lines)
@@ -298,6 +280,8 @@ def test_a_start_that_lets_nobody_or_everybody_in_is_refused_with_how_to_make_a_
     for options, sentences in {
         "": (f"no token exists in sqlite+pysqlite:///{tmp_path}/ids.db", "with: allocator serve --open"),
         "--open --host 0.0.0.0": ("--open serves this machine only, and cannot listen on 0.0.0.0",),
+        "--host ids.example.org": ("so nobody could use the service on ids.example.org; create one",),
+        "--host ::": ("so nobody could use the service on ::; create one",),
     }.items():
         refused = run(f"sqlite:///{tmp_path}/ids.db", "serve", *options.split())
         assert refused.code == 1
@@ -305,40 +289,16 @@ def test_a_start_that_lets_nobody_or_everybody_in_is_refused_with_how_to_make_a_
             assert sentence in refused.err
 
 
-@SQLITE
-def test_for_other_machines_a_token_is_the_only_way(fresh):
-    """A service for this machine alone is no answer to who wants to serve others."""
-    for host in ("0.0.0.0", "::", "192.0.2.7", "ids.example.org"):
-        said = f"so nobody could use the service on {re.escape(host)}; create one with: allocator tokens create NAME$"
-        with pytest.raises(InvalidSetting, match=said):
-            check_access(ServeSettings((fresh,), host=host))
-
-
-@pytest.mark.parametrize("options", [(), ("--log-format", "json")])
-def test_logs_are_text_on_a_terminal_and_json_where_it_is_said(tmp_path, options):
+def test_logs_are_text_on_a_terminal(tmp_path):
     """Its first line, of a start that is refused."""
-    command = [sys.executable, "-m", "allocator", "serve", "--url", f"sqlite:///{tmp_path}/ids.db", *options]
+    command = [sys.executable, "-m", "allocator", "serve", "--url", f"sqlite:///{tmp_path}/ids.db"]
     ours, theirs = pty.openpty()
     subprocess.run(command, stderr=theirs, check=False, timeout=60, env=of_an_operator())
     first = os.read(ours, 4096).decode().splitlines()[0]
     os.close(ours)
     os.close(theirs)
 
-    said = f"ids come from sqlite+pysqlite:///{tmp_path}/ids.db"
-    if options:
-        assert json.loads(first)["message"] == said
-    else:
-        assert first.endswith(f" INFO {said}")
-
-
-def test_open_is_for_this_machine_alone(tmp_path):
-    with Served(f"sqlite:///{tmp_path}/ids.db", is_open=False, ALLOCATOR_OPEN="1") as service:
-        first, made, second = (line["message"] for line in service.lines()[:3])
-        assert first == f"ids come from sqlite+pysqlite:///{tmp_path}/ids.db"
-        assert made.startswith("made a new SQLite database")
-        assert "no token exists: serving this machine only, without authentication. Create one with" in second
-        assert service.address.startswith("http://127.0.0.1:")
-        assert service.post("/v1/meteor").status == 200
+    assert first.endswith(f" INFO ids come from sqlite+pysqlite:///{tmp_path}/ids.db")
 
 
 FOREIGN = """
@@ -352,7 +312,10 @@ GET /tinyid/id/nextIdSimple?bizType=order&token=x -> 200 =
 
 def test_an_open_service_is_no_pages_but_its_own(tmp_path):
     """A page in a browser on this machine, also under a name that was pointed here, may do nothing."""
-    with Served(f"sqlite:///{tmp_path}/ids.db", options=("--compat", "leaf,tinyid")) as service:
+    options = ("--compat", "leaf,tinyid")
+    with Served(f"sqlite:///{tmp_path}/ids.db", options=options, is_open=False, ALLOCATOR_OPEN="1") as service:
+        assert "no token exists: serving this machine only, without authentication. Create one with" in service.log()
+        assert service.address.startswith("http://127.0.0.1:")
         for headers in ("<Host: evil.example.org> <Authorization: Bearer x>", "<Origin: null>"):
             assert wrong_answers(service, FOREIGN.replace("->", f"{headers} ->")) == []
         own = f"POST /v1/tags/order/ids <Origin: {service.address}> <Sec-Fetch-Site: same-origin> -> 200"

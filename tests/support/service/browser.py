@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from support.closing import Closing
 from support.servers.available import without
 
 if TYPE_CHECKING:
@@ -60,18 +60,15 @@ def browser() -> Iterator[Browser]:
         found.close()
 
 
-class Visit:
+class Visit(Closing):
     """A window of its own, which gives this token as a password; `trouble` is whatever the browser complained of."""
 
-    def __init__(
-        self, browser: Browser, address: str, secret: str, size: dict[str, int], scheme: str, **options: Any
-    ) -> None:
+    def __init__(self, browser: Browser, address: str, secret: str, size: dict[str, int], scheme: str) -> None:
         self.context: BrowserContext = browser.new_context(
             base_url=address,
             viewport=size,
             color_scheme=scheme,
             http_credentials={"username": "anybody", "password": secret},
-            **options,
         )
         self.context.set_default_timeout(PATIENCE)
         self.trouble: list[str] = []
@@ -99,13 +96,6 @@ class Visit:
             if NETWORK not in str(error):
                 raise
             self.page.goto(there)
-
-    def until(self, script: str, patience: int = PATIENCE) -> None:
-        """Until an expression holds. Playwright's own way is put together by `eval`, which the pages forbid."""
-        end = time.monotonic() + patience / 1000
-        while not self.page.evaluate(script):
-            assert time.monotonic() < end, script
-            self.page.wait_for_timeout(50)
 
     def sideways(self) -> int:
         """By how many pixels the page is wider than the window."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from allocator import Allocator, Tag
+from allocator import Allocator
 from allocator.errors import InvalidDatabase, InvalidSetting
 from allocator.remote.http import Servers
 from allocator.remote.service_address import addresses
@@ -13,11 +13,8 @@ from allocator.remote.wire import (
     number_lease_from_json,
     number_lease_to_json,
     seen_from_text,
-    seen_to_text,
     segment_from_json,
     segment_to_json,
-    tag_from_json,
-    tag_to_json,
     whole,
 )
 from allocator.schemes.shared.residues import Residue, merged
@@ -52,18 +49,6 @@ def test_what_is_no_segment_is_refused(subtests):
     ]:
         with subtests.test(odd=odd), pytest.raises(InvalidSetting):
             segment_from_json({"tag": "order"} | odd, "order")
-
-
-@given(st.integers(0, MAX_ID), st.integers(1, 10**8), st.integers(1, 10**8), numbers)
-def test_a_tag_comes_back_as_it_went(max_value, step, max_step, limit):
-    tag = Tag("order", max_value, step, max_step, limit)
-
-    assert tag_from_json(tag_to_json(tag)) == tag
-
-
-@given(st.dictionaries(st.builds(Residue, st.integers(1, 1024), st.integers(1, 1024)), numbers, max_size=20))
-def test_what_was_seen_comes_back_as_it_went(seen):
-    assert seen_from_text(seen_to_text(seen)) == seen
 
 
 def test_what_was_seen_is_refused_when_it_is_odd(subtests):

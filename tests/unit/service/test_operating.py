@@ -2,11 +2,8 @@
 
 import asyncio
 import logging
-import socket
 from dataclasses import replace
-from functools import partial
 from logging.config import dictConfig
-from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +12,6 @@ import pytest
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, SchemaOutOfDate, UnknownTag
 from allocator.schemes.tag import Tag
 from allocator.schemes.token import PREFIX
-from allocator.service.http_server import address_of
 from allocator.service.log_config import Caller, caller_of, config_of, masked
 from allocator.service.metrics import MAX_TAGS, Metrics
 from allocator.service.monitoring import MetricsUpdater, unready_reason
@@ -51,19 +47,6 @@ def test_what_has_the_fewest_left_has_a_series():
         assert found.get(f"tag {rows[-1].name}") == left
     del rows[1:]
     assert shown() == {"tag t0000": 1000, "meteor node": 2**20 - 1 - 7}
-
-
-def test_a_lease_ends_for_the_metrics_only_where_its_renewal_fails():
-    looked = updater()
-    ids: Any = looked._ids
-    seen = []
-    for lease in ((7, inf), (7, 12.0), (8, 12.0), (8, inf), None):
-        ids.snowflakes = SimpleNamespace(lease=partial(next, iter([lease])))
-        looked._update_lease()
-        (metric,) = looked._metrics.lease.collect()
-        seen += [(one.labels["worker"], one.value) for one in metric.samples]
-
-    assert seen == [("7", inf), ("7", 12.0), ("8", 12.0), ("8", inf)]
 
 
 # -- when a worker is ready
@@ -140,10 +123,3 @@ def test_a_caller_is_an_address_and_the_number_of_a_token():
     assert str(Caller("192.0.2.7", None)) == "192.0.2.7"
     assert caller_of({"client": ("a\nb" + "x" * 99, 0)}).address == "a\\nb" + "x" * 60
     assert caller_of({"client": None}).address == "this machine"
-
-
-def test_a_socket_says_where_it_listens():
-    with socket.create_server(("127.0.0.1", 0)) as port:
-        assert address_of(port, is_https=True) == f"https://127.0.0.1:{port.getsockname()[1]}"
-    with socket.create_server(("::1", 0), family=socket.AF_INET6) as six:
-        assert address_of(six, is_https=False) == f"http://[::1]:{six.getsockname()[1]}"
