@@ -82,7 +82,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests/typing
+	$(BIN)/mypy tests/typing examples/fastapi_app
 	$(BIN)/lint-imports --no-cache
 
 ratchets: docs  ## hold the numbers that may only fall; RATCHETS=--write writes them

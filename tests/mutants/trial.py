@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
 from time import monotonic
@@ -54,15 +54,15 @@ class Verdict:
 
 
 @contextmanager
-def checkout(mutant: Mutant | None) -> Iterator[Path]:
-    """A folder with what is under test, changed; removed afterwards."""
+def checkout(mutant: Mutant) -> Iterator[Path]:
+    """A folder with what is under test, changed if the mutant names a file; removed afterwards."""
     folder = Path(mkdtemp(prefix="mutant-")).resolve()
     try:
         for name in COPIED:
             copied = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
             options = {"ignore": shutil.ignore_patterns("__pycache__")} if (ROOT / name).is_dir() else {}
             copied(ROOT / name, folder / name, **options)
-        if mutant:
+        if mutant.file:
             (folder / mutant.file).write_text(mutant.source())
         yield folder
     finally:
@@ -144,10 +144,5 @@ def judged(code: int | None, said: str, failure: Mapping[str, str]) -> tuple[str
 
 def try_unchanged(tests: Sequence[str], selection: str, servers: Mapping[str, str]) -> Verdict:
     """The control: the same tests must pass where nothing was changed."""
-    begun = monotonic()
-    with checkout(None) as folder:
-        code, said = run(folder, command(folder, tests, selection), servers)
-    last = (said.strip().splitlines() or [""])[-1]
-    passed = code == 0 and " passed" in last
-    name = f"unchanged ({selection or 'all'})"
-    return Verdict(name, "passed" if passed else BAD, "", last if passed else said[-3000:], monotonic() - begun)
+    found = try_mutant(Mutant(f"unchanged ({selection or 'all'})", "", "", "", "", tuple(tests), selection), servers)
+    return replace(found, outcome="passed" if found.outcome == SURVIVED else BAD)

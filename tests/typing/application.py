@@ -1,4 +1,4 @@
-"""An application as users write it, for mypy --strict alone: `make lint` checks it, and nothing runs it.
+"""What users write beside `examples/fastapi_app`, for mypy --strict alone: `make lint` checks both.
 
 Each `type: ignore` is a mistake that a user's type checker must find: mypy complains of one that is not needed.
 """
@@ -10,19 +10,16 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Annotated, assert_type
 
-from fastapi import Depends, FastAPI, HTTPException
-from pydantic import BaseModel
+from fastapi import FastAPI
 from sqlalchemy import BigInteger, Column, ForeignKey, MetaData, Table
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, mapped_column, relationship
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 import allocator
 from allocator import Allocator, AsyncAllocator, AsyncSequence, PublicIds, Sequence, Tag
 from allocator import inspect_id as inspect
-from allocator.errors import DatabaseUnavailable
 from allocator.integrations.alembic import metadata
 from allocator.integrations.sqlalchemy import primary_key
-from allocator.integrations.starlette import ids_of, lifespan
+from allocator.integrations.starlette import lifespan
 from allocator.testing import MemoryAllocator
 
 ids = AsyncAllocator("sqlite:///ids.db")
@@ -53,21 +50,9 @@ class Item(Base):
     wrong: Mapped[str] = primary_key(ids)  # type: ignore[assignment]
 
 
-class DataclassBase(MappedAsDataclass, DeclarativeBase):
-    pass
-
-
-class Parcel(DataclassBase):
-    __tablename__ = "parcel"
-    id: Mapped[Key] = mapped_column(init=False)
-    name: Mapped[str] = mapped_column()
-
-
 def keys() -> None:
     assert_type(Customer().id, int)
     assert_type(Order().id, int)
-    assert_type(Parcel(name="first").id, int)
-    Parcel(id=1, name="first")  # type: ignore[call-arg]
     Table("plain", MetaData(), Column("id", BigInteger, default=ids.sequence("plain").next_id, autoincrement=False))
     assert_type(metadata, MetaData)
 
@@ -81,23 +66,6 @@ async def own(_: FastAPI) -> AsyncIterator[None]:
 app = FastAPI(lifespan=lifespan(ids, own))
 other = FastAPI(lifespan=lifespan("sqlite:///ids.db", step=100))
 wrong = FastAPI(lifespan=lifespan("sqlite:///ids.db", steps=100))  # type: ignore[call-arg]
-engine = create_async_engine("sqlite+aiosqlite://")
-
-
-class Shown(BaseModel):
-    id: Annotated[int, orders]
-    text: Annotated[str, orders]
-
-
-@app.post("/orders")
-async def create(ids: Annotated[AsyncAllocator, Depends(ids_of)]) -> Shown:
-    try:
-        number = assert_type(await ids.next_id("order"), int)
-    except DatabaseUnavailable as error:
-        raise HTTPException(503) from error
-    async with AsyncSession(engine) as session, session.begin():
-        session.add(order := Order(items=[Item()]))
-    return Shown(id=number, text=orders.encode(order.id))
 
 
 async def awaited() -> None:

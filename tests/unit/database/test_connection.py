@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +21,6 @@ from allocator.database import verbs
 from allocator.database.address import dialect_of
 from allocator.database.django.transaction import DjangoCaller
 from allocator.database.driver_errors import (
-    FILE_BUSY_CODES,
-    FILE_LOCKED_CODES,
     MISPLACED,
     is_contended,
     translate,
@@ -162,11 +159,11 @@ def meaning(found: DBAPIError, dialect: MySQL | PostgreSQL) -> AllocatorError:
     return translate(found, dialect, "here", 0.0)
 
 
-@pytest.mark.parametrize("told", LEFT_ALONE)
-def test_a_member_that_was_left_alone_is_unavailable_and_its_connections_are_left(told):
-    assert type(meaning(error(*told), MySQL())) is DatabaseUnavailable
-    assert str(told[0]) in MISPLACED
-    assert not is_contended(error(*told), MySQL())
+def test_a_member_that_was_left_alone_is_unavailable_and_its_connections_are_left():
+    for told in LEFT_ALONE:
+        assert type(meaning(error(*told), MySQL())) is DatabaseUnavailable
+        assert str(told[0]) in MISPLACED
+        assert not is_contended(error(*told), MySQL())
 
 
 @pytest.mark.parametrize(
@@ -195,14 +192,10 @@ def test_what_certification_rolled_back_is_run_again():
     ("words", "kind", "sentence"),
     [
         ('FATAL:  no pg_hba.conf entry for host "::1", user "u", no encryption', DatabaseRefused, "refuses the login"),
-        ('FATAL:  "trust" authentication failed', DatabaseRefused, "refuses the login"),
         ("FATAL:  no such database: ids", DatabaseRefused, "there is no such database"),
         ("FATAL:  unsupported startup parameter: options", DatabaseRefused, "is a pooler that refuses an argument"),
         ('root certificate file "/x" does not exist', DatabaseRefused, "do not agree on TLS"),
-        ("SSL error: certificate verify failed", DatabaseRefused, "do not agree on TLS"),
         ("SSL SYSCALL error: EOF detected", DatabaseUnavailable, "is not available"),
-        ("SSL connection has been closed unexpectedly", DatabaseUnavailable, "is not available"),
-        ("server closed the connection unexpectedly", DatabaseUnavailable, "is not available"),
         ("FATAL:  the database system is starting up", DatabaseUnavailable, "is not available"),
         ("FATAL:  sorry, too many clients already", DatabaseUnavailable, "has no connection left"),
         ("expected authentication request from server, but received H", DatabaseRefused, "does not speak the protocol"),
@@ -227,8 +220,6 @@ REFUSED = "Can't connect to MySQL server on 'h' ([Errno 111] Connection refused)
         (2003, VERIFIED, DatabaseRefused, "do not agree on TLS"),
         (2003, REFUSED, DatabaseUnavailable, "is not"),
         (2026, "SSL connection error: SSL is required but the server doesn't support it", DatabaseRefused, "on TLS"),
-        (2026, "SSL connection error: unexpected eof while reading", DatabaseUnavailable, "is not available"),
-        (1129, "Host 'h' is blocked because of many connection errors", DatabaseRefused, "refuses: "),
         (1130, "Host 'h' is not allowed to connect to this MySQL server", DatabaseRefused, "refuses: "),
         (1235, "function LOCK IN SHARE MODE has only noop implementation in tidb now", DatabaseRefused, "noop"),
         (3032, "The server is currently in offline mode", DatabaseUnavailable, "is not available"),
@@ -247,19 +238,13 @@ def test_what_only_the_words_of_a_code_tell(code, words, kind, sentence):
 
 
 def test_the_command_that_makes_the_tables_takes_no_driver_for_asyncio():
-    known = {"sqlite": "aiosqlite", "postgresql": "psycopg_async asyncpg", "mysql": "asyncmy aiomysql"}
     for url, shown in [
-        *((f"{name}+{one}://host/shop?ssl=require", name) for name, all_ in known.items() for one in all_.split()),
+        ("mysql+asyncmy://host/shop?ssl=require", "mysql"),
         ("mysql+pymysql://host/shop", "mysql+pymysql"),
+        ("postgresql+asyncpg://host/shop?ssl=require", "postgresql"),
+        ("sqlite+aiosqlite://host/shop", "sqlite"),
     ]:
         assert upgrade_of(url) == f"allocator db upgrade --url {shown}://host/shop"
-
-
-def test_each_name_of_a_lock_that_sqlite_has_is_known():
-    """Python names the codes it knows of, so that a newer one would show here."""
-    known = {name for name in vars(sqlite3) if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))}
-
-    assert known <= {*FILE_BUSY_CODES.split(), *FILE_LOCKED_CODES.split(), "SQLITE_BUSY_SNAPSHOT"}
 
 
 # -- each verb that is run on a connection of our own is in the table of what a retry may repeat, and why
@@ -315,20 +300,6 @@ def test_each_verb_that_is_run_is_listed_once_with_what_a_retry_does():
     assert sorted(run) == sorted(known.elements())
 
 
-def test_control_a_verb_that_nobody_thought_of_is_found(tmp_path):
-    module = tmp_path / "module.py"
-    module.write_text(
-        "from allocator.database.verbs import segments as rows\n"
-        "def ours(connection, dialect): ...\n"
-        "def go(database):\n"
-        "    database.run(ours)\n"
-        "    database.run(rows.first if database else rows.second, 1)\n"
-        "    database.run(lambda connection, _: rows.third(connection))\n"
-    )
-
-    assert sorted(verbs_run(module)) == ["module.ours", "segments.first", "segments.second", "segments.third"]
-
-
 # -- what a driver's error means for a number that was drawn in a caller's transaction
 
 
@@ -347,7 +318,6 @@ class Failed(Exception):
         ("postgresql", "55P03", NumberBusy, "another transaction has drawn numbers of 'invoice'"),
         ("mysql", "1205", NumberBusy, "waited 2 seconds; roll back and run the whole transaction again"),
         ("postgresql", "57014", NumberBusy, "the server ended the wait for a number of 'invoice'"),
-        ("mysql", "1969", NumberBusy, "roll back and run the whole transaction again"),
         ("sqlite", "SQLITE_BUSY", NumberBusy, "SQLite has one writer at a time"),
         ("sqlite", "SQLITE_LOCKED_SHAREDCACHE", NumberBusy, "BEGIN IMMEDIATE"),
         ("postgresql", "40P01", NumberConflict, "draw numbers last, and those of several scopes in one order"),
@@ -356,12 +326,10 @@ class Failed(Exception):
         ("postgresql", "40001", NumberConflict, "or use READ COMMITTED, which waits instead"),
         ("mysql", "1020", NumberConflict, "since this one began"),
         ("mysql", "3101", NumberConflict, "run the whole transaction again"),
-        ("mysql", "1180", NumberConflict, "run the whole transaction again"),
         ("sqlite", "SQLITE_BUSY_SNAPSHOT", NumberConflict, "since this one began"),
         ("postgresql", "25P02", InvalidDatabase, "this transaction has failed before"),
         ("postgresql", "25006", DatabaseRefused, "is a replica, or the transaction is read-only"),
         ("mysql", "1290", DatabaseRefused, "use the primary"),
-        ("mysql", "1792", DatabaseRefused, "use the primary"),
         ("sqlite", "SQLITE_READONLY", DatabaseRefused, "use the primary"),
         ("mysql", "1690", Exhausted, "fewer numbers of 'invoice' are left"),
         ("sqlite", "SQLITE_CONSTRAINT_CHECK", Exhausted, "fewer numbers of 'invoice' are left"),

@@ -1,21 +1,18 @@
 """Statements and forks of one process keep out of each other's way."""
 
-import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from time import monotonic
 
 import pytest
-from sqlalchemy import make_url
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from support.faults.call_steps import Steps, acting
 from support.kit import output
 
-from allocator.database import address, fork_gate
+from allocator.database import fork_gate
 from allocator.database.sqlite import SQLite
 from allocator.runtime.forks import is_held_here
 from allocator.runtime.threads import Work
@@ -119,21 +116,6 @@ def test_a_fork_does_not_wait_for_ever_and_opens_nothing_then(patience, statemen
         statement.end()
 
 
-def test_the_import_of_a_driver_does_not_wait_for_ever(patience, statement) -> None:
-    patience(0.01)
-    assert address.imported(make_url("sqlite://")).name == "sqlite"
-    with next_one_waits():
-        assert statement.thread.is_alive(), "the import waited for the end of the statement"
-        statement.end()
-
-
-def test_a_statement_may_fork() -> None:
-    with ExitStack() as later, fork_gate.lock:
-        fork_gate.close()
-        fork_gate.leave()
-        later.enter_context(next_one_waits())
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # as `leave` says
 def test_in_the_child_nothing_is_under_way(patience, statement) -> None:
     patience(0.01)
@@ -180,19 +162,3 @@ print(forks.os.getpid() == forks.process, fork_gate.lock._is_owned())
 
 def test_a_handler_that_raises_in_the_middle_of_a_fork_leaves_nothing_locked() -> None:
     assert output(INTERRUPTED) == "True False\n"
-
-
-def test_who_waits_for_the_file_of_another_process_does_not_hold_the_gate(tmp_path: Path) -> None:
-    def wait() -> None:
-        with suppress(PoolTimeout), SQLite().alone(f"{tmp_path}/ids.db", monotonic() + 0.3):
-            pass
-
-    with (tmp_path / "ids.db-lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        waiting, before = begun(wait), monotonic()
-        waiting.join(0.05)
-        fork_gate.close()
-        assert monotonic() - before < 0.25
-        fork_gate.leave()
-        assert waiting.is_alive()
-        waiting.join()

@@ -265,19 +265,6 @@ def test_a_lease_that_ended_before_its_answer_came_is_given_back(workers, backen
     assert until(lambda: backend.released)
 
 
-def test_a_number_that_nobody_waits_for_any_more_is_given_back(workers, backend):
-    go_on = threading.Event()
-    backend.before_lease = lambda: go_on.wait(15)
-    workers.terms.background.submit(lambda: None).result(15)  # whose thread is there already
-    workers.terms.timeout = 0.2
-    with pytest.raises(DatabaseUnavailable, match="too late"):
-        lease(workers).__enter__()
-    assert backend.released == []
-    go_on.set()
-
-    assert until(lambda: backend.released)
-
-
 def test_a_number_whose_caller_was_cancelled_is_given_back(workers, backend):
     asked, go_on = threading.Event(), threading.Event()
     backend.before_lease = lambda: (asked.set(), go_on.wait(15))
@@ -297,17 +284,6 @@ def test_a_number_whose_caller_was_cancelled_is_given_back(workers, backend):
     go_on.set()
 
     assert until(lambda: backend.released)
-
-
-def test_the_loop_does_not_wait_for_the_database(workers, backend):
-    """Neither at the begin nor at the end of the block."""
-
-    async def held() -> int:
-        async with AsyncWorkerLease(workers, "pods", 10, 60, None) as worker:
-            return worker.number
-
-    assert asyncio.run(held()) == 3
-    assert len(backend.released) == 1
 
 
 def test_a_forked_child_holds_nothing_and_gives_nothing_back(workers, backend):

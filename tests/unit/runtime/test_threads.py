@@ -26,7 +26,6 @@ from allocator.runtime.threads import (
     Background,
     Work,
     beside,
-    bridge,
     has_ended,
     result_of,
     wait_for,
@@ -78,15 +77,6 @@ def test_an_exception_that_is_sent_to_a_waiting_thread_takes_no_work_along(backg
         assert background.submit(lambda: "well").result(10) == "well"
     all_threads_of(background)
     assert until(lambda: all(map(has_ended, first)) is ends, 10)
-
-
-def test_threads_that_died_are_replaced(background, monkeypatch):
-    with monkeypatch.context() as dying:
-        dying.setattr("allocator.runtime.threads.run_all", lambda *_: None)
-        left = [background.submit(lambda: "well") for _ in range(THREADS)]
-    assert until(lambda: all(map(has_ended, background._threads)), 10)
-
-    assert [one.result(10) for one in [background.submit(lambda: "well"), *left]] == ["well"] * (THREADS + 1)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -178,17 +168,6 @@ def test_who_keeps_an_error_keeps_nothing_that_its_frames_hold(background):
     assert ended == ["allocator"]
 
 
-def test_work_that_cannot_begin_ends_with_the_error(background, monkeypatch, caplog):
-    with monkeypatch.context() as short:
-        short.setattr(Work, "take", partial(throw, SystemExit()))
-        lost = background.submit(lambda: "well")
-        with pytest.raises(SystemExit):
-            lost.result(10)
-    assert background.submit(lambda: "well").result(10) == "well"
-    background.close(5)
-    assert not caplog.messages
-
-
 class Alarmed(Work[int]):
     """A signal comes once somebody waits for it."""
 
@@ -255,16 +234,6 @@ def test_work_runs_with_the_context_variables_of_its_caller_and_keeps_none(backg
     assert request.get() == "a"
     request.reset(token)
     assert background.submit(change).result(5) == "none"
-
-
-def test_outside_of_greenlets_sqlalchemy_is_not_asked(monkeypatch):
-    """Where several threads are the first to ask, its answer is an endless recursion."""
-    pytest.importorskip("greenlet")
-    asked = Mock()
-    monkeypatch.setattr("sqlalchemy.util.concurrency.in_greenlet", asked)
-
-    assert bridge() is None
-    assert not asked.called
 
 
 # -- turns

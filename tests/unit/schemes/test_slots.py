@@ -251,14 +251,6 @@ def test_of_several_that_are_due_only_those_asked_for_count_as_being_probed():
     assert (rotation.due(1.0, 1), rotation.due(1.0, 9), rotation.due(1.0, 9)) == ([0], [1, 2], [])
 
 
-def test_one_that_answers_a_probe_is_used_again(rotation):
-    assert rotation.due(1.0, 9) == [0]
-    rotation.worked(0, 1.0)
-
-    assert {rotation.next(1.0), rotation.next(1.0)} == {0, 1}
-    assert [state.error for state in rotation.states] == [None, None]
-
-
 def test_one_that_passes_the_probe_and_fails_in_use_is_left_alone_for_longer_and_longer():
     rotation, now, pauses = Rotation(2), 0.0, []
     for _ in range(4):
@@ -267,6 +259,7 @@ def test_one_that_passes_the_probe_and_fails_in_use_is_left_alone_for_longer_and
         now = rotation.states[0].probe_at
         assert rotation.due(now, 9) == [0]
         rotation.worked(0, now)
+        assert ({rotation.next(now), rotation.next(now)}, rotation.states[0].error) == ({0, 1}, None)
     rotation.failed(0, DOWN, now + 31)
 
     assert pauses == [FIRST_PAUSE * 2**n for n in range(4)]
@@ -278,11 +271,5 @@ def test_when_all_are_left_alone_it_says_for_how_long_and_why(rotation):
     answer = rotation.next(0.06)
 
     assert (answer.seconds, answer.error) == (pytest.approx(FIRST_PAUSE - 0.06), DOWN)
-
-
-def test_while_one_is_probed_the_others_wait_and_do_not_spin():
-    rotation = Rotation(1)
-    rotation.failed(0, DOWN, 0.0)
-    assert rotation.due(5.0, 9) == [0]
-
-    assert rotation.next(5.0).seconds == pytest.approx(FIRST_PAUSE)
+    assert rotation.due(5.0, 9) == [0, 1]
+    assert rotation.next(5.0).seconds == pytest.approx(FIRST_PAUSE), "who waits for a probe does not spin"

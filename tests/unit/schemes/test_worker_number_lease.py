@@ -76,30 +76,25 @@ def test_when_the_number_of_another_may_be_taken(subtests):
             assert chosen(row, *FULL, at=AT + at, claim=replace(CLAIM, wall_ms=AT + wall)) == 0
 
 
-@pytest.mark.parametrize(
-    ("rows", "wall", "sentence"),
-    [
-        (
-            [HELD, *FULL],
-            0,
-            r"^all 4 .* 'billing' are held, by there \(process 5\); unless .* the next is free in 21 s$",
-        ),
-        (
-            [replace(BACK, used_until_ms=AT + 1), *FULL],
-            0,
-            r"^no .* is free: 3 are held, by there \(process 5\); 1 given back a moment ago; the next is free in 1 s$",
-        ),
-        (
-            [replace(row, holder="", used_until_ms=AT - 1) for row in (HELD, *FULL)],
-            -9 * L,
-            "4 given back a moment ago; .* free in 90 s; the clock of .* is 90 s behind",
-        ),
-    ],
-    ids=["held", "given back a moment ago", "a clock behind"],
-)
-def test_when_none_is_free_it_says_by_whom_and_until_when(rows, wall, sentence):
-    with pytest.raises(NodeIdsExhausted, match=sentence):
-        chosen(*rows, claim=replace(CLAIM, wall_ms=AT + wall))
+NONE_FREE = [
+    ([HELD, *FULL], 0, r"^all 4 .* 'billing' are held, by there \(process 5\); unless .* the next is free in 21 s$"),
+    (
+        [replace(BACK, used_until_ms=AT + 1), *FULL],
+        0,
+        r"^no .* is free: 3 are held, by there \(process 5\); 1 given back a moment ago; the next is free in 1 s$",
+    ),
+    (
+        [replace(row, holder="", used_until_ms=AT - 1) for row in (HELD, *FULL)],
+        -9 * L,
+        "4 given back a moment ago; .* free in 90 s; the clock of .* is 90 s behind",
+    ),
+]
+
+
+def test_when_none_is_free_it_says_by_whom_and_until_when():
+    for rows, wall, sentence in NONE_FREE:
+        with pytest.raises(NodeIdsExhausted, match=sentence):
+            chosen(*rows, claim=replace(CLAIM, wall_ms=AT + wall))
 
 
 # -- settings and clocks
