@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from allocator import Allocator
-from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate, UnknownTag
+from allocator.errors import AllocatorError, DatabaseUnavailable
 from support.closing import Closing
 from support.processes.crew import PROCESSES
 
@@ -24,10 +24,6 @@ class Drawn:
         return (self.error or "").partition(":")[0]
 
 
-ABSENT = (DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate, UnknownTag)
-"""While a dump is loaded over the tables, they are missing for a moment, and then they have no keys yet."""
-
-
 def draw(allocator: Allocator, tag: str, count: int, pause: float, patience: float) -> Drawn:
     drawn, end = Drawn(), time.monotonic() + patience
     while len(drawn.ids) < count and drawn.error is None:
@@ -35,7 +31,7 @@ def draw(allocator: Allocator, tag: str, count: int, pause: float, patience: flo
             drawn.ids.append(allocator.next_id(tag))
             time.sleep(pause)
         except AllocatorError as error:
-            if not isinstance(error, ABSENT) or time.monotonic() > end:
+            if not isinstance(error, DatabaseUnavailable) or time.monotonic() > end:
                 drawn.error = f"{type(error).__name__}: {error}"
     return drawn
 

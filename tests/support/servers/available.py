@@ -14,8 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import NoReturn, TypeVar
 
 import pytest
@@ -111,14 +109,12 @@ def from_container(kind: str, options: tuple[str, ...] = ()) -> Server:
 
 def from_binary(kind: str, options: tuple[str, ...] = ()) -> Server:
     """A throw-away server in a temporary folder."""
-    from support.servers.machines import Machine, MariaDB, MySQL, Postgres, made
+    from support.servers.machines import Machine, MariaDB, MySQL, Postgres, new
 
     types: dict[str, type[Machine]] = {"postgres": Postgres, "mysql": MySQL, "mariadb": MariaDB}
-    program = types[kind].program_here()
-    extra = tuple(word for word in options if word != "-c")  # which a PostgreSQL gets before each
-    machine = made(types[kind](program, Path(mkdtemp(prefix=f"allocator-{kind}-")), extra=extra))
+    machine = new(types[kind], tuple(word for word in options if word != "-c"))  # which a PostgreSQL gets before each
     machine.start()
-    return Server(kind, machine.url, f"a throw-away {program}", machine.close)
+    return Server(kind, machine.url, f"a throw-away {machine.program}", machine.close)
 
 
 def first(kind: str, ways: Iterable[Callable[[], T]]) -> T:

@@ -1,6 +1,5 @@
 """Servers from images, with the data in a folder of ours and the network of the host."""
 
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -10,16 +9,15 @@ from typing import Any
 import pymysql
 
 from support.servers.available import first, image_of, or_without
-from support.servers.machines import PASSWORD, SECONDS, Machine, MariaDB, MySQL, Postgres, made, until
+from support.servers.machines import PASSWORD, SECONDS, Machine, MariaDB, MySQL, Postgres, new, until
 
 PAUSE_ATTEMPTS = 50
 
 
 class Image(Machine):
-    """host: its name, or else that of this machine. mount: where the server finds its data."""
+    """mount: where the server finds its data."""
 
     container: Any = None
-    host: str | None = None
     mount: str
     words: Callable[[], list[str]]
 
@@ -34,7 +32,7 @@ class Image(Machine):
         self.run(self.words())
         until(self.answers, f"{self.program} answers", SECONDS)
 
-    def run(self, words: list[str], **how: Any) -> None:
+    def run(self, words: list[str]) -> None:
         import docker
         from docker.errors import DockerException
 
@@ -44,10 +42,8 @@ class Image(Machine):
                 words,
                 detach=True,
                 network_mode="host",
-                hostname=self.host,
                 environment=self.environment(),
                 volumes={str(self.data): {"bind": self.mount, "mode": "rw"}},
-                **how,
             )
         except DockerException as error:
             raise LookupError(f"{self.program} cannot be started: {error}") from error
@@ -101,17 +97,10 @@ class PostgresImage(Image, Postgres):
 
 
 class MariaDBImage(Image, MariaDB):
-    mount = USUAL = "/var/lib/mysql"
+    mount = "/var/lib/mysql"
 
     def environment(self) -> dict[str, str]:
         return {"MYSQL_ROOT_PASSWORD": "tester"}
-
-    def start(self) -> None:
-        if self.mount == self.USUAL:
-            return super().start()
-        own = ["--no-defaults", "--user=mysql", f"--datadir={self.mount}", "--socket=/tmp/s.sock"]
-        self.run([*own, *self.words()], entrypoint=f"{self.kind}d")
-        return until(self.answers, f"{self.program} answers", SECONDS)
 
     def prepare(self) -> None:
         """The image makes the data itself, and root, whom the replication does not know."""
@@ -167,9 +156,6 @@ KILLABLE: dict[str, tuple[type[Machine], type[Machine]]] = {
 @contextmanager
 def killable(kind: str) -> Iterator[Machine]:
     """A server of the caller's own that runs: from an image, else from a binary of this machine, else a skip."""
-
-    def new(each: type[Machine]) -> Machine:
-        return made(each(each.program_here(), Path(tempfile.mkdtemp(prefix=f"allocator-{kind}-"))))
 
     with closing(or_without(kind, lambda: first(kind, [partial(new, each) for each in KILLABLE[kind]]))) as machine:
         machine.start()

@@ -17,12 +17,9 @@ from typing import Any, Self, TypeVar
 import pymysql
 from sqlalchemy import text
 
-from allocator.database.tables import VERSION_TABLE, metadata
 from support.closing import Closing
 from support.processes import patience
-from support.servers import fetched
 from support.servers.administrator import administrator
-from support.servers.databases import with_schema
 from support.servers.throwaway import (
     children,
     free_port,
@@ -44,15 +41,15 @@ class Machine:
 
     program: what it is made of: a folder of binaries, a binary, an image.
     place: the folder of it all, removed at the end; its `data` is in it.
-    port: stays, so that the server is found again after a start.
+    port: so that the server is found again after a start.
     extra: more words for its command.
     """
 
     kind: str
     goodbye = signal.SIGTERM
 
-    def __init__(self, program: Path, place: Path, port: int = 0, extra: tuple[str, ...] = ()) -> None:
-        self.program, self.place, self.port, self.extra = program, place, port or free_port(), extra
+    def __init__(self, program: Path, place: Path, extra: tuple[str, ...]) -> None:
+        self.program, self.place, self.port, self.extra = program, place, free_port(), extra
         self.process: subprocess.Popen[bytes] | None = None
 
     @classmethod
@@ -130,9 +127,13 @@ class Machine:
         finally:
             self.thaw()
 
-    def copy(self, port: int = 0, extra: tuple[str, ...] | None = None) -> Self:
+    def copy(self, extra: tuple[str, ...] | None = None) -> Self:
         """The files as they are now, in another place, for a server that does not run yet."""
-        twin = type(self)(self.program, self.empty_place(), port, self.extra if extra is None else extra)
+        place = Path(tempfile.mkdtemp(prefix=f"allocator-{self.kind}-"))
+        shutil.copystat(self.place, place)
+        if os.getuid() == 0:
+            os.chown(place, self.place.stat().st_uid, self.place.stat().st_gid)
+        twin = type(self)(self.program, place, self.extra if extra is None else extra)
         twin.take(self.data)
         return twin
 
@@ -140,13 +141,6 @@ class Machine:
         """Have these files instead of ours."""
         shutil.rmtree(self.data, ignore_errors=True)
         subprocess.run(["cp", "-a", str(data), str(self.data)], check=True)
-
-    def empty_place(self) -> Path:
-        place = Path(tempfile.mkdtemp(prefix=f"allocator-{self.kind}-"))
-        shutil.copystat(self.place, place)
-        if os.getuid() == 0:
-            os.chown(place, self.place.stat().st_uid, self.place.stat().st_gid)
-        return place
 
     # -- as a standby, which has all and then receives no more
 
@@ -186,14 +180,13 @@ class Templates(Closing):
     """New servers as copies of one of a kind, which is quicker than to make each."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[type[Machine], Path], Machine] = {}
+        self._made: dict[type[Machine], Machine] = {}
 
-    def new(self, kind: type[M], program: Path | None = None, extra: tuple[str, ...] = ()) -> M:
+    def new(self, kind: type[M], extra: tuple[str, ...] = ()) -> M:
         """A server that was never started. Raises LookupError where there is no such program."""
-        key = (kind, program or kind.program_here())
-        if key not in self._made:
-            self._made[key] = made(kind(key[1], Path(tempfile.mkdtemp(prefix=f"allocator-{kind.kind}-"))))
-        return self._made[key].copy(extra=extra)  # type: ignore[return-value]
+        if kind not in self._made:
+            self._made[kind] = new(kind)
+        return self._made[kind].copy(extra)  # type: ignore[return-value]
 
     def close(self) -> None:
         for machine in self._made.values():
@@ -201,7 +194,9 @@ class Templates(Closing):
         self._made.clear()
 
 
-def made(machine: M) -> M:
+def new(kind: type[M], extra: tuple[str, ...] = ()) -> M:
+    """A server with data of its own. Raises LookupError where there is no program of its kind."""
+    machine = kind(kind.program_here(), Path(tempfile.mkdtemp(prefix=f"allocator-{kind.kind}-")), extra)
     try:
         machine.prepare()
     except BaseException:
@@ -333,15 +328,6 @@ class Postgres(Machine):
     def program_here(cls) -> Path:
         return postgres_binaries()
 
-    @classmethod
-    def programs_here(cls) -> list[Path]:
-        """Every version that is here."""
-        try:
-            found = {postgres_binaries()}
-        except LookupError:
-            found = set()
-        return sorted(found | {*Path("/usr/lib/postgresql").glob("*/bin")})
-
     @property
     def url(self) -> str:
         return f"postgresql+psycopg://postgres:{PASSWORD}@127.0.0.1:{self.port}/postgres"
@@ -365,18 +351,6 @@ class Postgres(Machine):
         initdb = [self.program / "initdb", "-D", self.data, "-U", "postgres", *auth, "-E", "UTF8", "--locale=C"]
         run(self.as_user(), initdb, self.place)
 
-    def backup(self) -> Self:
-        """A base backup without WAL, in another place, while the server runs."""
-        twin = type(self)(self.program, self.empty_place(), self.port, self.extra)
-        own = ["-d", f"host=127.0.0.1 port={self.port} user=postgres password={PASSWORD}"]
-        run(self.as_user(), [self.program / "pg_basebackup", "-D", twin.data, "-X", "none", *own], self.place)
-        return twin
-
-    def upgrade(self, old: Postgres, *how: str) -> None:
-        """Take over what another server has, by pg_upgrade; both are stopped."""
-        words = ["-b", old.program, "-B", self.program, "-d", old.data, "-D", self.data, "-s", self.place]
-        run(self.as_user(), [self.program / "pg_upgrade", "-U", "postgres", *words, *how], self.place)
-
     def follow(self, primary: Machine) -> None:
         (self.data / "standby.signal").touch()
         with (self.data / "postgresql.auto.conf").open("a") as file:
@@ -397,64 +371,3 @@ class Postgres(Machine):
 
     def promote(self) -> None:
         self.ask("SELECT pg_promote(true, 60)")
-
-
-class Green(Postgres):
-    """A new server, which follows by logical replication."""
-
-    def command(self) -> list[object]:
-        return [*super().command(), "-c", "wal_level=logical"]
-
-    def follow(self, primary: Machine) -> None:
-        shutil.rmtree(self.data)
-        self.prepare()
-        self.start()
-        for each in (primary, self):
-            with_schema(each.url)
-        self.ask("TRUNCATE " + ", ".join([VERSION_TABLE, *metadata.tables]))
-        primary.ask("CREATE PUBLICATION blue FOR ALL TABLES")
-        blue = f"host=127.0.0.1 port={primary.port} user=postgres password={PASSWORD} dbname=postgres"
-        self.ask(f"CREATE SUBSCRIPTION green CONNECTION '{blue}' PUBLICATION blue")
-
-    def has_all_of(self, primary: Machine) -> bool:
-        if self.ask("SELECT 1 FROM pg_subscription_rel WHERE srsubstate <> 'r'"):
-            return False
-        (end,) = primary.ask("SELECT pg_current_wal_flush_lsn()::text AS lsn")
-        has = "confirmed_flush_lsn >= CAST(:lsn AS pg_lsn)"
-        return bool(primary.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = 'green' AND {has}", **end))
-
-    def unfollow(self) -> None:
-        self.ask("ALTER SUBSCRIPTION green DISABLE")
-
-    def is_cut_off(self) -> bool:
-        return not self.ask("SELECT 1 FROM pg_stat_subscription WHERE pid IS NOT NULL")
-
-    def promote(self) -> None:
-        self.ask("ALTER SUBSCRIPTION green SET (slot_name = NONE)")
-        self.ask("DROP SUBSCRIPTION green")
-
-
-# -- oceanBase as one node, by the server in the wheel `pylibseekdb`
-
-
-SMALL = ("memory_limit=1G", "log_disk_size=2G", "datafile_size=256M")
-
-
-class OceanBase(Machine):
-    kind = "oceanbase"
-
-    @classmethod
-    def new(cls) -> Self:
-        machine = cls(fetched.oceanbase(), Path(tempfile.mkdtemp(prefix=f"allocator-{cls.kind}-")))
-        machine.data.mkdir()
-        machine.start()
-        return machine
-
-    @property
-    def url(self) -> str:
-        return f"mysql+pymysql://root@127.0.0.1:{self.port}/test"
-
-    def command(self) -> list[object]:
-        """It makes its data itself."""
-        sizes = [word for size in SMALL for word in ("--parameter", size)]
-        return [self.program, "--nodaemon", "--port", self.port, "--base-dir", self.data, *sizes]
