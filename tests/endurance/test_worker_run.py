@@ -19,7 +19,6 @@ def test_no_number_is_held_by_two(kind, place, tmp_path, request, report):
     seconds = 60 * request.config.getoption("--minutes")
     url, trouble = place
     folder = tmp_path / "pods"
-    folder.mkdir()
     with troubled(trouble, planned(SEED, seconds)) as (done, followed), Pods(url, folder, seed=SEED) as pods:
         pods.run(seconds, EVERY)
         if followed.done():
@@ -27,7 +26,7 @@ def test_no_number_is_held_by_two(kind, place, tmp_path, request, report):
     found = judged(folder)
     faults = ", ".join(f"{count} {what}" for what, count in sorted(pods.faults.items()))
     report(
-        f"{kind}, {seconds / 60:g} minutes, 64 pods, lease {LEASE:g} s: {found}; {pods.attempts} attempts; {faults}; "
+        f"{kind}, {seconds / 60:g} minutes, 64 pods, lease {LEASE:g} s: {found}; {len(pods.ever)} attempts; {faults}; "
         f"server: {dict(done)}"
     )
     none_twice(found.together + found.seconds_twice, found)
@@ -43,9 +42,6 @@ def test_control_two_at_once_are_found(tmp_path):
     write("held-3-1", (10.0, 1000.0), (11.0, 1001.0))
     write("held-3-2", (12.5, 1002.5), (13.0, 1003.0))
     write("held-4-3", (10.5, 1000.5))
-    said = "3 holders of 2 numbers, 0 together, 0 seconds used twice; from the end"
-    assert str(judged(tmp_path)).startswith(said)
-
+    assert judged(tmp_path) == (3, 2, 0, 0)
     write("held-3-5", (12.9, 1003.9))
-    found = judged(tmp_path)
-    assert (found.together, found.seconds_twice) == (1, 1)
+    assert judged(tmp_path) == (4, 2, 1, 1)

@@ -12,13 +12,10 @@ import sys
 import time
 from collections import Counter, defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, field
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from statistics import quantiles
+from typing import NamedTuple
 
-from support.closing import Closing
-from support.processes.crew import PROCESSES
+from support.processes.crew import Crew
 
 BITS = 4
 LEASE = 6.0
@@ -26,7 +23,7 @@ AGAIN = (2.0, 8.0)
 """Seconds until a pod is started again."""
 STOPPED = (0.2 * LEASE, 2.5 * LEASE)
 """How long a process is stopped: mostly longer than its lease."""
-FAULTS = ("terminate", "kill wrapper", "kill command", "stop wrapper", "stop command")
+FAULTS = ("kill wrapper", "kill command", "stop wrapper", "stop command")
 
 ENTRY = struct.Struct("=dd")
 """Seconds by the clock that counts sleep, and by the wall clock."""
@@ -42,82 +39,58 @@ while True:
 """The command of a pod: it notes a hundred times a second that it has its number."""
 
 
-def run(url: str, folder: str) -> None:
+def run(notes: Path, number: int, url: str) -> None:
+    """The work of a crew."""
     from allocator.cli import main
 
-    with Path(folder, "errors").open("a") as file:
-        os.dup2(file.fileno(), 2)
     options = ["--url", url, "--space", "pods", "--bits", str(BITS), "--seconds", str(LEASE)]
-    main(["worker", "run", *options, "--", sys.executable, "-I", "-S", "-c", HOLDER, folder], prog_name="allocator")
+    command = [sys.executable, "-I", "-S", "-c", HOLDER, str(notes.parent)]
+    with suppress(SystemExit):
+        main(["worker", "run", *options, "--", *command], prog_name="allocator")
+    time.sleep(random.uniform(*AGAIN))
 
 
-@dataclass
-class Pod:
-    starts_at: float
-    process: BaseProcess | None = None
-    stopped: int = 0
-    """The process that is stopped now, and until when."""
-    until: float = 0.0
-
-
-class Pods(Closing):
-    """attempts: how many were made. faults: what was done to how many."""
+class Pods(Crew):
+    """faults: what was done to how many. stopped: the processes that are stopped now, and until when."""
 
     def __init__(self, url: str, folder: Path, *, seed: int, count: int = 64) -> None:
-        self.url, self.folder, self.rnd = url, folder, random.Random(seed)
-        self.pods = [Pod(starts_at=self.rnd.uniform(0, 5)) for _ in range(count)]
-        self.attempts, self.faults = 0, Counter[str]()
+        self.faults, self.stopped = Counter[str](), dict[int, float]()
+        super().__init__(run, folder, url, count=count, seed=seed)
 
     def run(self, seconds: float, every: float) -> None:
         """Keep them running, with a fault each `every` seconds."""
-        begin = time.monotonic()
-        fault_at = every
-        while (now := time.monotonic() - begin) < seconds:
-            for pod in self.pods:
-                self.look(pod, now)
+        begin = fault_at = time.monotonic()
+        while (now := time.monotonic()) < begin + seconds:
+            self.replace_the_ended()
+            self.let_go(now)
             if now >= fault_at:
                 fault_at += every
                 self.strike(now)
             time.sleep(0.05)
 
-    def look(self, pod: Pod, now: float) -> None:
-        if pod.stopped and now >= pod.until:
-            send(pod.stopped, signal.SIGCONT)
-            pod.stopped = 0
-        if pod.process is not None and not pod.process.is_alive():
-            pod.process.close()
-            pod.process, pod.starts_at = None, now + self.rnd.uniform(*AGAIN)
-        if pod.process is None and now >= pod.starts_at:
-            pod.process = PROCESSES.Process(target=run, args=(self.url, str(self.folder)), daemon=True)
-            pod.process.start()
-            self.attempts += 1
+    def let_go(self, now: float) -> None:
+        for process in [one for one, end in self.stopped.items() if now >= end]:
+            send(process, signal.SIGCONT)
+            del self.stopped[process]
 
     def strike(self, now: float) -> None:
         """One that holds a number, and to which nothing is being done."""
-        holding = [pod for pod in self.pods if not pod.stopped and pod.process and command_of(pod.process.pid)]
+        wrappers = [(worker.process.pid or 0, command_of(worker.process.pid)) for worker in self.running]
+        holding = [both for both in wrappers if both[1] and not self.stopped.keys() & {*both}]
         if not holding:
             return
-        pod, what = self.rnd.choice(holding), self.rnd.choice(FAULTS)
-        wrapper = pod.process.pid if pod.process else 0
-        victim = command_of(wrapper) if what.endswith("command") else wrapper
-        if not victim:
-            return
+        (wrapper, command), what = self.rnd.choice(holding), self.rnd.choice(FAULTS)
+        victim = command if what.endswith("command") else wrapper
         self.faults[what] += 1
         if what.startswith("stop"):
             send(victim, signal.SIGSTOP)
-            pod.stopped, pod.until = victim, now + self.rnd.uniform(*STOPPED)
+            self.stopped[victim] = now + self.rnd.uniform(*STOPPED)
         else:
-            send(victim, signal.SIGTERM if what == "terminate" else signal.SIGKILL)
+            send(victim, signal.SIGKILL)
 
     def close(self) -> None:
-        for pod in self.pods:
-            if pod.stopped:
-                send(pod.stopped, signal.SIGCONT)
-        alive = [pod.process for pod in self.pods if pod.process is not None]
-        for process in alive:
-            process.kill()
-        for process in alive:
-            process.join()
+        self.let_go(float("inf"))
+        super().close()
 
 
 def send(process: int, number: signal.Signals) -> None:
@@ -137,27 +110,16 @@ def command_of(wrapper: int | None) -> int:
 # -- what pods wrote down: nobody holds a number while another does, nor in a second that another used
 
 
-@dataclass
-class Verdict:
+class Verdict(NamedTuple):
     """holders: commands that ran. together: how often one began before another of its number had ended.
 
-    seconds_twice: seconds of the wall clock in which two used one number. pauses: from the end of one to the next.
+    seconds_twice: seconds of the wall clock in which two used one number.
     """
 
-    holders: int = 0
-    numbers: int = 0
-    together: int = 0
-    seconds_twice: int = 0
-    pauses: list[float] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        cuts = quantiles(self.pauses, n=20) if len(self.pauses) > 1 else [0.0] * 19
-        least, most = min(self.pauses, default=0), max(self.pauses, default=0)
-        return (
-            f"{self.holders} holders of {self.numbers} numbers, {self.together} together, {self.seconds_twice} seconds "
-            f"used twice; from the end of one to the next {least:.1f} / {cuts[9]:.1f} / {cuts[18]:.1f} / {most:.1f} s "
-            "(least, median, 95 %, most)"
-        )
+    holders: int
+    numbers: int
+    together: int
+    seconds_twice: int
 
 
 def judged(folder: Path) -> Verdict:
@@ -167,13 +129,11 @@ def judged(folder: Path) -> Verdict:
         if entries := list(ENTRY.iter_unpack(data[: len(data) // ENTRY.size * ENTRY.size])):
             times, walls = zip(*entries, strict=True)
             spans[path.name.split("-")[1]].append((times[0], max(times), set(map(int, walls))))
-    found = Verdict(sum(map(len, spans.values())), len(spans))
+    together = seconds_twice = 0
     for of_one in spans.values():
         end, used = 0.0, set[int]()
         for begins, ends, seconds in sorted(of_one, key=lambda span: span[0]):
-            if end:
-                found.pauses.append(begins - end)
-            found.together += begins <= end
-            found.seconds_twice += len(used & seconds)
+            together += begins <= end
+            seconds_twice += len(used & seconds)
             end, used = max(end, ends), used | seconds
-    return found
+    return Verdict(sum(map(len, spans.values())), len(spans), together, seconds_twice)
