@@ -3,11 +3,9 @@
 It runs on the example's project, with a second database beside its own.
 """
 
-import sqlite3
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, redirect_stdout, suppress
+from contextlib import redirect_stdout, suppress
 from datetime import UTC, date, datetime
 from io import StringIO
 from typing import Any
@@ -27,7 +25,6 @@ from allocator.errors import (  # noqa: E402
     DatabaseRefused,
     DatabaseUnavailable,
     InvalidDatabase,
-    InvalidSetting,
     NumberBusy,
     SchemaOutOfDate,
 )
@@ -41,7 +38,7 @@ LIMITS = {
     "mysql": "SET innodb_lock_wait_timeout = 1",
 }
 MARCH = date(2026, 3, 9)
-invoices, cases = Numbers("invoice", format="INV-{year}-{n:05}", reset="year"), Numbers("case")
+invoices = Numbers("invoice", format="INV-{year}-{n:05}", reset="year")
 
 
 class Undo(Exception):
@@ -58,21 +55,6 @@ def refusal(error: type[AllocatorError], call: Callable[[], object]) -> str:
     except error as refused:
         return str(refused)
     raise AssertionError(f"no {error.__name__}")
-
-
-def beside(act: Callable[[], object]) -> threading.Thread:
-    """In an atomic block of another thread."""
-
-    def run() -> None:
-        try:
-            with transaction.atomic():
-                act()
-        finally:
-            connections.close_all()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
 
 
 @chapter
@@ -100,28 +82,6 @@ def a_rollback_of_a_block_or_of_a_savepoint_takes_its_number_back() -> None:
         same(invoices.peek(connection, "a", MARCH).n, 5)
         invoices.set(connection, 9, scope="a", at=MARCH)
         same(invoices.void(connection, draw(), "printed twice"), True)
-
-
-@chapter
-def an_atomic_block_gives_its_number_to_the_next_where_it_is_rolled_back() -> None:
-    if KIND == "sqlite":
-        return  # one writer at a time: no scope beside another
-    held, waited, other = [], [], []
-
-    def draw_when_free() -> None:
-        is_asking.set()
-        waited.append(cases.next(connection, "a").n)
-
-    for ends_by_rollback in (True, True, False):  # of a scope that is new, and of one that is still
-        is_asking = threading.Event()
-        with transaction.atomic():
-            held.append(cases.next(connection, "a").n)
-            beside(lambda: other.append(cases.next(connection, "b").n)).join()
-            waiter = beside(draw_when_free)
-            assert is_asking.wait(60)
-            transaction.set_rollback(ends_by_rollback)
-        waiter.join()
-    same([held, waited, other], [[1, 2, 3], [1, 2, 4], [1, 2, 3]])
 
 
 @chapter
@@ -216,10 +176,7 @@ Slip = model(
     made=models.DateTimeField(),
     number=text_or_none(),
 )
-Trip = model("waiting", "Trip", tenant=models.IntegerField(), made=models.DateTimeField(), number=text_or_none())
 Till = model("waiting", "Till", shop=Code(), n=models.IntegerField(null=True))
-Rented = model("waiting", "Rented", Till, days=models.IntegerField(null=True))
-"""Its table has a key and `days`: the other columns are those of its parent."""
 Shown = model("waiting", "Shown", Till, {"proxy": True})
 NEW_YEAR = datetime(2025, 12, 31, 23, 30, tzinfo=UTC)
 """In Berlin it is 2026."""
@@ -238,7 +195,7 @@ def called(*words: str) -> str:
 @chapter
 def rows_are_numbered_after_the_commit() -> None:
     with connection.schema_editor() as editor:
-        for model in (Bill, Firm, Slip, Trip, Till):
+        for model in (Bill, Firm, Slip, Till):
             editor.create_model(model)
     assigned = []
 
@@ -287,34 +244,8 @@ def scopes_and_moments_are_those_that_the_application_gives() -> None:
         slip.refresh_from_db()
         same(slip.number, number)
     assert '"newest": "3"' in called("list", "slip", "--json")
-    trips = Numbers("trip", format="T-{year}-{n}", **IN_BERLIN)
-    on_trips = trips.waiting(Trip, number="number", scope="tenant", at="made", order_by="id")
-    words = ("waiting_trip.number", "trip", "--scope-column", "tenant", "--period-column", "made")
-    for assign in (lambda: on_trips.assign(connection), lambda: called("assign", *words, "--order-column", "id")):
-        Trip.objects.create(tenant=1, made=NEW_YEAR)
-        assign()
-    same(list(Trip.objects.order_by("id").values_list("number", flat=True)), ["T-2026-1", "T-2026-2"])
-    same(called("audit", *words), "2 rows: nothing was found\n")
     Till.objects.create(shop=7)
     same(Numbers("till").waiting(Shown, number="n", scope="shop", order_by="id").assign(connection), 1)
-    said = refusal(InvalidSetting, lambda: Numbers("till").waiting(Rented, number="n", order_by="days"))
-    same(said, "'n' is no column of the table waiting_rented; there are till_ptr, days, till_ptr_id")
-
-
-@chapter
-def who_assigns_waits_for_another_writer_of_the_file() -> None:
-    """A transaction of SQLite that began with a read would fail at once."""
-    if KIND != "sqlite":
-        return
-    counts = Numbers("count").waiting(Bill, number="count", order_by="id")
-    Bill.objects.create(tenant="a")
-    with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA busy_timeout = 60")
-        said = refusal(NumberBusy, lambda: counts.assign(connection))
-    assert float(said.partition("after ")[2].split()[0]) > 0.05, said
-    same(counts.assign(connection), 1)
 
 
 @chapter
