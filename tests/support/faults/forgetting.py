@@ -11,14 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from math import inf
 from pathlib import Path
 from typing import Any, Self
 
-from allocator import Allocator, SnowflakeSettings
-from allocator.errors import AllocatorError
-from allocator.schemes.formats.bit_layout import Layout
-from allocator.schemes.meteor import METEOR
+from allocator import Allocator
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from support.closing import Closing
 from support.distinct import none_twice
@@ -26,8 +22,8 @@ from support.faults.wire import Wire
 from support.processes.drawers import Drawer, Drawn, draw_together
 from support.servers.available import or_without
 from support.servers.databases import with_schema
-from support.servers.machine_images import MySQLImage
-from support.servers.machines import Machine, MariaDB, Postgres, Templates, until
+from support.servers.machine_images import KILLABLE
+from support.servers.machines import Machine, Templates, until
 
 
 class Forgetful(Closing):
@@ -209,7 +205,7 @@ class Story:
     def __init__(self, place: Forgetful, *, running: bool = True, repaired: bool = False) -> None:
         self.place, self.running, self.repaired = place, running, repaired
         self.told = {tag: Told() for tag in GAPS}
-        self.forgotten, self.fresh_crowd, self.open = Crowd(), Crowd(), ExitStack()
+        self.open = ExitStack()
 
     def tell(self) -> Self:
         with self.open:
@@ -222,10 +218,8 @@ class Story:
         self.draw_before(self.old, KEPT)
         self.place.part()
         self.draw_before(self.old[:2], LOST)
-        self.forgotten.draw(self.place.url, self.open)
         self.forget()
         self.draw_after()
-        self.fresh_crowd.draw(self.place.url, self.open, self.struck_at)
 
     def make_tags(self) -> None:
         with Allocator(self.place.url, **SETTINGS) as ids:
@@ -237,7 +231,6 @@ class Story:
             self.open.close()
         elif not self.place.fragile:
             self.busy.begin("busy", **BUSY)
-        self.struck_at = time.monotonic()
         self.place.strike()
         if self.repaired:
             command(self.place.url, "db", "mark-restored")
@@ -274,46 +267,6 @@ def command(url: str, *words: str) -> None:
     subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
 
 
-# -- nodes, workers and tags of which a database has forgotten that it ever gave them
-
-
-CROWD = 3
-LEASED = SnowflakeSettings(layout=Layout(sign=1, timestamp=41, datacenter=1, worker=2, sequence=19), lease=2.0)
-"""Of few workers, so that two crowds cannot miss each other by chance; for so many seconds."""
-WAIT = 60.0
-"""Seconds after a failover in which no worker is leased."""
-LATE = "late"
-"""A tag that is made when it is used first, which is forgotten."""
-IDS = 300
-
-
-@dataclass
-class Crowd:
-    """What a number of allocators have at one time, each for itself; and why one has nothing.
-
-    workers: those that are leased before the minute after the failover has passed.
-    """
-
-    nodes: list[int] = field(default_factory=list)
-    workers: list[int] = field(default_factory=list)
-    late: list[int] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-
-    def draw(self, url: str, open_until: ExitStack, struck_at: float = inf) -> None:
-        """They go on, with what they have in memory."""
-        for _ in range(CROWD):
-            ids = open_until.enter_context(Allocator(url, snowflake=LEASED, **SETTINGS))
-            try:
-                self.nodes.append(METEOR.unpack(ids.meteor())["node"])
-                worker = LEASED.layout.unpack(ids.snowflake())["worker"]
-                if time.monotonic() < struck_at + WAIT:
-                    self.workers.append(worker)
-            except AllocatorError as error:
-                if "numbers are leased again" not in str(error):  # in a minute
-                    self.errors.append(f"{type(error).__name__}: {error}")
-        self.late += [ids.next_id(LATE) for _ in range(IDS)]
-
-
 # -- what must hold of a story of a database that forgets, whichever it is; each part fails on its own
 
 
@@ -340,29 +293,16 @@ def a_refusal_waits_for_a_repair(story: Story) -> None:
     none_twice(refuse.duplicates)
 
 
-def no_number_is_given_again(story: Story) -> None:
-    """Nodes that were registered and forgotten, workers that were leased, and a tag that was made; a worker that may be
-    forgotten is leased to nobody for a minute."""
-    forgotten, fresh = story.forgotten, story.fresh_crowd
-    assert forgotten.errors + fresh.errors == []
-    none_twice({*forgotten.nodes} & {*fresh.nodes}, "nodes")
-    none_twice({*forgotten.workers} & {*fresh.workers}, "workers")
-    none_twice({*forgotten.late} & {*fresh.late}, "a tag made late")
-
-
 def nothing_is_noticed(story: Story) -> None:
     """Or the documentation promises less than we hold."""
     for tag in ("gap", "refuse"):
         assert story.told[tag].duplicates > 0
 
 
-VERDICTS = (the_control_repeats_ids, a_gap_needs_nobody, a_refusal_waits_for_a_repair, no_number_is_given_again)
+VERDICTS = (the_control_repeats_ids, a_gap_needs_nobody, a_refusal_waits_for_a_repair)
 
 
 # -- every way in which a database is made to forget, by name: `mariadb-restored-elsewhere-cold`
-
-
-KINDS: dict[str, type[Machine]] = {"postgres": Postgres, "mariadb": MariaDB, "mysql": MySQLImage}
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +321,7 @@ class Scene:
 
 def scene(kind: str, how: Callable[..., Forgetful], *extra: str, **more: Any) -> Scene:
     """A server that forgets in this way. extra: more words for its command; more: of the way."""
-    return Scene(kind, lambda templates, folder: how(templates.new(KINDS[kind], extra), **more))
+    return Scene(kind, lambda templates, folder: how(templates.new(KILLABLE[kind], extra), **more))
 
 
 def of_sqlite(name: str, by: str) -> dict[str, Scene]:
@@ -392,13 +332,13 @@ def of_sqlite(name: str, by: str) -> dict[str, Scene]:
 TELLING = {"mariadb-restored-elsewhere-cold": scene("mariadb", Restored, elsewhere=True, stopped=True)}
 """MariaDB has another port, folder or host name there; the others take their identity with them."""
 UNNOTICED = of_sqlite("overwritten", "cp")
-UNNOTICED |= {f"{kind}-restored-here-snapshot": scene(kind, Restored, stopped=False) for kind in KINDS}
+UNNOTICED |= {f"{kind}-restored-here-snapshot": scene(kind, Restored, stopped=False) for kind in KILLABLE}
 UNNOTICED |= {
     f"{kind}-restored-elsewhere-cold": scene(kind, Restored, elsewhere=True, stopped=True)
     for kind in ("postgres", "mysql")
 }
 """What tells nothing of having been replaced, until an operator does: `allocator db mark-restored`."""
-PROMOTED = {f"{kind}-promoted": scene(kind, Promoted) for kind in KINDS}
+PROMOTED = {f"{kind}-promoted": scene(kind, Promoted) for kind in KILLABLE}
 NOT_DURABLE = {
     f"{kind}-not-durable-{setting}": scene(kind, Restored, setting, stopped=False)
     for kind, setting in (

@@ -3,10 +3,7 @@
 The check reads rows and counters by SQL and shares no code with the library.
 """
 
-import os
 import random
-import signal
-import struct
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -24,8 +21,6 @@ from support.servers.administrator import opened
 rows = Table("numbered", MetaData(), Column("scope", String(64)), Column("n", BigInteger))
 """Without a key: a duplicate would be written, and found."""
 
-STEPS = ("connecting", "drawing", "inserting", "ending", "ended")
-"""Steps of a process; it may kill itself before each."""
 SCOPES, ROLLED_BACK = 3, 0.2
 COUNTS = (1, 1, 1, 9)
 """How many numbers a transaction draws."""
@@ -60,63 +55,38 @@ def read_first(engine: Engine, connection: Connection, scope: str, count: int) -
     return list(range(greatest + 1, greatest + 1 + count))
 
 
-PROGRESS = struct.Struct("=qq")
-"""The notes of a writer, its step and how many numbers it has written: a question to SQLite would wait for others."""
+def write(notes: Path, number: int, url: str, way: Way) -> NoReturn:
+    """The work of a crew: transactions, each with its numbers and their rows.
 
-
-def progress_of(notes: Path) -> tuple[int, int]:
-    found = notes.read_bytes() if notes.exists() else b""
-    return PROGRESS.unpack(found) if found else (0, 0)
-
-
-class Writer:
-    """One process: runs transactions, each with its numbers and their rows, until it is killed.
-
-    odds: that it kills itself, at each step.
+    A byte is noted for each number that was written: a question to SQLite would wait for others.
     """
-
-    def __init__(self, notes: Path, number: int, url: str, way: Way, odds: float) -> None:
-        self.rnd, self.odds = random.Random(number), odds
-        self.written = 0
-        self.notes = os.open(notes, os.O_WRONLY | os.O_CREAT)
-        self.engine = create_engine(url, **options(url))
-        self.way = way
-
-    def run(self) -> NoReturn:
+    rnd, engine = random.Random(number), create_engine(url, **options(url))
+    with notes.open("ab", buffering=0) as written:
         while True:
             try:
-                self.at(0)
-                with self.engine.connect() as connection:
+                with engine.connect() as connection:
                     while True:
-                        self.write(connection)
+                        written.write(b"." * transacted(engine, connection, rnd, way))
             except (DBAPIError, DatabaseUnavailable) as error:
                 if not is_lost(error):
                     raise
                 time.sleep(PAUSE)
 
-    def write(self, connection: Connection) -> None:
-        scope = f"scope-{self.rnd.randrange(SCOPES)}"
-        self.at(1)
-        try:
-            found = self.way(self.engine, connection, scope, self.rnd.choice(COUNTS))
-        except NumberConflict:
-            connection.rollback()
-            return
-        self.at(2)
-        connection.execute(insert(rows), [{"scope": scope, "n": n} for n in found])
-        self.at(3)
-        if self.rnd.random() < ROLLED_BACK:
-            connection.rollback()
-        else:
-            connection.commit()
-            self.written += len(found)
-        self.at(4)
 
-    def at(self, step: int) -> None:
-        if step:
-            os.pwrite(self.notes, PROGRESS.pack(step, self.written), 0)
-        if self.rnd.random() < self.odds:
-            os.kill(os.getpid(), signal.SIGKILL)
+def transacted(engine: Engine, connection: Connection, rnd: random.Random, way: Way) -> int:
+    """How many numbers one transaction has written."""
+    scope = f"scope-{rnd.randrange(SCOPES)}"
+    try:
+        found = way(engine, connection, scope, rnd.choice(COUNTS))
+    except NumberConflict:
+        connection.rollback()
+        return 0
+    connection.execute(insert(rows), [{"scope": scope, "n": n} for n in found])
+    if rnd.random() < ROLLED_BACK:
+        connection.rollback()
+        return 0
+    connection.commit()
+    return len(found)
 
 
 def is_lost(error: Exception) -> bool:
@@ -125,34 +95,20 @@ def is_lost(error: Exception) -> bool:
     return isinstance(found, DBAPIError) and (found.connection_invalidated or found.statement is None)
 
 
-def write(*words: Any) -> NoReturn:
-    """The work of a crew."""
-    Writer(*words).run()
-
-
 class Writers(Crew):
-    """Keeps `count` writers running, on tables that were emptied.
+    """Keeps `count` writers running, on tables that were emptied."""
 
-    steps: of those that were killed, how many at each. written: how many numbers, at least.
-    """
-
-    def __init__(self, url: str, folder: Path, *, count: int, odds: float = 0.0, way: Way = drawn) -> None:
+    def __init__(self, url: str, folder: Path, *, count: int, way: Way = drawn, seed: int = 0) -> None:
         with opened(url, **options(url)) as engine, engine.begin() as connection:
             rows.drop(connection, checkfirst=True)
             rows.create(connection)
             connection.execute(text("DELETE FROM allocator_number"))
-        self.steps = Counter[str]()
-        super().__init__(write, folder, url, way, odds, count=count, begun=1)
-
-    def replace(self, at: int) -> None:
-        assert self.running[at].process.exitcode == -signal.SIGKILL, self.errors()
-        step, _ = progress_of(self.running[at].notes)
-        self.steps[STEPS[step]] += 1
-        super().replace(at)
+        super().__init__(write, folder, url, way, count=count, begun=1, seed=seed)
 
     @property
     def written(self) -> int:
-        return sum(progress_of(path)[1] for path in self.folder.glob("notes-*"))
+        """How many numbers, at least."""
+        return sum(path.stat().st_size for path in self.folder.glob("notes-*"))
 
 
 class Found(NamedTuple):

@@ -108,11 +108,10 @@ def from_container(kind: str, options: tuple[str, ...] = ()) -> Server:
 
 
 def from_binary(kind: str, options: tuple[str, ...] = ()) -> Server:
-    """A throw-away server in a temporary folder."""
-    from support.servers.machines import Machine, MariaDB, MySQL, Postgres, new
+    """A throw-away PostgreSQL in a temporary folder."""
+    from support.servers.machines import Postgres, new
 
-    types: dict[str, type[Machine]] = {"postgres": Postgres, "mysql": MySQL, "mariadb": MariaDB}
-    machine = new(types[kind], tuple(word for word in options if word != "-c"))  # which a PostgreSQL gets before each
+    machine = new(Postgres, options[1::2])  # before each of which is a `-c`
     machine.start()
     return Server(kind, machine.url, f"a throw-away {machine.program}", machine.close)
 
@@ -148,7 +147,7 @@ def own(kind: str, *options: str) -> Iterator[str]:
 
     options: as its program takes them.
     """
-    ways = (from_binary, from_container) if kind == "postgres" else (from_container, from_binary)
+    ways = (from_binary, from_container) if kind == "postgres" else (from_container,)
     server = or_without(kind, lambda: first(kind, [partial(way, kind, options) for way in ways]))
     try:
         yield server.url
@@ -197,7 +196,8 @@ SERVERS = Servers()
 
 def attempt(kind: str) -> Server | LookupError:
     try:
-        return first(kind, [partial(checked, way, kind) for way in (from_url, from_container, from_binary)])
+        ways = (from_url, from_container, *(from_binary,) * (kind == "postgres"))
+        return first(kind, [partial(checked, way, kind) for way in ways])
     except LookupError as error:
         return error
 
