@@ -1,17 +1,17 @@
 """More idle connections than the service takes, beside a client that draws."""
 
-import asyncio
 import resource
 import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support.distinct import none_twice
+from support.distinct import distinct
 from support.processes.patience import until
-from support.service.load import Load
+from support.service.load import Load, loaded
 from support.service.served import Served
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="descriptors are counted in /proc")
@@ -51,25 +51,20 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-async def beside_idle(service: Served) -> tuple[Load, int]:
+def beside_idle(service: Served) -> tuple[Load, int]:
     """A client that was there first, on one connection; and the descriptors of the service beside the idle ones."""
-    load, idle = Load(service.port, 1, NEW_TAGS, visit=range(10**6, 10**6 + 1)), list[socket.socket]()
-    try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(load.run())
-            end = time.monotonic() + HELD_SECONDS
-            while len(idle) < IDLE:
-                for _ in range(TOGETHER):
-                    idle.append(socket.socket())
-                    idle[-1].setblocking(False)
-                    idle[-1].connect_ex(("127.0.0.1", service.port))  # beyond the backlog it stays under way
-                await asyncio.sleep(0.05)
-            await asyncio.sleep(end - time.monotonic())
-            load.over = True
+    with ExitStack() as opened, loaded(service.port, 1, *NEW_TAGS) as load:
+        assert until(lambda: load.requests)
+        end = time.monotonic() + HELD_SECONDS
+        for number in range(IDLE):
+            idle = opened.enter_context(socket.socket())
+            idle.setblocking(False)
+            idle.connect_ex(("127.0.0.1", service.port))  # beyond the backlog it stays under way
+            if number % TOGETHER == 0:
+                time.sleep(0.05)
+        time.sleep(max(0.0, end - time.monotonic()))
+        load.over.set()
         return load, descriptors_of(service)
-    finally:
-        for one in idle:
-            one.close()
 
 
 @pytest.mark.usefixtures("many_files")
@@ -78,7 +73,7 @@ def test_idle_connections_of_others_leave_files_for_the_database_and_hold_up_no_
     limited = ("-c", LIMITED.format(limit=limit, change=""))
     most = min(limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     with Served(f"sqlite:///{tmp_path}/ids.db", program=limited) as service:
-        beside, held = asyncio.run(beside_idle(service))
+        beside, held = beside_idle(service)
         taken_again = until(lambda: descriptors_of(service) < SPARE, 60)
         began = time.monotonic()
         fresh = service.post("/v1/tags/order/ids")
@@ -90,7 +85,7 @@ def test_idle_connections_of_others_leave_files_for_the_database_and_hold_up_no_
     )
 
     assert not beside.wrong, beside.wrong[:3]
-    none_twice(beside.duplicates())
+    assert distinct(beside.ids)
     assert beside.requests > HELD_SECONDS
     assert beside.longest < AT_ONCE
     assert min(10_000, most * 3 // 4) <= held < most
@@ -104,6 +99,6 @@ def test_idle_connections_of_others_leave_files_for_the_database_and_hold_up_no_
 def test_control_a_service_that_takes_every_connection_has_no_file_left_for_its_database(tmp_path):
     limited = ("-c", LIMITED.format(limit=SHELL, change=TAKES_ALL))
     with Served(f"sqlite:///{tmp_path}/ids.db", program=limited) as service:
-        beside, _ = asyncio.run(beside_idle(service))
+        beside, _ = beside_idle(service)
 
     assert beside.wrong

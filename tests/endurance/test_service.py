@@ -1,6 +1,5 @@
 """Two replicas behind nginx, as docs/service.md configures it, restarted in turn under load: no request fails."""
 
-import asyncio
 import os
 import re
 import shutil
@@ -10,18 +9,18 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from support.distinct import none_twice
+from support.distinct import distinct
 from support.documents.pages import ROOT, blocks
 from support.processes.patience import until
 from support.processes.prefork import listens
 from support.servers.throwaway import free_port
-from support.service.load import Load
+from support.service.load import loaded
 from support.service.served import Served
 
 from allocator.database.store import Database
 from allocator.service.token_administration import Tokens
 
-CLIENTS, ROUNDS = 32, 3
+CLIENTS, ROUNDS = 16, 3
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 
 
@@ -60,33 +59,22 @@ def test_replicas_behind_nginx_restart_in_turn_and_fail_no_request(tmp_path, rep
     def start(port: int) -> Served:
         return Served(url, options=("--port", str(port)), is_open=False)
 
-    async def restarts(load: Load) -> int:
-        restarted = 0
-        async with asyncio.TaskGroup() as group:
-            group.create_task(load.run())
-            for place in [0, 1] * ROUNDS:
-                seen = load.requests
-                while load.requests < seen + 20 * CLIENTS:  # the connections to the one that has started are kept
-                    await asyncio.sleep(0.1)
-                assert await asyncio.to_thread(replicas[place].stop) == 0
-                replicas[place].close()
-                replicas[place] = await asyncio.to_thread(start, ports[place])
-                restarted += 1
-            load.over = True
-        return restarted
-
     replicas = [start(port) for port in ports]
     try:
-        with nginx(tmp_path, ports, token) as port:
-            load = Load(port, CLIENTS, ("order", "invoice"))
-            restarted = asyncio.run(restarts(load))
+        with nginx(tmp_path, ports, token) as port, loaded(port, CLIENTS, "order", "invoice") as load:
+            for place in [0, 1] * ROUNDS:
+                seen = load.requests
+                assert until(lambda seen=seen: load.requests > seen + 20 * CLIENTS, 60)  # some connections are kept
+                assert replicas[place].stop() == 0
+                replicas[place].close()
+                replicas[place] = start(ports[place])
     finally:
         for replica in replicas:
             replica.close()
 
     report(
-        f"{restarted} restarts of one of two replicas behind nginx: {load.requests} requests of {CLIENTS} clients, "
-        f"{len(load.wrong)} failed, {load.duplicates()} duplicates, the longest took {load.longest:.3f} s"
+        f"{2 * ROUNDS} restarts of one of two replicas behind nginx: {load.requests} requests of {CLIENTS} clients, "
+        f"{len(load.wrong)} failed, the longest took {load.longest:.3f} s"
     )
-    none_twice(load.duplicates())
+    assert distinct(load.ids)
     assert not load.wrong, load.wrong[:5]

@@ -9,17 +9,18 @@ import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from allocator import Allocator
+from allocator.errors import AllocatorError, DatabaseUnavailable
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from support.closing import Closing
 from support.distinct import none_twice
 from support.faults.wire import Wire
-from support.processes.drawers import Drawer, Drawn, draw_together
 from support.servers.available import or_without
 from support.servers.databases import with_schema
 from support.servers.machine_images import KILLABLE
@@ -164,6 +165,32 @@ SETTINGS = {"step": STEP, "max_step": STEP, "timeout": 15.0}
 
 
 @dataclass
+class Drawn:
+    """Ids, and the error that ended the draw early, as `Name: words`."""
+
+    ids: list[int] = field(default_factory=list)
+    error: str | None = None
+
+    @property
+    def failure(self) -> str:
+        """The name of the error, empty where there was none."""
+        return (self.error or "").partition(":")[0]
+
+
+def draw(allocator: Allocator, tag: str, count: int, pause: float = 0.0, patience: float = 0.0) -> Drawn:
+    """pause: seconds between two ids. patience: for so long an absent database is borne with."""
+    drawn, end = Drawn(), time.monotonic() + patience
+    while len(drawn.ids) < count and drawn.error is None:
+        try:
+            drawn.ids.append(allocator.next_id(tag))
+            time.sleep(pause)
+        except AllocatorError as error:
+            if not isinstance(error, DatabaseUnavailable) or time.monotonic() > end:
+                drawn.error = f"{type(error).__name__}: {error}"
+    return drawn
+
+
+@dataclass
 class Told:
     """What was drawn of one tag, and who was refused.
 
@@ -208,7 +235,7 @@ class Story:
         self.open = ExitStack()
 
     def tell(self) -> Self:
-        with self.open:
+        with ThreadPoolExecutor(5) as self.pool, self.open:
             self.play()
         return self
 
@@ -230,35 +257,39 @@ class Story:
         if not self.running:
             self.open.close()
         elif not self.place.fragile:
-            self.busy.begin("busy", **BUSY)
+            drawing = self.pool.submit(draw, self.busy, "busy", **BUSY)
         self.place.strike()
         if self.repaired:
             command(self.place.url, "db", "mark-restored")
         if not self.running:
             self.old, self.busy, self.fresh = self.some(3), *self.some(2)
         if self.place.fragile or not self.running:
-            self.busy.begin("busy", **BUSY)
-        self.told["busy"].old = [self.busy.end()]
+            drawing = self.pool.submit(draw, self.busy, "busy", **BUSY)
+        self.told["busy"].old = [drawing.result()]
 
-    def some(self, count: int) -> list[Drawer]:
-        return [self.open.enter_context(Drawer(self.place.url, **SETTINGS)) for _ in range(count)]
+    def some(self, count: int) -> list[Allocator]:
+        return [self.open.enter_context(Allocator(self.place.url, **SETTINGS)) for _ in range(count)]
+
+    def together(self, drawers: list[Allocator], tag: str, count: int) -> list[Drawn]:
+        """At once."""
+        return list(self.pool.map(lambda one: draw(one, tag, count), drawers))
 
     def of_all(self) -> list[tuple[str, Told]]:
         return [(tag, told) for tag, told in self.told.items() if tag != "busy"]
 
-    def draw_before(self, old: list[Drawer], count: int) -> None:
+    def draw_before(self, old: list[Allocator], count: int) -> None:
         for tag, told in self.of_all():
-            drawn = draw_together(old, tag, count)
+            drawn = self.together(old, tag, count)
             assert not [part.error for part in drawn if part.error], drawn
             told.before += drawn
 
     def draw_after(self) -> None:
         everybody = [self.fresh, *self.old]
         for tag, told in self.of_all():
-            told.fresh, *told.old = draw_together(everybody, tag, AFTER)
+            told.fresh, *told.old = self.together(everybody, tag, AFTER)
         command(self.place.url, "tags", "repair", "refuse")
         time.sleep(2 * RETRY_PAUSE)  # until then they say what they know
-        self.told["refuse"].repaired = draw_together(everybody, "refuse", AFTER)
+        self.told["refuse"].repaired = self.together(everybody, "refuse", AFTER)
 
 
 def command(url: str, *words: str) -> None:
