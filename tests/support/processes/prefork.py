@@ -6,13 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+
+import urllib3
 
 from support.processes import patience
 
@@ -75,14 +75,9 @@ class Asked:
 
     def answer(self) -> dict:
         """Asked again until there is one."""
-        for _ in range(100):
-            try:
-                with closing(HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
-                    connection.request(self.method, self.path, self.body)
-                    return json.loads(connection.getresponse().read())
-            except (OSError, HTTPException, ValueError):
-                time.sleep(0.1)
-        raise AssertionError("no answer")
+        address = f"http://127.0.0.1:{self.port}{self.path}"
+        again = urllib3.Retry(100, allowed_methods=None, backoff_factor=0.1, backoff_max=0.1)
+        return urllib3.request(self.method, address, body=self.body, timeout=30, retries=again).json()
 
     def answers(self, times: int) -> Iterator[dict]:
         """From several clients at once."""
