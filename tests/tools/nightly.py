@@ -31,7 +31,6 @@ NOX = (sys.executable, "-m", "nox", "--session")
 MATRIX = ("3.11-oldest", "3.11-2.0", "3.11", "3.12", "3.13", "3.14")
 SOAKS = {
     "processes": ("prefork", "threads", "clock"),
-    "workers": ("worker_run",),
     "rows": ("feed",),
     "service": ("service", "shards", "many_connections"),
 }
