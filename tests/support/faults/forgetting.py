@@ -100,14 +100,14 @@ class Restored(Served):
         with_schema(machine.url)
 
     def part(self) -> None:
-        if not self.stopped:
-            with self.machine.frozen():
-                self.backup = self.add(self.machine.copy())
-            return
-        self.machine.stop()
+        halt, go_on = (
+            (self.machine.stop, self.machine.start) if self.stopped else (self.machine.freeze, self.machine.thaw)
+        )
+        halt()
         self.backup = self.add(self.machine.copy())
-        self.machine.start()
-        self.wire.cut()
+        go_on()
+        if self.stopped:
+            self.wire.cut()
 
     def strike(self) -> None:
         self.machine.kill()

@@ -8,8 +8,7 @@ import signal
 import subprocess
 import tempfile
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -79,15 +78,6 @@ class Machine:
 
     @abstractmethod
     def thaw(self) -> None: ...
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """While it stands still its files are what a power cut would leave."""
-        self.freeze()
-        try:
-            yield
-        finally:
-            self.thaw()
 
     def copy(self, extra: tuple[str, ...] | None = None) -> Self:
         """The files as they are now, in another place, for a server that does not run yet."""
