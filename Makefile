@@ -66,7 +66,7 @@ chaos: $(READY)  ## faults of workers, servers and the network, twenty minutes p
 mutants: $(READY)  ## wrong variants of the library, each of which a test must detect; report: reports/mutants.md
 	PYTHONPATH=tests $(BIN)/python -m mutants $(MUTANTS)
 
-cluster: $(READY)  ## Galera, Group Replication and OceanBase, nodes killed and isolated under load; report: reports/cluster.md
+cluster: $(READY)  ## Galera and Group Replication, nodes killed and isolated under load; report: reports/cluster.md
 	$(BIN)/python -m pytest tests/cluster --capture=no --verbose
 
 bench: $(NIGHT)  ## speed compared with alternatives; report: reports/bench/bench.txt

@@ -1,4 +1,4 @@
-"""Numbers without gaps, drawn or assigned after the commit, while clients roll back and are killed, as their server."""
+"""Numbers without gaps, while clients roll back and are killed, as their server."""
 
 import itertools
 from collections.abc import Callable
@@ -7,60 +7,42 @@ from contextlib import ExitStack
 import pytest
 from support.distinct import none_twice
 from support.faults.trouble import planned, troubled
-from support.processes.number_writers import (
-    STEPS,
-    WaitingWriter,
-    Writer,
-    Writers,
-    check,
-    drawn_on_its_own,
-    read_first,
-    unnumbered,
-)
+from support.processes.number_writers import Writers, check, drawn_on_its_own, read_first
 from support.processes.patience import until
 
 KINDS = ["postgres", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("sqlite", "mysql", "mariadb"))]
 NUMBERS, KILLS = 300, 4
-ODDS, LONG_ODDS = 0.02, 0.002
-"""That a writer kills itself, at each step."""
 EVERY = 1.0
-"""Seconds between two kills at any moment, in the long form, of half its time for each kind of writers."""
+"""Seconds between two kills at any moment, in the long form."""
 SECONDS = 60
 
 
 @pytest.fixture
 def writers(place, tmp_path) -> Callable[..., Writers]:
     numbers = itertools.count()
-    return lambda **how: Writers(place[0], tmp_path / str(next(numbers)), scopes=3, **how)
+    return lambda **how: Writers(place[0], tmp_path / str(next(numbers)), **how)
 
 
 @pytest.mark.parametrize("kind", KINDS, indirect=True)
-@pytest.mark.parametrize("writer", [Writer, pytest.param(WaitingWriter, marks=pytest.mark.nightly)])
-def test_no_gap_and_no_duplicate(kind, place, writers, writer, seed, seconds, long, report):
+def test_no_gap_and_no_duplicate(kind, place, writers, seed, seconds, long, report):
     url, trouble = place
     with ExitStack() as stack:
-        count, odds = (8, LONG_ODDS) if long else (4, ODDS)
-        running = stack.enter_context(writers(count=count, writer=writer, odds=odds))
+        running = stack.enter_context(writers(count=8 if long else 4, seed=seed))
         if long:
-            done, following = stack.enter_context(troubled(trouble, planned(seed, seconds / 2)))
-            running.kill_for(seconds / 2, EVERY, following)
-            report(f"{kind}, {writer.__name__}: database: {dict(done)}")
+            done, following = stack.enter_context(troubled(trouble, planned(seed, seconds)))
+            running.kill_for(seconds, EVERY, following)
+            report(f"{kind}: database: {dict(done)}")
 
         def enough() -> bool:
-            running.replace_the_ended()
+            running.kill_one()
             return running.written >= NUMBERS and running.killed >= KILLS
 
-        assert until(enough, SECONDS)
-    if writer is WaitingWriter:
-        assert until(lambda: unnumbered(url) == 0)  # the commit of a killed client may still be on its way
-    found = check(url, writer.table)
-    killed = ", ".join(f"{times} {step}" for step, times in running.steps.items())
-    report(f"{kind}, {writer.__name__}: {found}; {running.killed} clients killed ({killed})")
+        assert until(enough, SECONDS, every=0.3)
+    found = check(url)
+    report(f"{kind}: {found}; {running.killed} clients killed")
     none_twice(found.duplicates, found)
     assert found.wrong == 0
     assert found.rows >= running.written >= NUMBERS
-    steps = {"drawing"} if writer is WaitingWriter else set(STEPS[1:])
-    assert not long or set(running.steps) >= steps
 
 
 @pytest.mark.nightly

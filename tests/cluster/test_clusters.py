@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from support.clusters.cluster import MEMBERS, PORT, Cluster
-from support.clusters.writers import COUNTS, account, in_order, its_own, its_own_first, only, under_load, wait
+from support.clusters.writers import COUNTS, account, in_order, its_own_first, under_load, wait
 from support.distinct import distinct
 
 from allocator import Allocator, Numbers
@@ -22,26 +22,12 @@ NOTICED = {"galera": 9, "single_primary": 6}
 ISOLATED = 20
 WITHOUT_TICKETS = {scheme: count for scheme, count in COUNTS.items() if scheme != "ticket"}
 """REPLACE on a member that was promoted is tried by hand alone."""
-SEVERAL_WRITE = pytest.mark.parametrize("kind", ["galera", "multi_primary"])
 
 
 @pytest.fixture
 def cluster(kind: str, request: pytest.FixtureRequest) -> Cluster:
     found: Cluster = request.getfixturevalue(kind)
     return found
-
-
-CALM = [
-    *((kind, name) for kind in ("galera", "multi_primary") for name in ("one", "spread")),
-    ("single_primary", "one"),
-]
-
-
-@pytest.mark.parametrize(("kind", "name"), CALM)
-def test_writers_on_one_member_and_on_all(kind, cluster, writers, report, name):
-    one = only(cluster.primary() if kind == "single_primary" else 0)
-    places = one if name == "one" else its_own
-    account(under_load(cluster, writers, name, places, lambda: wait(5, name)), report)
 
 
 @pytest.mark.parametrize(
@@ -94,17 +80,6 @@ def test_a_member_is_isolated_and_gives_nothing(kind, cluster, writers, report, 
         assert minority.after(healed[0])
 
 
-@pytest.mark.parametrize("kind", ["multi_primary"])
-def test_one_of_several_primaries_is_isolated(cluster, writers, report):
-    def trouble() -> None:
-        cluster.isolate(2)
-        wait(ISOLATED, "isolated")
-        cluster.heal(2)
-        cluster.wait_until_whole()
-
-    account(under_load(cluster, writers, "isolated", its_own_first, trouble, WITHOUT_TICKETS), report)
-
-
 # -- numbers without gaps
 
 
@@ -146,31 +121,7 @@ def code_of(error: DBAPIError) -> int:
     return int(error.orig.args[0]) if error.orig else 0
 
 
-@SEVERAL_WRITE
-def test_of_two_members_that_drew_one_number_one_is_refused_at_commit(cluster, report):
-    def is_there() -> bool:
-        second.rollback()  # a snapshot would stay as it is
-        found = invoices.peek(second, "new")
-        second.rollback()
-        return found is not None
-
-    with members(cluster) as (one, other), one.connect() as first, other.connect() as second:
-        drawn = [write(first, "new", 0, 0), write(second, "new", 1, 0)]
-        first.commit()
-        with pytest.raises(DBAPIError) as refused:
-            second.commit()
-        cluster.until(is_there, "the second member has the first number")
-        again = write(second, "new", 1, 0)
-        second.commit()
-    code = code_of(refused.value)
-    report(f"numbers: both members drew {drawn[0]}; one COMMIT was refused with {code}, its retry drew {again}")
-
-    assert drawn == [1, 1]
-    assert code in REFUSED
-    assert again == 2
-
-
-@SEVERAL_WRITE
+@pytest.mark.parametrize("kind", ["galera", "multi_primary"])
 def test_members_that_draw_in_one_scope_leave_no_gap_and_no_duplicate(cluster, report):
     refused: Counter[int] = Counter()
 

@@ -1,4 +1,4 @@
-"""Before the first id: `ping`, `create_tables`, and how much a process asks of its database, counted on the wire."""
+"""Before the first id: `ping`, `create_tables`, and how much a process asks of its database, counted at the driver."""
 
 from collections.abc import Callable
 
@@ -39,12 +39,12 @@ def test_a_process_asks_little_before_its_first_id(fresh):
     # MySQL sets its session. SQLite reads back what it committed, without a round trip.
     more = {"postgresql": 0}.get(make_url(fresh).get_backend_name(), 1)
     for most, draw in ACTS:
-        with counted(fresh) as (url, asked), Allocator(url) as ids:
+        with counted(fresh) as asked, Allocator(fresh) as ids:
             draw(ids)
 
-        ours = [words for words in asked.messages if "allocator_" in words]
-        assert 2 <= len(ours) <= most + more, asked.messages
-        assert len(asked.messages) - len(ours) <= THEIRS, asked.messages
+        ours = [words for words in asked if "allocator_" in words]
+        assert 2 <= len(ours) <= most + more, asked
+        assert len(asked) - len(ours) <= THEIRS, asked
 
 
 @ON_POSTGRES
@@ -52,10 +52,10 @@ def test_who_looks_at_rows_asks_nothing_that_a_standby_refuses(fresh):
     with Allocator(fresh) as before:
         before.next_id("there")
 
-    with counted(fresh) as (url, asked), Allocator(url) as ids:
+    with counted(fresh) as asked, Allocator(fresh) as ids:
         assert ids.tags.list()
 
-    assert not [words for words in asked.messages if "pg_current_wal_lsn" in words]
+    assert not [words for words in asked if "pg_current_wal_lsn" in words]
 
 
 @ON_MYSQL

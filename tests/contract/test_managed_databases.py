@@ -269,13 +269,13 @@ def test_the_doctor_says_what_the_guard_does_not_see(url, product):
 def test_the_look_is_one_for_all_connections_of_a_process(new_database):
     url = new_database("postgres")
     look_alike(url, POSTGRES["Aurora without control"])
-    with counted(url) as (near, asked), Allocator(near, step=1, max_step=1) as ids, ThreadPoolExecutor(4) as pool:
+    with counted(url) as asked, Allocator(url, step=1, max_step=1) as ids, ThreadPoolExecutor(4) as pool:
         ids.next_id("order")
-        looks = len([words for words in asked.messages if "pg_is_in_recovery" in words])
+        looks = len([words for words in asked if "pg_is_in_recovery" in words])
         list(pool.map(lambda number: ids.next_id(f"tag-{number}"), range(12)))
 
         assert looks == 3
-        assert len([words for words in asked.messages if "pg_is_in_recovery" in words]) == looks
+        assert len([words for words in asked if "pg_is_in_recovery" in words]) == looks
 
 
 FUNCTIONS = "EXECUTE ON FUNCTION pg_control_system(), pg_current_wal_lsn(), pg_walfile_name(pg_lsn)"

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import make_url
 from support.distinct import distinct
 from support.kit import ON_POSTGRES
-from support.servers.throwaway import free_port, start, stop, unprivileged, wait_until
+from support.servers.throwaway import free_port, started
 
 from allocator import Allocator
 
@@ -37,14 +37,15 @@ def pooler(fresh: str) -> Iterator[str]:
     if binary is None:
         pytest.skip("no pgbouncer on this machine")
     server, folder, port = make_url(fresh), Path(tempfile.mkdtemp(prefix="allocator-pooler-")), free_port()
-    as_user = unprivileged(folder)
     (folder / "users").write_text(f'"{server.username}" "{server.password}"\n')
     (folder / "settings").write_text(SETTINGS.format(server=server, port=port, folder=folder))
     place = server.set(host="127.0.0.1", port=port)
-    process = start(as_user, [binary, folder / "settings"], folder)
-    wait_until(lambda: answers(place.set(drivername="postgresql").render_as_string(False)), process, folder)
+    url = place.set(drivername="postgresql").render_as_string(False)
+    process = started([binary, folder / "settings"], folder, lambda: answers(url))
     yield place.render_as_string(hide_password=False)
-    stop(process, folder)
+    process.terminate()
+    process.wait(20)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def answers(url: str) -> bool:

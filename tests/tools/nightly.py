@@ -12,7 +12,6 @@ UNSEEN = {"14": " and not nothing_is_scanned"}
 """Of this version no session can say when the rows that it read are counted."""
 SOAKS = {
     "processes": ("prefork", "threads", "clock"),
-    "workers": ("worker_run",),
     "rows": ("feed",),
     "service": ("service", "shards", "many_connections"),
 }

@@ -3,10 +3,9 @@
 It runs on the example's project, with a second database beside its own.
 """
 
-import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, redirect_stdout, suppress
+from contextlib import redirect_stdout, suppress
 from datetime import UTC, date, datetime
 from io import StringIO
 from typing import Any
@@ -39,7 +38,7 @@ LIMITS = {
     "mysql": "SET innodb_lock_wait_timeout = 1",
 }
 MARCH = date(2026, 3, 9)
-invoices, cases = Numbers("invoice", format="INV-{year}-{n:05}", reset="year"), Numbers("case")
+invoices = Numbers("invoice", format="INV-{year}-{n:05}", reset="year")
 
 
 class Undo(Exception):
@@ -166,7 +165,6 @@ Slip = model(
     made=models.DateTimeField(),
     number=text_or_none(),
 )
-Trip = model("waiting", "Trip", tenant=models.IntegerField(), made=models.DateTimeField(), number=text_or_none())
 NEW_YEAR = datetime(2025, 12, 31, 23, 30, tzinfo=UTC)
 """In Berlin it is 2026."""
 IN_BERLIN = {"reset": "year", "timezone": "Europe/Berlin"}
@@ -184,7 +182,7 @@ def called(*words: str) -> str:
 @chapter
 def rows_are_numbered_after_the_commit() -> None:
     with connection.schema_editor() as editor:
-        for model in (Bill, Firm, Slip, Trip):
+        for model in (Bill, Firm, Slip):
             editor.create_model(model)
     assigned = []
 
@@ -233,31 +231,6 @@ def scopes_and_moments_are_those_that_the_application_gives() -> None:
         slip.refresh_from_db()
         same(slip.number, number)
     assert '"newest": "3"' in called("list", "slip", "--json")
-    words = ("waiting_slip.number", "slip", "--scope-column", "tenant_id", "--period-column", "made")
-    Slip.objects.create(tenant_id=tenant, made=NEW_YEAR)
-    called("assign", *words, "--order-column", "id")
-    same(set(Slip.objects.values_list("number", flat=True)), {"S-2026-2", "S-2026-3", "S-2026-4"})
-    with transaction.atomic():
-        drawn = Numbers("trip", format="T-{year}-{n}", **IN_BERLIN).next(connection, 1, NEW_YEAR)
-    Trip.objects.create(tenant=1, made=NEW_YEAR, number=drawn.text)
-    words = ("waiting_trip.number", "trip", "--scope-column", "tenant", "--period-column", "made")
-    same((drawn.text, called("audit", *words)), ("T-2026-1", "1 row: nothing was found\n"))
-
-
-@chapter
-def who_assigns_waits_for_another_writer_of_the_file() -> None:
-    """A transaction of SQLite that began with a read would fail at once."""
-    if KIND != "sqlite":
-        return
-    counts = Numbers("count").waiting(Bill, number="count", order_by="id")
-    Bill.objects.create(tenant="a")
-    with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA busy_timeout = 60")
-        said = refusal(NumberBusy, lambda: counts.assign(connection))
-    assert float(said.partition("after ")[2].split()[0]) > 0.05, said
-    same(counts.assign(connection), 1)
 
 
 @chapter

@@ -4,7 +4,6 @@ Each member has two networks: its cluster's, which can be taken away, and the on
 The server is not the container's first process, so that it can be killed and started while its data stay in memory.
 """
 
-import os
 import random
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -15,6 +14,7 @@ import pymysql
 
 from support.closing import Closing
 from support.processes import patience
+from support.servers.available import image_of
 
 MEMBERS = 3
 PATIENCE = 120.0
@@ -32,7 +32,6 @@ class Cluster(Closing):
     """
 
     kind: ClassVar[str]
-    image: ClassVar[str]
 
     def __init__(self) -> None:
         import docker
@@ -49,11 +48,13 @@ class Cluster(Closing):
             for number in range(MEMBERS):
                 self._containers.append(self._new_container(number))
                 self._network.connect(self._containers[number], ipv4_address=self.address(number))
-            self.ports = [self._port(container) for container in self._containers]
+            for container in self._containers:
+                container.reload()
+            self.ports = [int(container.ports["3306/tcp"][0]["HostPort"]) for container in self._containers]
             self.start()
         except DockerException as error:
             self.close()
-            raise LookupError(f"no three containers of {self.used_image} can be had ({error})") from error
+            raise LookupError(f"no three containers of {image_of(self.kind)} can be had ({error})") from error
         except BaseException:
             self.close()
             raise
@@ -73,7 +74,7 @@ class Cluster(Closing):
 
     def _new_container(self, number: int) -> Any:
         return self._engine.containers.run(
-            self.used_image,
+            image_of(self.kind),
             ["sleep", LIFE],
             name=f"{self.name}-{number}",
             hostname=f"member{number}",
@@ -82,14 +83,6 @@ class Cluster(Closing):
             tmpfs={"/var/lib/mysql": ""},
             ports={"3306/tcp": ("127.0.0.1", None)},
         )
-
-    @property
-    def used_image(self) -> str:
-        return os.environ.get(f"ALLOCATOR_TEST_{self.kind.upper()}_IMAGE", self.image)
-
-    def _port(self, container: Any) -> int:
-        container.reload()
-        return int(container.ports["3306/tcp"][0]["HostPort"])
 
     # -- what tests use
 
@@ -199,7 +192,7 @@ RECOVER = (
 
 
 class Galera(Cluster):
-    kind, image = "mariadb", "mariadb:11"
+    kind = "mariadb"
 
     def start(self) -> None:
         self.up(0, "--wsrep-new-cluster")
@@ -279,7 +272,7 @@ BEGIN = (
 class GroupReplication(Cluster):
     """primaries: 1, or 3 for a group of which every member writes."""
 
-    kind, image = "mysql", "mysql:9"
+    kind = "mysql"
 
     def __init__(self, primaries: int = 1) -> None:
         self.primaries = primaries

@@ -122,14 +122,6 @@ Places = Callable[[int], Sequence[int]]
 """For the number of a writer, the members that it tries, the first one first."""
 
 
-def only(member: int) -> Places:
-    return lambda number: [member]
-
-
-def its_own(number: int) -> Sequence[int]:
-    return [number % MEMBERS]
-
-
 def its_own_first(number: int) -> Sequence[int]:
     return [(number + offset) % MEMBERS for offset in range(MEMBERS)]
 

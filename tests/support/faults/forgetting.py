@@ -1,39 +1,30 @@
-"""Databases that forget what they had committed: what is drawn before, while and after it happens, and all the ways.
+"""Databases that forget what they had committed: what is drawn before, while and after it happens, and the ways.
 
 Each way is one story: `part` and `strike`.
 """
 
-import shutil
-import sqlite3
 import subprocess
 import sys
 import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from itertools import count
-from math import inf
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import make_url
-
-from allocator import Allocator, SnowflakeSettings
-from allocator.database.tables import VERSION_TABLE, metadata
-from allocator.errors import AllocatorError
-from allocator.schemes.formats.bit_layout import Layout
-from allocator.schemes.meteor import METEOR
+from allocator import Allocator
+from allocator.errors import AllocatorError, DatabaseUnavailable
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from support.closing import Closing
 from support.distinct import none_twice
 from support.faults.wire import Wire
-from support.processes.drawers import Drawer, Drawn, draw_together
 from support.servers.available import or_without
 from support.servers.databases import with_schema
-from support.servers.machine_images import MariaDBImage, MySQLImage
-from support.servers.machines import Green, M, Machine, MariaDB, Postgres, Templates, made, until
+from support.servers.machine_images import KILLABLE
+from support.servers.machines import Machine, Templates, until
 
 
 class Forgetful(Closing):
@@ -109,14 +100,14 @@ class Restored(Served):
         with_schema(machine.url)
 
     def part(self) -> None:
-        if not self.stopped:
-            with self.machine.frozen():
-                self.backup = self.add(self.machine.copy())
-            return
-        self.machine.stop()
+        halt, go_on = (
+            (self.machine.stop, self.machine.start) if self.stopped else (self.machine.freeze, self.machine.thaw)
+        )
+        halt()
         self.backup = self.add(self.machine.copy())
-        self.machine.start()
-        self.wire.cut()
+        go_on()
+        if self.stopped:
+            self.wire.cut()
 
     def strike(self) -> None:
         self.machine.kill()
@@ -129,57 +120,19 @@ class Restored(Served):
             self.wire.cut()
 
 
-# -- A file of SQLite that is replaced by an older copy of itself, in the ways that people have
+# -- A file of SQLite that is replaced by an older copy of itself
 
 
 QUIET = 0.3
 """Seconds without a write."""
 
-Way = Callable[[Path, Path], None]
-
-
-def overwritten(copy: Path, file: Path) -> None:
-    """`cp`: the same inode."""
-    subprocess.run(["cp", str(copy), str(file)], check=True)
-
-
-def renamed(copy: Path, file: Path) -> None:
-    """`mv`: another inode."""
-    copy.rename(file)
-
-
-def removed(copy: Path, file: Path) -> None:
-    """`rm`, then `cp`: another inode, or the same number again."""
-    file.unlink()
-    shutil.copyfile(copy, file)
-
-
-def loaded(copy: Path, file: Path) -> None:
-    """`.restore` of SQLite's shell: page by page, as a transaction on the file itself."""
-    with closing(sqlite3.connect(copy)) as source, closing(sqlite3.connect(file)) as target:
-        source.backup(target)
-
-
-def dumped(copy: Path, file: Path) -> None:
-    """`.dump` of the copy, read into a new file in its place."""
-    with closing(sqlite3.connect(copy)) as source:
-        script = "\n".join(source.iterdump())
-    file.unlink()
-    with closing(sqlite3.connect(file)) as target:
-        target.executescript(script)
-
-
-RENAMED: tuple[Way, ...] = (renamed,)
-SAME_FILE: tuple[Way, ...] = (overwritten, loaded)
-BY_LUCK: tuple[Way, ...] = (removed, dumped)
-"""Some file systems give the number of a file that was removed to the next one."""
-
 
 class Replaced(Forgetful):
     fragile = True  # SQLite would write its pages into the copy, or take the journal of one file for the other's
 
-    def __init__(self, folder: Path, way: Way) -> None:
-        self.file, self.copy, self.way = folder / "ids.db", folder / "copy.db", way
+    def __init__(self, folder: Path, by: str) -> None:
+        """by: the command that replaces it: `mv` makes another inode, `cp` keeps it."""
+        self.file, self.copy, self.by = folder / "ids.db", folder / "copy.db", by
         self.url = f"sqlite:///{self.file}"
         with_schema(self.url)
 
@@ -189,7 +142,7 @@ class Replaced(Forgetful):
 
     def strike(self) -> None:
         self.wait_until_quiet()
-        self.way(self.copy, self.file)
+        subprocess.run([self.by, str(self.copy), str(self.file)], check=True)
 
     def wait_until_quiet(self) -> None:
         """The last claims in advance are under way when all that was wanted has been drawn."""
@@ -197,162 +150,6 @@ class Replaced(Forgetful):
 
     def close(self) -> None:
         pass
-
-
-# -- A logical dump that is loaded again: on another server, in another database, or over the one it came from
-
-
-OTHER = "other"
-
-
-class Dumped(Served):
-    """By the tools of the database.
-
-    into: "server": another server, behind the same address; "database": another one of this server, with another URL;
-        "itself": tables are dropped and made anew; "rows": they are emptied and filled (PostgreSQL).
-    """
-
-    def __init__(self, machine: Machine, into: str) -> None:
-        super().__init__(machine)
-        self.into = into
-        self.another = self.add(stranger(machine)) if into == "server" else machine
-        with_schema(machine.url)
-
-    def part(self) -> None:
-        self.dump = dump(self.machine)
-
-    def strike(self) -> None:
-        if self.into == "server":
-            self.machine.kill()
-            self.another.start()
-            load(self.another, self.dump)
-            self.wire.lead_to(self.another.url)
-        elif self.into == "database":
-            self.machine.ask(f"CREATE DATABASE {OTHER}")
-            load(self.machine, self.dump, name=OTHER)
-            self.url = make_url(self.url).set(database=OTHER).render_as_string(hide_password=False)
-        else:
-            load(self.machine, self.dump, rows=self.into == "rows")
-
-
-def stranger(machine: M) -> M:
-    """A new server, which shares no template with the old one, and so no identity."""
-    return made(type(machine)(machine.program, machine.empty_place()))
-
-
-def name_of(machine: Machine) -> str:
-    return str(make_url(machine.url).database)
-
-
-def dump(machine: Machine) -> bytes:
-    if isinstance(machine, Postgres):
-        return tool(machine.program / "pg_dump", "--format=custom", machine.url.replace("+psycopg", ""))
-    return sql_tool(machine, "dump", *["--set-gtid-purged=OFF"] * (machine.kind == "mysql"), name_of(machine))
-
-
-def load(machine: Machine, dumped: bytes, name: str = "", rows: bool = False) -> None:
-    name = name or name_of(machine)
-    if isinstance(machine, Postgres):
-        restore(machine, dumped, name, rows)
-    else:
-        sql_tool(machine, "", name, given=dumped)
-
-
-def restore(machine: Postgres, dumped: bytes, name: str, rows: bool) -> None:
-    url = make_url(machine.url).set(database=name, drivername="postgresql").render_as_string(False)
-    how = ["--data-only"] if rows else ["--clean", "--if-exists", "--single-transaction"]  # else tables lack their keys
-    words = ("--exit-on-error", f"--dbname={url}", *how)
-    for attempt in count():
-        if rows:
-            machine.ask("TRUNCATE " + ", ".join([VERSION_TABLE, *metadata.tables]))
-        try:
-            tool(machine.program / "pg_restore", *words, given=dumped)
-        except AssertionError as error:
-            if "duplicate key" not in str(error) or attempt > 5:  # else a process that draws wrote its row in between
-                raise
-        else:
-            return
-
-
-def tool(program: Path, *words: str, given: bytes = b"") -> bytes:
-    done = subprocess.run([str(program), *words], input=given, capture_output=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout
-
-
-def sql_tool(machine: Machine, what: str, *words: str, given: bytes = b"") -> bytes:
-    """The client of MySQL or MariaDB, its dump or its binlog; that of an image speaks the server's own protocol."""
-    program = f"mysql{what}" if machine.kind == "mysql" else f"mariadb{what and '-'}{what}"
-    login = ["--no-defaults", "--host=127.0.0.1", f"--port={machine.port}", "--user=tester", "--password=tester"]
-    if not isinstance(machine, MariaDBImage):
-        return tool(Path(program), *login, *words, given=given)
-    (machine.data / "given").write_bytes(given)
-    command = " ".join([program, *login, *words, f"< {machine.mount}/given"])
-    code, (out, errors) = machine.container.exec_run(["sh", "-c", command], demux=True)
-    assert code == 0, errors.decode()
-    return out or b""
-
-
-# -- databases that are brought back from a backup and their own logs, up to a moment before the newest commits
-
-
-class Archived(Served):
-    """PostgreSQL recovers in its place: a base backup, and the archived WAL until a point in time."""
-
-    def __init__(self, machine: Postgres) -> None:
-        machine.extra += ("archive_mode=on", f"archive_command=cp %p {machine.place}/%f")
-        super().__init__(machine)
-        with_schema(machine.url)
-        self.backup = self.add(machine.backup())
-
-    def part(self) -> None:
-        (now,) = self.machine.ask("SELECT clock_timestamp()::text AS moment")
-        self.moment = now["moment"]
-
-    def strike(self) -> None:
-        (last,) = self.machine.ask("SELECT pg_walfile_name(pg_switch_wal()) AS file")
-        archived = "SELECT 1 FROM pg_stat_archiver WHERE last_archived_wal >= :file"
-        until(lambda: self.machine.ask(archived, **last), "the archive has all")
-        self.machine.kill()
-        (self.backup.data / "recovery.signal").touch()
-        with (self.backup.data / "postgresql.auto.conf").open("a") as file:
-            file.write(f"restore_command = 'cp {self.machine.place}/%f %p'\nrecovery_target_action = 'promote'\n")
-            file.write(f"recovery_target_time = '{self.moment}'\n")
-        self.machine.take(self.backup.data)
-        self.machine.start()
-        until(lambda: self.machine.ask("SELECT 1 WHERE NOT pg_is_in_recovery()"), "the recovery ends")
-        self.wire.cut()
-
-
-class Replayed(Served):
-    """MySQL and MariaDB recover in their place: a copy of the files, and the binary logs since then."""
-
-    fragile = True  # what is drawn while the logs are replayed is neither the old nor the new
-
-    def __init__(self, machine: MariaDB) -> None:
-        super().__init__(machine)
-        with_schema(machine.url)
-        machine.stop()
-        self.backup = self.add(machine.copy())
-        machine.start()
-        self.first = self.logs()[-1]
-
-    def logs(self) -> list[str]:
-        return [log["Log_name"] for log in self.machine.ask("SHOW BINARY LOGS")]
-
-    def part(self) -> None:
-        self.machine.ask("FLUSH BINARY LOGS")
-        self.last = self.logs()[-1]
-
-    def strike(self) -> None:
-        logs = self.logs()
-        kept = logs[logs.index(self.first) : logs.index(self.last)]
-        replayed = sql_tool(self.machine, "binlog", "--read-from-remote-server", *kept)
-        self.machine.kill()
-        self.machine.take(self.backup.data)
-        self.machine.start()
-        load(self.machine, replayed)
-        self.wire.cut()
 
 
 # -- what several processes draw before, while and after their database forgets: the same story for each
@@ -365,6 +162,32 @@ BUSY = {"count": 300, "pause": 0.005, "patience": 60.0}
 KEPT, LOST, AFTER = 3 * STEP, 5 * STEP, 7 * STEP
 """How many ids a process draws: more are forgotten than remain in its memory."""
 SETTINGS = {"step": STEP, "max_step": STEP, "timeout": 15.0}
+
+
+@dataclass
+class Drawn:
+    """Ids, and the error that ended the draw early, as `Name: words`."""
+
+    ids: list[int] = field(default_factory=list)
+    error: str | None = None
+
+    @property
+    def failure(self) -> str:
+        """The name of the error, empty where there was none."""
+        return (self.error or "").partition(":")[0]
+
+
+def draw(allocator: Allocator, tag: str, count: int, pause: float = 0.0, patience: float = 0.0) -> Drawn:
+    """pause: seconds between two ids. patience: for so long an absent database is borne with."""
+    drawn, end = Drawn(), time.monotonic() + patience
+    while len(drawn.ids) < count and drawn.error is None:
+        try:
+            drawn.ids.append(allocator.next_id(tag))
+            time.sleep(pause)
+        except AllocatorError as error:
+            if not isinstance(error, DatabaseUnavailable) or time.monotonic() > end:
+                drawn.error = f"{type(error).__name__}: {error}"
+    return drawn
 
 
 @dataclass
@@ -409,10 +232,10 @@ class Story:
     def __init__(self, place: Forgetful, *, running: bool = True, repaired: bool = False) -> None:
         self.place, self.running, self.repaired = place, running, repaired
         self.told = {tag: Told() for tag in GAPS}
-        self.forgotten, self.fresh_crowd, self.open = Crowd(), Crowd(), ExitStack()
+        self.open = ExitStack()
 
     def tell(self) -> Self:
-        with self.open:
+        with ThreadPoolExecutor(5) as self.pool, self.open:
             self.play()
         return self
 
@@ -422,10 +245,8 @@ class Story:
         self.draw_before(self.old, KEPT)
         self.place.part()
         self.draw_before(self.old[:2], LOST)
-        self.forgotten.draw(self.place.url, self.open)
         self.forget()
         self.draw_after()
-        self.fresh_crowd.draw(self.place.url, self.open, self.struck_at)
 
     def make_tags(self) -> None:
         with Allocator(self.place.url, **SETTINGS) as ids:
@@ -436,82 +257,45 @@ class Story:
         if not self.running:
             self.open.close()
         elif not self.place.fragile:
-            self.busy.begin("busy", **BUSY)
-        self.struck_at = time.monotonic()
+            drawing = self.pool.submit(draw, self.busy, "busy", **BUSY)
         self.place.strike()
         if self.repaired:
             command(self.place.url, "db", "mark-restored")
         if not self.running:
             self.old, self.busy, self.fresh = self.some(3), *self.some(2)
         if self.place.fragile or not self.running:
-            self.busy.begin("busy", **BUSY)
-        self.told["busy"].old = [self.busy.end()]
+            drawing = self.pool.submit(draw, self.busy, "busy", **BUSY)
+        self.told["busy"].old = [drawing.result()]
 
-    def some(self, count: int) -> list[Drawer]:
-        return [self.open.enter_context(Drawer(self.place.url, **SETTINGS)) for _ in range(count)]
+    def some(self, count: int) -> list[Allocator]:
+        return [self.open.enter_context(Allocator(self.place.url, **SETTINGS)) for _ in range(count)]
+
+    def together(self, drawers: list[Allocator], tag: str, count: int) -> list[Drawn]:
+        """At once."""
+        return list(self.pool.map(lambda one: draw(one, tag, count), drawers))
 
     def of_all(self) -> list[tuple[str, Told]]:
         return [(tag, told) for tag, told in self.told.items() if tag != "busy"]
 
-    def draw_before(self, old: list[Drawer], count: int) -> None:
+    def draw_before(self, old: list[Allocator], count: int) -> None:
         for tag, told in self.of_all():
-            drawn = draw_together(old, tag, count)
+            drawn = self.together(old, tag, count)
             assert not [part.error for part in drawn if part.error], drawn
             told.before += drawn
 
     def draw_after(self) -> None:
         everybody = [self.fresh, *self.old]
         for tag, told in self.of_all():
-            told.fresh, *told.old = draw_together(everybody, tag, AFTER)
+            told.fresh, *told.old = self.together(everybody, tag, AFTER)
         command(self.place.url, "tags", "repair", "refuse")
         time.sleep(2 * RETRY_PAUSE)  # until then they say what they know
-        self.told["refuse"].repaired = draw_together(everybody, "refuse", AFTER)
+        self.told["refuse"].repaired = self.together(everybody, "refuse", AFTER)
 
 
 def command(url: str, *words: str) -> None:
     """As an operator does it."""
     words = (sys.executable, "-m", "allocator", *words, "--url", url)
     subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
-
-
-# -- nodes, workers and tags of which a database has forgotten that it ever gave them
-
-
-CROWD = 3
-LEASED = SnowflakeSettings(layout=Layout(sign=1, timestamp=41, datacenter=1, worker=2, sequence=19), lease=2.0)
-"""Of few workers, so that two crowds cannot miss each other by chance; for so many seconds."""
-WAIT = 60.0
-"""Seconds after a failover in which no worker is leased."""
-LATE = "late"
-"""A tag that is made when it is used first, which is forgotten."""
-IDS = 300
-
-
-@dataclass
-class Crowd:
-    """What a number of allocators have at one time, each for itself; and why one has nothing.
-
-    workers: those that are leased before the minute after the failover has passed.
-    """
-
-    nodes: list[int] = field(default_factory=list)
-    workers: list[int] = field(default_factory=list)
-    late: list[int] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-
-    def draw(self, url: str, open_until: ExitStack, struck_at: float = inf) -> None:
-        """They go on, with what they have in memory."""
-        for _ in range(CROWD):
-            ids = open_until.enter_context(Allocator(url, snowflake=LEASED, **SETTINGS))
-            try:
-                self.nodes.append(METEOR.unpack(ids.meteor())["node"])
-                worker = LEASED.layout.unpack(ids.snowflake())["worker"]
-                if time.monotonic() < struck_at + WAIT:
-                    self.workers.append(worker)
-            except AllocatorError as error:
-                if "numbers are leased again" not in str(error):  # in a minute
-                    self.errors.append(f"{type(error).__name__}: {error}")
-        self.late += [ids.next_id(LATE) for _ in range(IDS)]
 
 
 # -- what must hold of a story of a database that forgets, whichever it is; each part fails on its own
@@ -540,34 +324,16 @@ def a_refusal_waits_for_a_repair(story: Story) -> None:
     none_twice(refuse.duplicates)
 
 
-def no_number_is_given_again(story: Story) -> None:
-    """Nodes that were registered and forgotten, workers that were leased, and a tag that was made; a worker that may be
-    forgotten is leased to nobody for a minute."""
-    forgotten, fresh = story.forgotten, story.fresh_crowd
-    assert forgotten.errors + fresh.errors == []
-    none_twice({*forgotten.nodes} & {*fresh.nodes}, "nodes")
-    none_twice({*forgotten.workers} & {*fresh.workers}, "workers")
-    none_twice({*forgotten.late} & {*fresh.late}, "a tag made late")
-
-
 def nothing_is_noticed(story: Story) -> None:
     """Or the documentation promises less than we hold."""
     for tag in ("gap", "refuse"):
         assert story.told[tag].duplicates > 0
 
 
-VERDICTS = (the_control_repeats_ids, a_gap_needs_nobody, a_refusal_waits_for_a_repair, no_number_is_given_again)
+VERDICTS = (the_control_repeats_ids, a_gap_needs_nobody, a_refusal_waits_for_a_repair)
 
 
-# -- every way in which a database is made to forget, by name: `mariadb-restored-elsewhere`
-
-
-KINDS: dict[str, type[Machine]] = {
-    "postgres": Postgres,
-    "mariadb": MariaDB,
-    "mysql": MySQLImage,
-    "mariadb-image": MariaDBImage,
-}
+# -- every way in which a database is made to forget, by name: `mariadb-restored-elsewhere-cold`
 
 
 @dataclass(frozen=True, slots=True)
@@ -584,51 +350,26 @@ class Scene:
             return Story(place, running=self.running, repaired=repaired).tell()
 
 
-def scene(
-    kind: str,
-    how: Callable[..., Forgetful],
-    *extra: str,
-    machine: type[Machine] | None = None,
-    program: Path | None = None,
-    running: bool = True,
-    **more: Any,
-) -> Scene:
+def scene(kind: str, how: Callable[..., Forgetful], *extra: str, **more: Any) -> Scene:
     """A server that forgets in this way. extra: more words for its command; more: of the way."""
-    made_of = machine or KINDS[kind]
-    return Scene(kind, lambda templates, folder: how(templates.new(made_of, program, extra), **more), running)
+    return Scene(kind, lambda templates, folder: how(templates.new(KILLABLE[kind], extra), **more))
 
 
-def of_sqlite(*ways: Way) -> dict[str, Scene]:
-    return {
-        f"sqlite-{way.__name__}-{'running' if running else 'at-rest'}": Scene(
-            "sqlite", lambda templates, folder, way=way: Replaced(folder, way), running
-        )
-        for way in ways
-        for running in (True, False)
-    }
+def of_sqlite(name: str, by: str) -> dict[str, Scene]:
+    ends = {"running": True, "at-rest": False}
+    return {f"sqlite-{name}-{end}": Scene("sqlite", lambda _, to: Replaced(to, by), ends[end]) for end in ends}
 
 
-def dumps(into: str, *kinds: str) -> dict[str, Scene]:
-    """Another database has another URL, so nobody who runs can go on there."""
-    return {f"{kind}-dumped-to-{into}": scene(kind, Dumped, into=into, running=into != "database") for kind in kinds}
-
-
-MYSQLS = tuple(kind for kind in KINDS if kind != "postgres")
-RESTORED = {
-    f"{kind}-restored-{where}-{when}": scene(kind, Restored, elsewhere=where == "elsewhere", stopped=when == "cold")
-    for kind in KINDS
-    for where in ("here", "elsewhere")
-    for when in ("snapshot", "cold")
-}
-TELLING = {name: one for name, one in RESTORED.items() if name.startswith("mariadb") and "-elsewhere-" in name}
+TELLING = {"mariadb-restored-elsewhere-cold": scene("mariadb", Restored, elsewhere=True, stopped=True)}
 """MariaDB has another port, folder or host name there; the others take their identity with them."""
-UNNOTICED = of_sqlite(*SAME_FILE) | dumps("itself", *MYSQLS) | dumps("rows", "postgres")
-UNNOTICED |= {f"{kind}-recovered": scene(kind, Replayed) for kind in MYSQLS}
-UNNOTICED |= {name: one for name, one in RESTORED.items() if name not in TELLING}
+UNNOTICED = of_sqlite("overwritten", "cp")
+UNNOTICED |= {f"{kind}-restored-here-snapshot": scene(kind, Restored, stopped=False) for kind in KILLABLE}
+UNNOTICED |= {
+    f"{kind}-restored-elsewhere-cold": scene(kind, Restored, elsewhere=True, stopped=True)
+    for kind in ("postgres", "mysql")
+}
 """What tells nothing of having been replaced, until an operator does: `allocator db mark-restored`."""
-PERHAPS_NOTICED = of_sqlite(*BY_LUCK)
-PROMOTED = {f"{kind}-promoted": scene(kind, Promoted) for kind in KINDS}
-DUMPED = dumps("server", *KINDS) | dumps("database", *KINDS) | dumps("itself", "postgres")
+PROMOTED = {f"{kind}-promoted": scene(kind, Promoted) for kind in KILLABLE}
 NOT_DURABLE = {
     f"{kind}-not-durable-{setting}": scene(kind, Restored, setting, stopped=False)
     for kind, setting in (
@@ -639,6 +380,4 @@ NOT_DURABLE = {
     )
 }
 """Servers that say so themselves lose their newest commits in a crash: an older state, on the same server."""
-RECOVERED = {"postgres-recovered": scene("postgres", Archived)}
-BLUE_GREEN = {"postgres-blue-green": scene("postgres", Promoted, machine=Green)}
-SCENES = of_sqlite(*RENAMED) | PROMOTED | RECOVERED | BLUE_GREEN | TELLING | DUMPED | NOT_DURABLE
+SCENES = of_sqlite("renamed", "mv") | PROMOTED | TELLING | NOT_DURABLE

@@ -10,25 +10,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from sqlalchemy import make_url
 
 from support.servers.databases import with_schema
 from support.servers.machine_images import killable
+from support.servers.machines import Machine
 
 FIRST, EVERY = 10.0, 10.0
 """Seconds: a kill, a freeze or a restart in turn, so that each comes every 30."""
-
-
-class Place(Protocol):
-    """A database that can be in trouble: a `Machine`, or a file."""
-
-    def kill(self) -> None: ...
-    def stop(self) -> None: ...
-    def start(self) -> None: ...
-    def freeze(self) -> None: ...
-    def thaw(self) -> None: ...
 
 
 HOLDER = """
@@ -62,6 +53,10 @@ class FilePlace:
         self.holder.communicate()
 
     kill, stop, start = freeze, freeze, thaw
+
+
+Place = Machine | FilePlace
+"""A database that can be in trouble."""
 
 
 @contextmanager

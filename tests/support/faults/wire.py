@@ -5,15 +5,16 @@ from __future__ import annotations
 import random
 import socket
 import sqlite3
-import struct
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import psycopg
+import pymysql
 from sqlalchemy import make_url
 
 from support.closing import Closing
@@ -143,88 +144,39 @@ def hang_up(end: socket.socket) -> None:
     end.close()
 
 
-# -- counts what a client asks of its database, connecting included, on the wire or by SQLite's own trace
-
-
-MYSQL_COMMANDS = {1: "quit", 3: "query", 14: "ping", 27: "set option"}
-UNTYPED = {80877103: "TLS", 80877104: "GSS", 196608: "start"}
-"""Of PostgreSQL: the messages before a login have no letter."""
-
-
-class Asked:
-    """The messages of one client, in order; those of a login are not among them."""
-
-    def __init__(self) -> None:
-        self.messages: list[str] = []
-
-    def add(self, words: str) -> None:
-        if not words.startswith("--"):  # of SQLite, what a statement does within
-            self.messages.append(words)
-
-    def __len__(self) -> int:
-        return len(self.messages)
-
-
-class CountingWire(Wire):
-    """On the way to a server; one client at a time."""
-
-    def __init__(self, url: str, asked: Asked) -> None:
-        self._asked = asked
-        self._rest = b""
-        self._split = self._postgresql if url.startswith("postgres") else self._mysql
-        super().__init__(url)
-        if url.startswith(("mysql", "mariadb")):
-            self.url += "?ssl_disabled=true"  # PyMySQL encrypts wherever the server can
-
-    def _hand_on(self, data: bytes, sink: socket.socket, asking: bool, turn: Turn) -> None:
-        if asking:
-            self._rest += data
-            while (length := self._split(self._rest)) and length <= len(self._rest):
-                self._rest = self._rest[length:]
-        super()._hand_on(data, sink, asking, turn)
-
-    def _mysql(self, data: bytes) -> int:
-        """The length of the first packet, noted if it is a command that waits for an answer."""
-        if len(data) < 5:
-            return 0
-        length = int.from_bytes(data[:3], "little") + 4
-        if length <= len(data) and data[3] == 0 and data[4] != 1:
-            name = MYSQL_COMMANDS.get(data[4], str(data[4]))
-            self._asked.messages.append(f"{name} {data[5:length].decode(errors='replace')}")
-        return length
-
-    def _postgresql(self, data: bytes) -> int:
-        if len(data) < 5:
-            return 0
-        if data[0] == 0 and struct.unpack("!i", data[4:8])[0] in UNTYPED:
-            return int(struct.unpack("!i", data[:4])[0])
-        length = int(struct.unpack("!i", data[1:5])[0]) + 1
-        if length <= len(data) and data[:1] in b"QPS":  # Query, Parse, and Sync, which ends what is asked at once
-            words = data[5:length].strip(b"\0").decode(errors="replace")
-            if data[:1] != b"S":
-                self._words = words
-            if data[:1] != b"P":
-                self._asked.messages.append(f"query {self._words}")
-        return length
+# -- notes what a process asks of its database, after logins: at the driver, or by SQLite's own trace
 
 
 @contextmanager
-def counted(url: str) -> Iterator[tuple[str, Asked]]:
-    """The URL to use in place of this one, and what is asked by it."""
-    asked = Asked()
-    if url.startswith("sqlite"):
-        connect = sqlite3.dbapi2.connect
+def counted(url: str) -> Iterator[list[str]]:
+    asked: list[str] = []
 
-        def traced(*args: Any, **kwargs: Any) -> sqlite3.Connection:
-            connection = connect(*args, **kwargs)
-            connection.set_trace_callback(asked.add)
-            return connection
+    def note(owner: Any, name: str, place: int) -> Any:
+        """The words of each call: that many places behind the object."""
+        call = getattr(owner, name)
 
-        with patch.object(sqlite3.dbapi2, "connect", traced):
-            yield url, asked
-        return
-    with CountingWire(url, asked) as wire:
-        yield wire.url, asked
+        def noting(*given: Any, **more: Any) -> Any:
+            words = given[place]
+            asked.append(words.decode(errors="replace") if isinstance(words, bytes) else str(words))
+            return call(*given, **more)
+
+        return patch.object(owner, name, noting)
+
+    def traced(*given: Any, **more: Any) -> sqlite3.Connection:
+        connection = connect(*given, **more)
+        connection.set_trace_callback(lambda words: None if words.startswith("--") else asked.append(words))
+        return connection  # what begins so, a statement does within
+
+    connect = sqlite3.dbapi2.connect
+    with ExitStack() as stack:
+        if url.startswith("sqlite"):
+            stack.enter_context(patch.object(sqlite3.dbapi2, "connect", traced))
+        elif url.startswith("postgres"):
+            stack.enter_context(note(psycopg.Cursor, "execute", 1))
+            stack.enter_context(note(psycopg.Connection, "_exec_command", 1))
+        else:
+            stack.enter_context(note(pymysql.Connection, "_execute_command", 2))
+        yield asked
 
 
 # -- a network that cannot be trusted, between workers and their server: late, cut in the middle, answers swallowed

@@ -19,10 +19,8 @@ class Audit:
     """What was found. All but the first group must be 0, where the database forgets nothing.
 
     ids: drawn by all. claims: ranges that came from the database.
-    claimed: ids in them. failed: calls that raised `DatabaseUnavailable`. stopped: that raised `MaxValueWentBack`.
+    failed: calls that raised `DatabaseUnavailable`. stopped: that raised `MaxValueWentBack`.
     others: meteors, snowflakes and nodes.
-    unheard: ids that the rows say were claimed and nobody heard of: burnt with an answer that was lost or a process
-    that was killed, or skipped after a failover.
 
     duplicates: ids drawn once more. claimed_twice: the same for claims. outside: ids that were drawn by a process
     which had not claimed them. lost: ids that were claimed and lie above what the row says.
@@ -31,11 +29,9 @@ class Audit:
 
     ids: int = 0
     claims: int = 0
-    claimed: int = 0
     failed: int = 0
     stopped: int = 0
     others: int = 0
-    unheard: int = 0
     duplicates: int = 0
     claimed_twice: int = 0
     outside: int = 0
@@ -44,11 +40,6 @@ class Audit:
     runs: dict[int, list[Run]] = field(default_factory=lambda: defaultdict(list), repr=False)
     ranges: dict[int, list[Run]] = field(default_factory=lambda: defaultdict(list), repr=False)
     seen: set[tuple[int, int]] = field(default_factory=set, repr=False)
-
-    @property
-    def left(self) -> int:
-        """Claimed and not drawn: in memory when the process was killed, or burnt by it."""
-        return self.claimed - self.ids
 
     @property
     def wrong(self) -> dict[str, int]:
@@ -66,7 +57,6 @@ def audited(folder: Path, max_values: Sequence[int]) -> Audit:
         audit.duplicates += size(runs) - covered(runs)
         audit.claimed_twice += size(ranges) - covered(ranges)
         audit.lost += covered([*ranges, (1, max_value + 1)]) - max_value
-        audit.unheard += max_value - covered(ranges)
     return audit
 
 
@@ -90,7 +80,6 @@ def add(audit: Audit, data: bytes) -> None:
     audit.failed += counts[FAILED]
     audit.stopped += counts[STOPPED]
     for tag, found in ranges.items():
-        audit.claimed += size(found)
         audit.ranges[tag] += found
     for tag, drawn in runs.items():
         audit.outside += covered([*drawn, *ranges[tag]]) - covered(ranges[tag])

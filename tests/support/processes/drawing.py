@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 import random
-import threading
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -28,8 +27,7 @@ TAGS = tuple(f"tag-{number}" for number in range(24))
 """Many, so that claims come together."""
 SOME_IDS = 4096
 """Bytes of an account; calls that failed are 24 each."""
-FACES = ("plain", "asyncio", "threads", "others")
-THREADS = 3
+FACES = ("plain", "asyncio", "others")
 
 
 class Account(logging.Handler):
@@ -41,7 +39,7 @@ class Account(logging.Handler):
         self._numbers = {tag: number for number, tag in enumerate(tags)}
 
     def write(self, kind: int, tag: str, words: Sequence[int] = ()) -> None:
-        """At once and by one call of the system, since several threads write."""
+        """At once and by one call of the system, since claims are made on other threads."""
         record = array("q", (kind, self._numbers[tag], len(words)))
         record.extend(words)
         os.write(self._file, record)
@@ -83,13 +81,6 @@ class Drawing:
         if way < 0.2:
             return [self._ids.next_id(tag)]
         return self._ids.next_ids(tag, self._rnd.randrange(1, 2000))
-
-    def threads(self) -> None:
-        others = [threading.Thread(target=self.plain) for _ in range(THREADS)]
-        for other in others:
-            other.start()
-        for other in others:
-            other.join()
 
     def asyncio(self) -> None:
         asyncio.run(self._rounds(AsyncAllocator(self._ids)))

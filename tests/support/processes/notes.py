@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 
 from allocator.errors import AllocatorError
@@ -66,21 +65,13 @@ class Drawn:
     words: dict[str, str] = field(default_factory=dict)
     longest: float = 0.0
 
-    @property
-    def pause(self) -> float:
-        """The longest time in which nobody drew an id."""
-        return max((later - sooner for sooner, later in pairwise(self.moments)), default=0.0)
-
     def after(self, moment: float) -> int:
         """How many ids were drawn later than that."""
         return len(self.moments) - bisect(self.moments, moment)
 
     def __str__(self) -> str:
         failed = ", ".join(f"{count} x {name}" for name, count in self.failed.most_common()) or "none"
-        return (
-            f"{self.ids} ids, {self.duplicates} duplicates, longest call {self.longest:.2f} s, longest time without an "
-            f"id {self.pause:.2f} s; failed: {failed}"
-        )
+        return f"{self.ids} ids, {self.duplicates} duplicates, longest call {self.longest:.2f} s; failed: {failed}"
 
 
 def drawn(paths: Iterable[Path]) -> Drawn:

@@ -3,36 +3,17 @@
 The check reads rows and counters by SQL and shares no code with the library.
 """
 
-import os
 import random
-import signal
-import struct
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Engine,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    create_engine,
-    event,
-    func,
-    insert,
-    select,
-    text,
-)
+from sqlalchemy import BigInteger, Column, Connection, Engine, MetaData, String, Table, create_engine, insert, text
 from sqlalchemy.exc import DBAPIError
 
 from allocator import Numbers
-from allocator.database.verbs.waiting_number_rows import WaitingNumbers
 from allocator.errors import DatabaseUnavailable, NumberConflict
 from support.processes.crew import Crew
 from support.servers.administrator import opened
@@ -40,9 +21,7 @@ from support.servers.administrator import opened
 rows = Table("numbered", MetaData(), Column("scope", String(64)), Column("n", BigInteger))
 """Without a key: a duplicate would be written, and found."""
 
-STEPS = ("connecting", "drawing", "inserting", "ending", "ended")
-"""Steps of a process; it may kill itself before each."""
-ROLLED_BACK = 0.2
+SCOPES, ROLLED_BACK = 3, 0.2
 COUNTS = (1, 1, 1, 9)
 """How many numbers a transaction draws."""
 PAUSE = 0.05
@@ -76,69 +55,38 @@ def read_first(engine: Engine, connection: Connection, scope: str, count: int) -
     return list(range(greatest + 1, greatest + 1 + count))
 
 
-PROGRESS = struct.Struct("=qq")
-"""The notes of a writer, its step and how many numbers it has written: a question to SQLite would wait for others."""
+def write(notes: Path, number: int, url: str, way: Way) -> NoReturn:
+    """The work of a crew: transactions, each with its numbers and their rows.
 
-
-def progress_of(notes: Path) -> tuple[int, int]:
-    found = notes.read_bytes() if notes.exists() else b""
-    return PROGRESS.unpack(found) if found else (0, 0)
-
-
-class Writer:
-    """One process: runs transactions, each with its numbers and their rows, until it is killed.
-
-    odds: that it kills itself, at each step.
+    A byte is noted for each number that was written: a question to SQLite would wait for others.
     """
-
-    table = rows
-
-    def __init__(self, notes: Path, number: int, url: str, way: Way, scopes: int, odds: float) -> None:
-        self.rnd, self.scopes, self.odds = random.Random(number), scopes, odds
-        self.step = self.written = 0
-        self.notes = os.open(notes, os.O_WRONLY | os.O_CREAT)
-        self.engine = create_engine(url, **options(url))
-        self.way = way
-
-    def run(self) -> NoReturn:
+    rnd, engine = random.Random(number), create_engine(url, **options(url))
+    with notes.open("ab", buffering=0) as written:
         while True:
             try:
-                self.at(0)
-                with self.engine.connect() as connection:
+                with engine.connect() as connection:
                     while True:
-                        self.write(connection)
+                        written.write(b"." * transacted(engine, connection, rnd, way))
             except (DBAPIError, DatabaseUnavailable) as error:
                 if not is_lost(error):
                     raise
                 time.sleep(PAUSE)
 
-    def write(self, connection: Connection) -> None:
-        scope = f"scope-{self.rnd.randrange(self.scopes)}"
-        self.at(1)
-        try:
-            found = self.way(self.engine, connection, scope, self.rnd.choice(COUNTS))
-        except NumberConflict:
-            connection.rollback()
-            return
-        self.at(2)
-        connection.execute(insert(rows), [{"scope": scope, "n": n} for n in found])
-        self.at(3)
-        if self.rnd.random() < ROLLED_BACK:
-            connection.rollback()
-        else:
-            connection.commit()
-            self.written += len(found)
-        self.at(4)
 
-    def at(self, step: int) -> None:
-        self.note(step)
-        if self.rnd.random() < self.odds:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def note(self, step: int) -> None:
-        self.step = step
-        if step:
-            os.pwrite(self.notes, PROGRESS.pack(step, self.written), 0)
+def transacted(engine: Engine, connection: Connection, rnd: random.Random, way: Way) -> int:
+    """How many numbers one transaction has written."""
+    scope = f"scope-{rnd.randrange(SCOPES)}"
+    try:
+        found = way(engine, connection, scope, rnd.choice(COUNTS))
+    except NumberConflict:
+        connection.rollback()
+        return 0
+    connection.execute(insert(rows), [{"scope": scope, "n": n} for n in found])
+    if rnd.random() < ROLLED_BACK:
+        connection.rollback()
+        return 0
+    connection.commit()
+    return len(found)
 
 
 def is_lost(error: Exception) -> bool:
@@ -147,48 +95,20 @@ def is_lost(error: Exception) -> bool:
     return isinstance(found, DBAPIError) and (found.connection_invalidated or found.statement is None)
 
 
-def write(notes: Path, number: int, writer: type[Writer], *words: Any) -> NoReturn:
-    """The work of a crew."""
-    writer(notes, number, *words).run()
-
-
 class Writers(Crew):
-    """Keeps `count` writers running, on tables that were emptied.
+    """Keeps `count` writers running, on tables that were emptied."""
 
-    steps: of those that were killed, how many at each. written: how many numbers, at least.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        folder: Path,
-        *,
-        count: int,
-        scopes: int,
-        odds: float = 0.0,
-        way: Way = drawn,
-        writer: type[Writer] = Writer,
-    ) -> None:
-        empty_tables(url, writer.table)
-        self.steps = Counter[str]()
-        super().__init__(write, folder, writer, url, way, scopes, odds, count=count, begun=1)
-
-    def replace(self, at: int) -> None:
-        assert self.running[at].process.exitcode == -signal.SIGKILL, self.errors()
-        step, _ = progress_of(self.running[at].notes)
-        self.steps[STEPS[step]] += 1
-        super().replace(at)
+    def __init__(self, url: str, folder: Path, *, count: int, way: Way = drawn, seed: int = 0) -> None:
+        with opened(url, **options(url)) as engine, engine.begin() as connection:
+            rows.drop(connection, checkfirst=True)
+            rows.create(connection)
+            connection.execute(text("DELETE FROM allocator_number"))
+        super().__init__(write, folder, url, way, count=count, begun=1, seed=seed)
 
     @property
     def written(self) -> int:
-        return sum(progress_of(path)[1] for path in self.folder.glob("notes-*"))
-
-
-def empty_tables(url: str, table: Table) -> None:
-    with opened(url, **options(url)) as engine, engine.begin() as connection:
-        table.drop(connection, checkfirst=True)
-        table.create(connection)
-        connection.execute(text("DELETE FROM allocator_number"))
+        """How many numbers, at least."""
+        return sum(path.stat().st_size for path in self.folder.glob("notes-*"))
 
 
 class Found(NamedTuple):
@@ -205,15 +125,15 @@ class Found(NamedTuple):
 
 
 CHECK = """
-SELECT scope, n, 1 AS is_row FROM {table} WHERE n IS NOT NULL UNION ALL SELECT scope, n, 0 FROM allocator_number
+SELECT scope, n, 1 AS is_row FROM numbered UNION ALL SELECT scope, n, 0 FROM allocator_number
 """
 """One statement, so that rows and counters are of one moment: the commit of a killed client may still be on its way."""
 
 
-def check(url: str, table: Table = rows) -> Found:
+def check(url: str) -> Found:
     numbers, counters = defaultdict[str, list[int]](list), Counter[str]()
     with opened(url, **options(url)) as engine, engine.connect() as connection:
-        for scope, n, is_row in connection.execute(text(CHECK.format(table=table.name))):
+        for scope, n, is_row in connection.execute(text(CHECK)):
             if is_row:
                 numbers[scope].append(n)
             else:
@@ -226,66 +146,3 @@ def check(url: str, table: Table = rows) -> Found:
         duplicates += len(numbers[scope]) - different
         ahead += max(0, greatest - counters[scope])
     return Found(sum(map(len, numbers.values())), gaps, duplicates, ahead)
-
-
-# -- processes that write rows without a number and assign numbers after their commit
-
-
-waited = Table(
-    "waited",
-    MetaData(),
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    Column("scope", String(64), index=True),
-    Column("n", BigInteger),
-)
-"""Without a unique key on the numbers: a duplicate would be written, and found."""
-BATCHES = (1, 9, 100, 1000)
-"""How many rows a transaction writes."""
-
-
-def waiting() -> WaitingNumbers:
-    return numbers.waiting(waited, number="n", scope="scope", order_by="id", at_once=400)
-
-
-class WaitingWriter(Writer):
-    """One process: writes rows, and assigns the numbers of a scope or of all; may kill itself before each statement."""
-
-    table = waited
-
-    def __init__(self, *words: Any) -> None:
-        super().__init__(*words)
-        self.waiting = waiting()
-        event.listen(self.engine, "before_cursor_execute", self.before_a_statement)
-        event.listen(self.engine, "commit", self.before_a_statement)
-
-    def before_a_statement(self, *_: object) -> None:
-        if self.step and self.rnd.random() < self.odds:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def write(self, connection: Connection) -> None:
-        scope, count = f"scope-{self.rnd.randrange(self.scopes)}", self.rnd.choice(BATCHES)
-        self.note(2)
-        connection.execute(insert(waited), [{"scope": scope}] * count)
-        self.note(3)
-        if self.rnd.random() < ROLLED_BACK:
-            connection.rollback()
-        else:
-            connection.commit()
-            self.written += count
-        self.note(1)
-        try:
-            self.waiting.assign(self.engine, self.rnd.choice([scope, None]))
-        except NumberConflict:
-            pass  # somebody else will
-        except DatabaseUnavailable as error:
-            if not isinstance(error.__cause__, DBAPIError) or is_lost(error.__cause__):
-                raise
-        self.note(4)
-
-
-def unnumbered(url: str) -> int:
-    """How many rows have no number after one more call."""
-    with opened(url, **options(url)) as engine:
-        waiting().assign(engine)
-        with engine.connect() as connection:
-            return int(connection.scalar(select(func.count()).where(waited.c.n.is_(None))) or 0)

@@ -6,17 +6,17 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+
+import urllib3
 
 from support.processes import patience
 
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 ROUNDS = 20
 
 
@@ -33,29 +33,27 @@ def celery(application: str, processes: int = 2) -> list[str]:
 
 
 @contextmanager
-def running(command: list[str], folder: Path, **settings: str) -> Iterator[subprocess.Popen]:
-    """A program and whatever it forks, killed together at the end; its words are in `folder/log`."""
+def running(command: list[str], folder: Path, is_done: Callable[[], object], **settings: str) -> Iterator[None]:
+    """A program and whatever it forks, until it has done so much or has ended, killed together at the end.
+
+    Its words are in `folder/log`. Whoever looks next says what is missing.
+    """
     with (folder / "log").open("a") as log:
         program = subprocess.Popen(
             command, cwd=folder, env=os.environ | settings, stdout=log, stderr=log, start_new_session=True
         )
     try:
-        yield program
+        patience.until(is_done, START_SECONDS, every=0.1, hopeless=lambda: program.poll() is not None)
+        yield
     finally:
         os.killpg(program.pid, signal.SIGKILL)
         program.wait(10)
 
 
-def wait(program: subprocess.Popen, until: Callable[[], object], seconds: float = START_SECONDS) -> None:
-    """Until it is so, or the program or the time has ended; whoever looks next says what is missing."""
-    patience.until(until, seconds, every=0.1, hopeless=lambda: program.poll() is not None)
-
-
 @contextmanager
 def serving(command: list[str], folder: Path, port: int, **settings: str) -> Iterator[None]:
     """A server that listens at `port`."""
-    with running(command, folder, **settings) as program:
-        wait(program, lambda: listens(port))
+    with running(command, folder, lambda: listens(port), **settings):
         yield
 
 
@@ -75,14 +73,9 @@ class Asked:
 
     def answer(self) -> dict:
         """Asked again until there is one."""
-        for _ in range(100):
-            try:
-                with closing(HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
-                    connection.request(self.method, self.path, self.body)
-                    return json.loads(connection.getresponse().read())
-            except (OSError, HTTPException, ValueError):
-                time.sleep(0.1)
-        raise AssertionError("no answer")
+        address = f"http://127.0.0.1:{self.port}{self.path}"
+        again = urllib3.Retry(100, allowed_methods=None, backoff_factor=0.1, backoff_max=0.1)
+        return urllib3.request(self.method, address, body=self.body, timeout=30, retries=again).json()
 
     def answers(self, times: int) -> Iterator[dict]:
         """From several clients at once."""
@@ -107,9 +100,8 @@ def results(command: list[str], folder: Path, kept: Path, count: int, **settings
         done[:] = [found for path in kept.glob("celery-task-meta-*") if (found := written(path)) is not None]
         return len(done) >= count
 
-    with running(command, folder, **settings) as worker:
-        wait(worker, all_done, 2 * START_SECONDS)
-    return done
+    with running(command, folder, all_done, **settings):
+        return done
 
 
 def written(path: Path) -> object:

@@ -14,8 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import NoReturn, TypeVar
 
 import pytest
@@ -110,15 +108,12 @@ def from_container(kind: str, options: tuple[str, ...] = ()) -> Server:
 
 
 def from_binary(kind: str, options: tuple[str, ...] = ()) -> Server:
-    """A throw-away server in a temporary folder."""
-    from support.servers.machines import Machine, MariaDB, MySQL, Postgres, made
+    """A throw-away PostgreSQL in a temporary folder."""
+    from support.servers.machines import Postgres, new
 
-    types: dict[str, type[Machine]] = {"postgres": Postgres, "mysql": MySQL, "mariadb": MariaDB}
-    program = types[kind].program_here()
-    extra = tuple(word for word in options if word != "-c")  # which a PostgreSQL gets before each
-    machine = made(types[kind](program, Path(mkdtemp(prefix=f"allocator-{kind}-")), extra=extra))
+    machine = new(Postgres, options[1::2])  # before each of which is a `-c`
     machine.start()
-    return Server(kind, machine.url, f"a throw-away {program}", machine.close)
+    return Server(kind, machine.url, f"a throw-away {machine.program}", machine.close)
 
 
 def first(kind: str, ways: Iterable[Callable[[], T]]) -> T:
@@ -152,7 +147,7 @@ def own(kind: str, *options: str) -> Iterator[str]:
 
     options: as its program takes them.
     """
-    ways = (from_binary, from_container) if kind == "postgres" else (from_container, from_binary)
+    ways = (from_binary, from_container) if kind == "postgres" else (from_container,)
     server = or_without(kind, lambda: first(kind, [partial(way, kind, options) for way in ways]))
     try:
         yield server.url
@@ -201,7 +196,8 @@ SERVERS = Servers()
 
 def attempt(kind: str) -> Server | LookupError:
     try:
-        return first(kind, [partial(checked, way, kind) for way in (from_url, from_container, from_binary)])
+        ways = (from_url, from_container, *(from_binary,) * (kind == "postgres"))
+        return first(kind, [partial(checked, way, kind) for way in ways])
     except LookupError as error:
         return error
 

