@@ -51,7 +51,7 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
 DATABASES["other"] = {"ENGINE": "django.db.backends.sqlite3", "NAME": FOLDER / "other.sqlite3"}
 """,
 }
-CHAPTERS = {"django_story": 9, "django_numbers": 9}
+CHAPTERS = {"django_story": 10, "django_numbers": 9}
 
 
 @pytest.mark.parametrize("story", SETTINGS)
