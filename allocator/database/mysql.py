@@ -96,6 +96,14 @@ SESSION = (
 - the lock waits: by default a statement waits a year for a table that is being altered, and then claims for nobody.
   Half of the timeout leaves time for a retry.
 """
+TICKET = (
+    "REPLACE INTO allocator_ticket (type) SELECT :type FROM allocator_shard "
+    f"WHERE id = 1 AND tickets = '{REPLACE}' AND slot = :slot AND slots = :slots AND move = :shard_move "
+    "AND server_run = :run AND {run} = :run {share}"
+)
+BURN_TICKET = text("REPLACE INTO allocator_ticket (type) VALUES (:type)")
+KEEP_TICKET = text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)")
+"""An explicit id raises the auto-increment; the row stays, since MySQL 5.7 forgets the counter at a restart."""
 # GET_LOCK is of the whole server: schemas of several databases there change one after the other.
 SCHEMA_LOCK = "allocator_schema_change"
 RUN = "@allocator_run"

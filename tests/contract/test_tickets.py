@@ -11,7 +11,7 @@ from support.faults.wire import counted
 from support.kit import on, run, statements
 from support.servers.administrator import execute
 from support.servers.databases import with_schema
-from support.servers.fleets import MYSQLS, bare, claim_tickets, in_each_way, named
+from support.servers.fleets import MYSQLS, bare, claim_tickets, in_each_way
 
 from allocator import Allocator, errors
 from allocator.backend import overdue
@@ -65,16 +65,16 @@ def test_types_are_told_apart_byte_by_byte_and_are_no_tags(sync, url, fleet_kind
 def test_the_statement_is_that_of_the_scheme(fleet):
     """What is sent to a server: REPLACE INTO, on a session with the slot's offset and step."""
     url, *_ = fleet(3)
-    with counted(bare(url)) as (near, asked), Allocator(named(near, url.rpartition("=")[2])) as ids:
+    with counted(url) as asked, Allocator(url) as ids:
         drawn = [ids.ticket("job") for _ in range(3)]
-    replaced = [words for words in asked.messages if words.startswith("query REPLACE")]
+    replaced = [words for words in asked if words.startswith("REPLACE")]
 
     assert drawn == [1, 4, 7]
     assert len(replaced) == 3
     assert {words.partition(" WHERE")[0] for words in replaced} == {
-        "query REPLACE INTO allocator_ticket (type) SELECT 'job' FROM allocator_shard"
+        "REPLACE INTO allocator_ticket (type) SELECT 'job' FROM allocator_shard"
     }
-    assert "SET SESSION auto_increment_offset = 1, auto_increment_increment = 3" in "\n".join(asked.messages)
+    assert "SET SESSION auto_increment_offset = 1, auto_increment_increment = 3" in "\n".join(asked)
 
 
 # -- the mode, which stands in the database
@@ -103,7 +103,7 @@ def test_a_process_that_read_the_row_before_tickets_were_claimed_repeats_none(sy
 @on_mysql
 def test_control_of_two_processes_that_draw_otherwise_each_ticket_comes_twice(sync, shards, monkeypatch):
     """The rule broken: the statement does not ask how tickets are drawn here."""
-    monkeypatch.setattr(tickets, "DRAW", tickets.DRAW.replace("tickets = 'replace'", "1 = 1"))
+    monkeypatch.setattr(tickets, "TICKET", tickets.TICKET.replace("tickets = 'replace'", "1 = 1"))
     (url,) = shards(1)
 
     assert drawn_in_a_race(sync, url, monkeypatch) == [1, 1]

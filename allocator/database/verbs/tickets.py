@@ -11,28 +11,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, exists, func, or_, select, text
+from sqlalchemy import Connection, exists, func, or_, select
 
 from allocator.database.dialect import filled, run_of, triggered
+from allocator.database.mysql import BURN_TICKET, KEEP_TICKET, TICKET
 from allocator.database.tables import segment, ticket
 from allocator.schemes.shared.residues import ALL
 from allocator.schemes.slots import Shard
-from allocator.schemes.ticket import REPLACE, RESERVED
+from allocator.schemes.ticket import RESERVED
 
 if TYPE_CHECKING:
     from allocator.database.dialect import Dialect
 
 SKIPPED = ".skipped"
 """The type of the row of `allocator_ticket` up to which tickets are skipped; no type of a user's begins with a dot."""
-KEEP = text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)")
-"""An explicit id raises the auto-increment; the row stays, since MySQL 5.7 forgets the counter at a restart."""
-BURN = text("REPLACE INTO allocator_ticket (type) VALUES (:type)")
-DRAW = (
-    "REPLACE INTO allocator_ticket (type) SELECT :type FROM allocator_shard "
-    f"WHERE id = 1 AND tickets = '{REPLACE}' AND slot = :slot AND slots = :slots AND move = :shard_move "
-    "AND server_run = :run AND {run} = :run {share}"
-)
-
 IS_CLAIMED = segment.c.tag.startswith(RESERVED)
 """The rows of `allocator_segment` from which tickets are claimed."""
 
@@ -40,7 +32,7 @@ IS_CLAIMED = segment.c.tag.startswith(RESERVED)
 def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> int | None:
     """Draw the next ticket of a type; None if the shard's row has changed. An unused ticket is burnt."""
     dialect.number_as(connection, shard.residue)
-    statement = filled(DRAW, run_of(connection), dialect.words)
+    statement = filled(TICKET, run_of(connection), dialect.words)
     known = {"shard_move": shard.move.key, "run": shard.move.run}
     known |= {"slot": shard.residue.offset, "slots": shard.residue.step}
     result = connection.execute(statement, {"type": kind, **known})
@@ -59,6 +51,6 @@ def has_any(connection: Connection, dialect: Dialect) -> bool:
 def skip(connection: Connection, dialect: Dialect, count: int) -> None:
     """Skip tickets of all types, above the greater of counter and rows."""
     dialect.number_as(connection, ALL)
-    last = int(connection.execute(BURN, {"type": SKIPPED}).lastrowid)
+    last = int(connection.execute(BURN_TICKET, {"type": SKIPPED}).lastrowid)
     greatest = connection.scalar(select(func.max(ticket.c.id)))  # of a replica, whose counter REPLACE did not raise
-    connection.execute(KEEP, {"type": SKIPPED, "last": max(last, greatest or 0) + count})
+    connection.execute(KEEP_TICKET, {"type": SKIPPED, "last": max(last, greatest or 0) + count})
