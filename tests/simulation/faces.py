@@ -126,7 +126,7 @@ def dice() -> Any:
     return running().scheduler.random
 
 
-def backend_of(database: Any, shards: Any, token: Any, headers: Any, background: Any, timeout: float) -> Any:
+def backend_of(database: Any, shards: Any, token: Any, background: Any, timeout: float) -> Any:
     if database is not None:
         return Alone(database, timeout)
     return Fleet([Database(one, timeout / ATTEMPTS) for one in shards], background, timeout)
