@@ -18,7 +18,7 @@ from allocator.errors import DatabaseUnavailable
 from allocator.generators.supply import Supply
 from allocator.schemes import failover
 from allocator.schemes import worker_number_lease as lease
-from allocator.schemes.segment_refill import Segments
+from allocator.schemes.segment_refill import Claim, Segments
 from allocator.schemes.shared.residues import Residue, Seen
 from allocator.schemes.shared.retry_pace import Pace, Wait
 from allocator.schemes.snowflake import LeasedSnowflake, SnowflakeBlocks
@@ -64,8 +64,17 @@ def broken(how: Broken) -> Iterator[None]:
 
 # -- the claim, the refill and the session
 
-carry_out, leaves_open = Dialect.carry_out, Dialect.leaves_open
+carry_out, leaves_open, want_segment = Dialect.carry_out, Dialect.leaves_open, Segments.want
 claim_segment, take = Database.claim_segment, SnowflakeBlocks.take
+
+
+def before_it_is_claimed(core: Segments, now: float, missing: int = 0) -> Claim | Wait | None:
+    """Puts into memory what the claim will bring, unless somebody else has claimed meanwhile."""
+    found = want_segment(core, now, missing)
+    if isinstance(found, Claim):
+        low = max(core.seen.values(), default=0)
+        core._spare = range(low + 1, low + 1 + found.size)
+    return found
 
 
 def answers_first(statement: Statement) -> None:
@@ -253,7 +262,8 @@ GONE = f"{TWICE}|nothing was forgotten"
 FOREIGN = "never committed for it"
 RUN = ("claim: own run", "claim: was", "claim: the row's move", "claim: the row's run")
 BY_PLANS: dict[str, tuple[str, Broken, int]] = {
-    "memory before commit": (f"{FOREIGN}|{GONE}|did not take", {(Statement, "_begin"): answers_first}, 0),
+    "memory before the commit": ("is not its own", {(Segments, "want"): before_it_is_claimed}, 0),
+    "an answer before the commit": (f"{FOREIGN}|{GONE}|did not take", {(Statement, "_begin"): answers_first}, 0),
     "adopting a range of which nobody knows": (FOREIGN, {(Database, "claim_segment"): adopting}, 2),
     "giving a range back": ("was lowered", {(Dialect, "carry_out"): gives_back}, 0),
     "no renewal after a fork": ("not its own|twice", out("the hooks of a fork"), 6),
@@ -292,8 +302,8 @@ BY_ENDS: dict[str, tuple[Broken, int]] = {
     "a new tag with the key of the server that it reaches": ({(segments, "make"): made_there}, 589),
     "a claim on another server": (without(segments, "CLAIM", "{run} = :run"), 5),
     "a claim whatever the shard's row says": (without(segments, "CLAIM", "move = :shard_move AND", ""), 119),
-    "a ticket on another server": (without(tickets, "DRAW", "{run} = :run"), 9),
-    "a ticket by REPLACE where others claim it": (without(tickets, "DRAW", f"tickets = '{REPLACE}'"), 1442),
+    "a ticket on another server": (without(tickets, "TICKET", "{run} = :run"), 9),
+    "a ticket by REPLACE where others claim it": (without(tickets, "TICKET", f"tickets = '{REPLACE}'"), 1442),
     "a node without a fence": ({(node_rows, "shard_row"): fenced_by(the_row_alone)}, 13),
     "a worker number without a fence": ({(worker_number_rows, "shard_row"): fenced_by(nothing)}, 42),
 }
