@@ -33,7 +33,7 @@ KILL_EVERY, QUICK_KILL_EVERY = 2.0, 0.7
 FAULT_EVERY, QUICK_FAULT_EVERY = 40, 10
 
 
-@rule(9)
+@rule(1)
 def test_no_id_comes_twice(kind, place, tmp_path, seed, seconds, long, report):
     url, trouble = place
     folder, count = tmp_path / "accounts", 6 if long else 3

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import MetaData
 from support.documents.pages import ROOT
 from support.faults.forgetting import SCENES, VERDICTS, Promoted
+from support.rules import rule
 from support.servers.administrator import opened
 from support.servers.available import without
 from support.servers.databases import with_schema
@@ -29,6 +30,7 @@ def templates() -> Iterator[Templates]:
         yield made
 
 
+@rule(8)
 @pytest.mark.parametrize("scene", QUICK)
 def test_a_database_that_forgets(scene: str, templates: Templates, tmp_path: Path):
     story = SCENES[scene].play(templates, tmp_path / "place")
@@ -48,6 +50,7 @@ def replicated(templates: Templates) -> Iterator[Promoted]:
         yield place
 
 
+@rule(8)
 def test_rows_alone_are_loaded_as_the_page_says(kind, fresh, new_database):
     """What the copy lacks was given on the server that it is from."""
     page, copy = (ROOT / "docs" / "failover.md").read_text(), with_schema(new_database(kind))

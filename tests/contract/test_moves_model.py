@@ -15,6 +15,7 @@ from simulation import rows as model
 from simulation.rows import CLAIM, NODES, REPLACE, SHARD, TICKETS, Row
 from sqlalchemy import Connection, delete, insert, select, update
 from support.kit import on
+from support.rules import rule
 
 from allocator.database.dialect import Dialect
 from allocator.database.store import Database
@@ -122,6 +123,7 @@ RESIDUES = st.sampled_from([ALL, Residue(1, 3), Residue(2, 3)])
 SLACK = st.integers(0, 3)
 
 
+@rule(6, 7, 8)
 @ON_ALL
 @pytest.mark.parametrize("no", GUARDS)
 @settings(max_examples=20)
@@ -164,6 +166,7 @@ def test_a_claim_does_what_the_simulator_says(database: Database, no, at, size, 
 # -- what else is written
 
 
+@rule(8)
 @ON_ALL
 @given(st.sampled_from((*FENCE, "first value", "residue")), st.booleans())
 def test_a_new_tag(database: Database, no: str, is_there: bool):
@@ -184,6 +187,7 @@ def register(database: Database, known: Shard) -> int | None:
     return number
 
 
+@rule(8, 9)
 @ON_ALL
 @given(st.sampled_from((*FENCE, "residue")))
 def test_a_node(database: Database, no: str):
@@ -197,6 +201,7 @@ def test_a_node(database: Database, no: str):
     scene.check(None)
 
 
+@rule(8)
 @BY_REPLACE
 @given(st.sampled_from((*FENCE, "residue", "tickets")))
 def test_a_ticket_by_replace(database: Database, no: str):
@@ -216,6 +221,7 @@ def draw_by(database: Database, how: str) -> None:
     database.run(lambda connection, _: connection.execute(update(shard).values(tickets=how)))
 
 
+@rule(8)
 @ON_ALL
 @given(st.sampled_from(FENCE), st.integers(0, 9), st.booleans())
 def test_a_repair(database: Database, no: str, skip: int, is_as_read: bool):
@@ -228,6 +234,7 @@ def test_a_repair(database: Database, no: str, skip: int, is_as_read: bool):
     scene.check(written)
 
 
+@rule(8)
 @ON_ALL
 @given(st.sampled_from(["", "run", "move", "first value"]), st.integers(0, 9), st.integers(1, 3))
 def test_a_move(database: Database, no: str, first: int, nodes: int):

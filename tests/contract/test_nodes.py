@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from support.distinct import distinct
 from support.kit import OF_THE_RULE, ON_POSTGRES, SQLITE, database_of, statements
-from support.servers.administrator import execute
+from support.rules import rule
+from support.servers.administrator import execute, opened
 
 from allocator import Allocator, Layout, MeteorSettings, SnowflakeSettings, inspect_id
 from allocator.database.store import Database
@@ -63,6 +64,7 @@ def node_at(url: str) -> int:
         return node_of(ids)
 
 
+@rule(9)
 @statements
 def test_node_numbers_are_not_used_again_after_a_restart_of_the_counter(fresh, kind):
     assert [node_at(fresh), node_at(fresh)] == [1, 2]
@@ -73,12 +75,25 @@ def test_node_numbers_are_not_used_again_after_a_restart_of_the_counter(fresh, k
         assert "counter" in str(error)  # noqa: PT017
 
 
+@rule(9)
 @statements
 def test_a_number_whose_row_was_deleted_is_not_given_again(fresh):
     node = node_at(fresh)
     execute(fresh, "DELETE FROM allocator_node")
 
     assert node_at(fresh) > node
+
+
+@rule(9)
+@SQLITE
+def test_control_without_autoincrement_a_number_whose_row_was_deleted_comes_again(fresh):
+    node = node_at(fresh)
+    with opened(fresh) as engine, engine.begin() as connection:
+        made = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE name = 'allocator_node'").scalar_one()
+        connection.exec_driver_sql("DROP TABLE allocator_node")
+        connection.exec_driver_sql(made.replace(" AUTOINCREMENT", ""))
+
+    assert node_at(fresh) == node
 
 
 @SQLITE
@@ -116,6 +131,7 @@ def test_a_format_whose_time_has_not_come_leases_nothing(face, fresh):
     assert face(fresh).snowflake() > 0
 
 
+@rule(9)
 @ON_POSTGRES
 def test_a_node_or_lease_whose_commit_came_with_a_warning_is_not_used(fresh):
     execute(
@@ -132,6 +148,7 @@ def test_a_node_or_lease_whose_commit_came_with_a_warning_is_not_used(fresh):
                 call()
 
 
+@rule(9)
 @statements
 def test_nodes_are_listed_with_who_started(fresh):
     for _ in range(2):

@@ -24,6 +24,7 @@ from support.distinct import distinct
 from support.faults.meanwhile import die, meanwhile
 from support.kit import ON_MYSQL, ON_POSTGRES, ON_SERVERS, SERVERS, SQLITE, database_of, on, run, statements
 from support.processes.patience import patiently, until
+from support.rules import rule
 from support.servers.administrator import administrator, execute, values
 from support.servers.fleets import bare
 
@@ -125,6 +126,7 @@ ALL_MOVES = [(kind, move) for kind in ("sqlite", *SERVERS) for move in (standby,
 ALL_MOVES += [("sqlite", older_file), ("postgres", logical_replica)]
 
 
+@rule(8)
 @statements
 @pytest.mark.parametrize(("kind", "move"), ALL_MOVES, indirect=["kind"], ids=lambda of: getattr(of, "__name__", of))
 def test_after_a_move_a_process_begins_above_all_that_may_be_forgotten(fresh, move: Move, caplog):
@@ -141,12 +143,14 @@ def test_after_a_move_a_process_begins_above_all_that_may_be_forgotten(fresh, mo
     assert len([line for line in caplog.messages if "moved to another server" in line and "the server was" in line]) < 2
 
 
+@rule(8)
 def test_control_without_a_move_nothing_is_skipped(fresh):
     before, after = drawn_by_another(fresh), drawn_by_another(fresh)
 
     assert [name for name in DRAWS if after[name] - before[name] >= 10_000] == []
 
 
+@rule(8)
 def test_control_without_a_gap_the_ids_come_again(sync, fresh):
     before = sync(fresh, failover_gap=0).reserve("order", 100)
     execute(fresh, FORGET.format(100), MOVED)
@@ -157,6 +161,7 @@ def test_control_without_a_gap_the_ids_come_again(sync, fresh):
 # -- one tag
 
 
+@rule(8)
 def test_processes_and_tags_that_cross_at_once_skip_once_each(fresh):
     """One has seen more than the row has, and less than what the row is raised to."""
     tags, several = [f"order-{number}" for number in range(8)], [other(fresh) for _ in range(6)]
@@ -189,6 +194,7 @@ def test_what_is_skipped_is_not_issued(sync, fresh):
     assert 1000 * time() - 60_000 < before.claimed_at <= after.claimed_at < 1000 * time() + 60_000
 
 
+@rule(8)
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -402,6 +408,7 @@ NOTED = {
 }
 
 
+@rule(8)
 @SQLITE
 @pytest.mark.parametrize("verb", NOTED)
 def test_a_server_that_comes_back_gives_nothing_of_what_was_forgotten(verb, fresh, file):

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.pool import base as pool_base
 from support.distinct import distinct
 from support.kit import ON_POSTGRES, database_of
+from support.rules import rule
 from support.servers.administrator import administrator, execute
 from support.servers.available import own
 from support.servers.databases import with_schema
@@ -181,6 +182,7 @@ def server(kind: str, servers: Callable[[str], Own]) -> Own:
 ROWS = [one for kind in OF_KIND for one in tried(kind, settings=EVERYWHERE.rstrip() + OF_KIND[kind])]
 
 
+@rule(1)
 @pytest.mark.parametrize(("kind", "setting"), ROWS)
 def test_a_setting_of_the_server_takes_no_id_back(server, setting):
     with server.set(setting):
@@ -267,6 +269,7 @@ CHANGES = {
 LISTENERS = [(kind, "engine") for kind in CHANGES] + [("postgres", "class"), *((kind, "silent") for kind in OF_KIND)]
 
 
+@rule(1, 4)
 @pytest.mark.parametrize(("kind", "where"), LISTENERS, indirect=["kind"])
 def test_what_a_listener_sets_lasts_and_a_transaction_that_it_begins_is_over_before_the_first_claim(fresh, kind, where):
     """A listener on the class Engine prepares the connections of all engines, ours too."""
@@ -320,6 +323,7 @@ def set_in(url: str, setting: str) -> Iterator[Connection]:
         yield reader
 
 
+@rule(1)
 @ON_POSTGRES
 @pytest.mark.parametrize("setting", tried(settings=OF_POSTGRES))
 def test_a_setting_of_the_database_takes_no_id_back(fresh, setting):
@@ -378,6 +382,7 @@ def held_open(url: str) -> Iterator[tuple[Allocator, list[Any]]]:
     engine.dispose()
 
 
+@rule(1)
 @pytest.mark.parametrize("what", ["ids", "tickets"])
 def test_what_is_given_in_a_transaction_that_stays_open_is_burnt(fresh, what):
     with held_open(fresh) as (ids, held):
@@ -392,6 +397,7 @@ def test_what_is_given_in_a_transaction_that_stays_open_is_burnt(fresh, what):
     assert distinct([*before, *after])
 
 
+@rule(1)
 @pytest.mark.statements
 def test_control_without_the_proof_they_are_given_twice(fresh, kind, monkeypatch):
     monkeypatch.setattr(type(dialect_of(make_url(fresh).get_backend_name())), "leaves_open", lambda *_: False)

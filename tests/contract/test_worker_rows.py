@@ -7,6 +7,7 @@ import pytest
 from simulation import rows as model
 from sqlalchemy import Connection, delete, insert, update
 from support.kit import SQLITE, now_ms, statements
+from support.rules import rule
 from support.servers.administrator import execute
 
 from allocator.database.dialect import Dialect
@@ -53,6 +54,7 @@ def is_like(found: NumberRow, expected: NumberRow, before: int, after: int) -> b
 # -- take
 
 
+@rule(10)
 @statements
 def test_a_number_is_taken_as_the_rule_says(database):
     for used in (-L, 9 * L):
@@ -75,6 +77,7 @@ def test_a_number_is_added_as_the_rule_says(database):
     assert [one.holder for one in rows(database)] == ["b"]
 
 
+@rule(10)
 @statements
 def test_a_row_that_changed_since_it_was_read_is_not_taken(database):
     for column in ("holder", "renewals", "until_ms", "used_until_ms"):
@@ -86,6 +89,7 @@ def test_a_row_that_changed_since_it_was_read_is_not_taken(database):
         assert rows(database)[0].holder in ("a", "x")
 
 
+@rule(8, 10)
 @statements
 def test_nothing_is_taken_by_what_was_read_of_another_server(database):
     """The state that was read is fenced, in the statement that takes."""
@@ -116,6 +120,7 @@ def states(at: int) -> dict[str, NumberRow]:
     }
 
 
+@rule(10)
 @statements
 def test_a_lease_is_renewed_as_the_rule_says(database):
     for state, wall in product(states(0), (-9 * L, 0, L // 2 - 5000, L // 2 + 25_000)):
@@ -132,6 +137,7 @@ def test_a_lease_is_renewed_as_the_rule_says(database):
             assert is_like(rows(database)[0], expected, before, clock(database)), (state, wall)
 
 
+@rule(10)
 @statements
 def test_a_number_is_given_back_as_the_rule_says(database):
     """Also later than its row knows, as on a server that lacks a renewal; but not for ever."""
@@ -175,6 +181,7 @@ def test_the_number_of_a_killed_process_is_taken_when_its_lease_is_over(database
         database.renew_number(LEASE, now_ms())
 
 
+@rule(8)
 def test_after_a_failover_leases_are_renewed_and_no_number_is_given_for_a_while(database, fresh):
     held = database.lease_number(claim("a"))
     database.mark_restored()
@@ -189,6 +196,7 @@ def test_after_a_failover_leases_are_renewed_and_no_number_is_given_for_a_while(
     assert database.lease_number(claim("b")).number == 1  # the holder of 0 said that it used it up to then
 
 
+@rule(10)
 @SQLITE
 def test_a_clock_far_ahead_gets_no_number(database):
     with pytest.raises(InvalidSetting, match=r"the clock of this machine is (3\d|40)\.\d s ahead of the database's"):

@@ -398,7 +398,6 @@ def test_a_link_that_is_made_while_ids_are_drawn_is_refused(tmp_path: Path) -> N
 # -- the options of our tables, which are made when they are asked for
 
 
-@rule(9)
 def test_no_thread_finds_options_that_are_not_filled_in():
     for table in metadata.sorted_tables:
         made = table.to_metadata(MetaData())
@@ -408,6 +407,7 @@ def test_no_thread_finds_options_that_are_not_filled_in():
         assert "dialect_options" not in vars(made)  # until the property is finished
 
 
+@rule(9)
 def test_sqlite_reuses_no_number():
     numbered = {"allocator_node", "allocator_ticket", "allocator_token"}
 

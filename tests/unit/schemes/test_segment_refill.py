@@ -239,6 +239,7 @@ def test_the_size_of_a_claim_survives_an_outage():
     assert claim.size == wanted(core, 500.0).size
 
 
+@rule(1)
 def test_the_range_of_a_claim_that_failed_is_burnt():
     core = Segments()
     late = wanted(core, 0.0)
@@ -249,6 +250,7 @@ def test_the_range_of_a_claim_that_failed_is_burnt():
     assert not core.seen
 
 
+@rule(1)
 def test_a_claim_that_never_ends_is_given_up_and_its_range_burnt():
     core = Segments(lost_after=60.0)
     lost = wanted(core, 0.0)

@@ -54,6 +54,7 @@ def alone(clock: Clock, **settings) -> Snowflake:
     return Snowflake(1, 2, **{"clock": clock, "sleep": clock.sleep, **settings})
 
 
+@rule(10)
 def test_when_a_tick_is_drawn_waited_for_or_refused():
     blocks = SnowflakeBlocks(33, Format(SNOWFLAKE, EPOCH))
 
@@ -199,6 +200,7 @@ def test_a_lease_is_renewed_when_a_third_of_it_is_used_and_ids_go_on_to_its_end(
     assert process.at(23.0).draw()
 
 
+@rule(10)
 def test_a_wall_clock_that_steps_back_is_asked_for_no_time(process):
     """The next request asks with the last value, which the database takes."""
     drawn = [process.at(0.0).draw()]
@@ -210,6 +212,7 @@ def test_a_wall_clock_that_steps_back_is_asked_for_no_time(process):
     assert process.core.lease == first == NumberLease("@snowflake", 0, "holder 1", L)
 
 
+@rule(10)
 def test_where_all_clocks_step_back_another_number_is_taken_after_one_question(process):
     """The database refuses times that are far ahead of its own; the old number stays held until they are over."""
     before = process.at(0.0).draw()
@@ -221,6 +224,7 @@ def test_where_all_clocks_step_back_another_number_is_taken_after_one_question(p
     assert distinct([*before, *after])
 
 
+@rule(10)
 def test_where_they_step_back_by_less_than_the_lease_ids_wait_until_they_are_near(process):
     before = process.at(0.0, 8).draw(0)
     drawn = [process.at(7 + tick / 10, -5 + tick / 10).draw(-5 + tick / 10) for tick in range(60)]
@@ -232,6 +236,7 @@ def test_where_they_step_back_by_less_than_the_lease_ids_wait_until_they_are_nea
     assert process.asked <= 7, "for one, to renew it, and once a second for another"
 
 
+@rule(10)
 def test_ids_increase_across_a_lost_lease_within_one_millisecond(process):
     """Also where the number that follows is a lower one."""
     process.numbers = iter([1, 0])
@@ -388,6 +393,7 @@ def test_the_counter_goes_up_by_one_and_wraps_after_ffffff():
     assert {raw[:9] for raw in made} == {b"\0\0\0\7proc!"}
 
 
+@rule(10)
 def test_the_counter_counts_ids_not_seconds(monkeypatch):
     """Over its end too, and while the clock steps back; a call that still holds the last block draws nothing."""
     now, drawn = [1000.0], []
@@ -426,6 +432,7 @@ def test_more_than_a_second_holds_wait_for_the_next(blocks):
     assert next(blocks.take(8))[:4] == b"\0\0\0\x08"
 
 
+@rule(10)
 def test_after_a_clock_that_went_back_no_second_begins_anew(blocks):
     """Its 2**24 ids are counted once: a second that is left and come back to would have more than the counter has."""
     blocks.take(7)
