@@ -84,7 +84,7 @@ def blocking() -> None:
     allocator.TooManyRequests  # type: ignore[attr-defined]  # noqa: B018
 
 
-def in_tests(memory_allocator: MemoryAllocator, async_memory_allocator: AsyncAllocator) -> None:
+def in_tests(memory_allocator: MemoryAllocator) -> None:
     with Allocator("sqlite:///ids.db") as one, one.use(memory_allocator):
         assert_type(one.next_id("order"), int)
-    assert_type(async_memory_allocator, AsyncAllocator)
+    AsyncAllocator(memory_allocator)
