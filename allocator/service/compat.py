@@ -7,7 +7,6 @@ Source: Leaf, LeafController.
 
     /tinyid/id/nextId                   {"data": [1, 2], "code": 200, "message": ""}
     /tinyid/id/nextIdSimple             1,2
-    /tinyid/id/nextSegmentId            {"data": {"maxId": …}, "code": 200, "message": ""}
     /tinyid/id/nextSegmentIdSimple      currentId,loadingId,maxId,delta,remainder
 
 Both take GET and POST, tinyid with a query or a form. A segment holds the ids of `(currentId, maxId]` with
@@ -77,8 +76,8 @@ def of_tinyid(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> l
         source = await ids.sources.of_tag(fields["bizType"])
         return await source.take(count)
 
-    async def next_segment(fields: Fields) -> dict[str, int]:
-        return segment_id(await ids.sources.claim(fields["bizType"], SEGMENT, {}, exact=False))
+    async def next_segment(fields: Fields) -> range:
+        return await ids.sources.claim(fields["bizType"], SEGMENT, {}, exact=False)
 
     def both(name: str, act: Act, as_text: Callable[[Any], str] | None) -> list[Route]:
         async def answer(request: Request) -> Response:
@@ -92,8 +91,7 @@ def of_tinyid(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> l
     return [
         *both("nextId", next_id, None),
         *both("nextIdSimple", next_id, lambda found: ",".join(map(str, found))),
-        *both("nextSegmentId", next_segment, None),
-        *both("nextSegmentIdSimple", next_segment, simple),
+        *both("nextSegmentIdSimple", next_segment, segment_text),
     ]
 
 
@@ -120,20 +118,11 @@ def batch_size(fields: Fields) -> int:
     return min(int(given), MAX_COUNT)  # lowered without a word, as by tinyid
 
 
-def segment_id(segment: range) -> dict[str, int]:
-    """Encode a segment for tinyid's clients, which add `delta` before they use an id."""
+def segment_text(segment: range) -> str:
+    """A segment as tinyid's clients read it, which add `delta` before they use an id."""
     current, last = segment.start - segment.step, segment[-1]
-    return {
-        "maxId": last,
-        "loadingId": current + (last - current) * LOADING_PERCENT // 100,
-        "currentId": current,
-        "delta": segment.step,
-        "remainder": segment.start % segment.step,
-    }
-
-
-def simple(found: Mapping[str, int]) -> str:
-    return ",".join(str(found[name]) for name in ("currentId", "loadingId", "maxId", "delta", "remainder"))
+    loading = current + (last - current) * LOADING_PERCENT // 100
+    return f"{current},{loading},{last},{segment.step},{segment.start % segment.step}"
 
 
 def record(data: object) -> Response:

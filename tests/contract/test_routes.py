@@ -155,8 +155,7 @@ GET /tinyid/id/nextId?token=any&bizType=TAG&batchSize=x -> 400
     "tinyid gives segments as its client counts them": """
 PUT /v1/tags/TAG {"step":100,"max_step":100} -> 201
 GET /tinyid/id/nextSegmentIdSimple?token=any&bizType=TAG -> 200 = 0,20,100,1,0
-GET /tinyid/id/nextSegmentId/?token=any&bizType=TAG -> 200
-  = {"data":{"maxId":200,"loadingId":120,"currentId":100,"delta":1,"remainder":0},"code":200,"message":""}
+GET /tinyid/id/nextSegmentIdSimple/?token=any&bizType=TAG -> 200 = 100,120,200,1,0
 POST /v1/tags/TAG/ids -> 200 ["201"]
 """,
 }
