@@ -72,10 +72,8 @@ $ tags create order-us
 created order-us: the first id is 1
 $ tags create user
 created user: the first id is 1
-$ tags list order-* --json
-[{"tag": "order-eu", "max_value": "10", ...}, {"tag": "order-us", "max_value": "0", ...}]
-$ tags list *-US --json
-[]
+$ tags list order-eu --json
+[{"tag": "order-eu", "max_value": "10", ...}]
 1$ tags list order_eu
 error: tag 'order_eu' does not exist; similar tags: order-eu, order-us
 1$ tags delete order_eu
@@ -297,7 +295,6 @@ MISUSED = {
     "serve --host ' '": "--host is empty, which would be every address",
     "serve --host=": "--host is empty, which would be every address",
     "serve --timeout 0": "timeout must be",
-    "serve --uds ids.sock --port 8000": "--uds excludes --host, --port and --certificate",
     "serve --url https://ids.example.org": "--url must be a database",
 }
 
