@@ -6,12 +6,7 @@ import click
 
 from allocator.cli.output import json_option, show
 from allocator.generators.inspect_id import inspect_id
-from allocator.schemes.formats.id_inspection import FORMATS, Inspection, Reading, inspection_to_json
-
-OTHERS = [name for name in FORMATS if name not in {"meteor", "snowflake"}]
-"""Formats to list beside meteor and snowflake."""
-TOO_YOUNG = 86_400.0
-"""Seconds: a small number has a time just after the epoch in every format, which says nothing."""
+from allocator.schemes.formats.id_inspection import FORMATS, Reading, inspection_to_json
 
 
 @click.command("inspect", context_settings={"ignore_unknown_options": True})
@@ -32,22 +27,7 @@ def inspect(id_: str, epoch: int | None, layout: str | None) -> None:
         allocator inspect 1541815603606036480 --layout snowflake --epoch 1288834974657
     """
     found = inspect_id(id_, epoch=epoch, layout=layout)
-    texts = [text_of(reading) for reading in found.readings]
-    if not (epoch or layout) and (others := other_formats(id_, found)):
-        texts.append(f"by --layout it could also be {', '.join(others)}")
-    show(inspection_to_json(found), "\n\n".join(texts))
-
-
-def other_formats(id_: str, found: Inspection) -> list[str]:
-    """The named formats in which a number has a time that is past, with that time."""
-    if not any(reading.scheme == "segment" for reading in found.readings):
-        return []
-    likely = []
-    for name in OTHERS:
-        reading = inspect_id(id_, layout=name).readings[0]
-        if reading.likely and reading.time and reading.time.timestamp() > FORMATS[name].time(0) + TOO_YOUNG:
-            likely.append(f"{name} ({reading.time:%Y-%m-%d})")
-    return likely
+    show(inspection_to_json(found), "\n\n".join(map(text_of, found.readings)))
 
 
 def text_of(reading: Reading) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from typing import Any
 
 import click
@@ -14,7 +13,7 @@ from allocator.cli.output import CommandGroup, show, show_rows, table, tell_erro
 from allocator.database import columns
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.remote.wire import gap_from_json, tag_to_json
-from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, TAG, check_tag
+from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, check_tag
 from allocator.schemes.shared.findings import at, in_order
 from allocator.schemes.slots import unasked
 from allocator.schemes.tag import DEFAULT_MAX_STEP, Tag
@@ -48,21 +47,15 @@ settings_options = options(
 
 
 @tags.command("list")
-@click.argument("pattern", metavar="[TAG]", default="*")
+@click.argument("tag", default="")
 @fleet_options
-def list_tags(pattern: str, urls: tuple[str, ...]) -> None:
-    """Print tags, and how much of each is used. With --json also the remaining ids and the last claim.
-
-    TAG is a name, or a pattern such as 'order-*'. Without it, all tags are printed.
-    """
+def list_tags(tag: str, urls: tuple[str, ...]) -> None:
+    """Print all tags or one, and how much of each is used. With --json also the remaining ids and the last claim."""
     with open_allocator(urls) as ids:
-        if TAG.fullmatch(pattern):
-            found = [ids.tags.get(pattern)]
-        else:
-            found = [tag for tag in ids.tags.list() if fnmatchcase(tag.name, pattern)]
+        found = [ids.tags.get(tag)] if tag else ids.tags.list()
     show_rows([to_row(tag) for tag in found], COLUMNS)
-    for tag in found:
-        tell_differing(tag)
+    for one in found:
+        tell_differing(one)
 
 
 def tell_differing(tag: Tag) -> None:

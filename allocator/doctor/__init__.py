@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.database.store import Database
 from allocator.doctor.examination import examine_database, of_fleet
-from allocator.errors import InvalidSetting
 from allocator.schemes.shared.findings import DANGER, NOTE, OUTAGE, Finding, Severity, at, in_order, is_healthy
 from allocator.schemes.slots import check_list
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
-
-    from allocator.aio import AsyncAllocator
-    from allocator.sync import Allocator
 
     One = str | URL | Engine
 
@@ -24,20 +20,22 @@ __all__ = ["DANGER", "NOTE", "OUTAGE", "Finding", "Severity", "examine", "is_hea
 
 
 def examine(
-    database: One | Allocator | AsyncAllocator | Sequence[One],
+    database: One | Sequence[One],
     *,
     timeout: float = 5.0,
     clock: Callable[[], float] = time.time,
 ) -> list[Finding]:
     """Examine a database, or all slots of a fleet. Returns the findings, the worst first.
 
-    database: a URL, an engine, several of these, or an allocator. Opens new connections and closes them.
+    database: a URL, an engine, or several of these. Opens new connections and closes them.
     timeout: seconds for each query. A failed query yields a note.
     clock: this machine's clock, in seconds since 1970.
 
-    Raises `InvalidDatabase` for anything else, and `InvalidSetting` for an allocator that uses a service.
+    Raises `InvalidDatabase` for anything else.
     """
-    databases = [Database(url, timeout) for url in databases_of(database)]
+    # Not isinstance(): SQLAlchemy's URL is a tuple too.
+    given: Any = database if type(database) in {list, tuple} else [database]
+    databases = [Database(url, timeout) for url in given]
     check_list([(one.shown, one.address.word) for one in databases])
     try:
         done = [examine_database(one, clock) for one in databases]
@@ -45,13 +43,3 @@ def examine(
         for one in databases:
             one.close()
     return in_order([*(finding for one in done for finding in at(one.where, one.findings)), *of_fleet(done)])
-
-
-def databases_of(database: Any) -> Sequence[Any]:
-    backend: Any = getattr(getattr(database, "_allocator", database), "backend", None)  # of either face
-    if backend is None:
-        # Not isinstance(): SQLAlchemy's URL is a tuple too.
-        return list(database) if type(database) in {list, tuple} else [database]
-    if not hasattr(backend, "databases"):
-        raise InvalidSetting(f"the doctor examines databases, and ids come from {backend.shown}; pass the URL of one")
-    return [one.address for one in backend.databases()]

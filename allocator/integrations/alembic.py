@@ -5,7 +5,6 @@ Choose one way for each database:
 1. Separate. `allocator db upgrade` updates the allocator's tables, and autogenerate ignores them: this module is a
    plugin that Alembic loads by itself.
 2. In the application's history, by autogenerate: `target_metadata = [Base.metadata, metadata]`.
-3. In the application's history, as a branch: add the folder `versions()` to `version_locations`.
 
 A revision of the application's may call `op.create_tag`, which is there by itself.
 """
@@ -14,14 +13,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from allocator.database.schema import script_folder
 from allocator.database.tables import PREFIX, metadata
 
-__all__ = ["metadata", "versions"]
+__all__ = ["metadata"]
 
 
 def setup(plugin: Any) -> None:
@@ -37,20 +34,9 @@ def setup(plugin: Any) -> None:
 
 
 def leave_ours_alone(context: Any, *_: object) -> Any:
-    """Hide the allocator's tables from autogenerate, except those in the application's metadata.
+    """Hide the allocator's tables from autogenerate, except those in the application's metadata."""
+    from alembic.util import PriorityDispatchResult
 
-    Also refuse a first revision that Alembic would write into our folder, since ours is the only head.
-    """
-    from alembic.util import CommandError, PriorityDispatchResult
-
-    migration = context.migration_context
-    revises = migration.script.get_revisions("heads") if migration.script else ()
-    goes_on_with_ours = [Path(revision.path).parent for revision in revises] == [Path(versions())]
-    if goes_on_with_ours and getattr(migration.config.cmd_opts, "version_path", "") is None:
-        raise CommandError(
-            "this revision would be written into the installed package allocator; create your first one with: alembic "
-            "revision --head base --branch-label yours --version-path migrations/versions"
-        )
     named = {table.name for table in context.sorted_tables}
     own = context.run_name_filters
 
@@ -70,8 +56,3 @@ class Plugin(ModuleType):
 
 
 sys.modules[__name__].__class__ = Plugin
-
-
-def versions() -> str:
-    """The folder of the allocator's revisions, for `version_locations`. Their branch has the label `allocator`."""
-    return str(script_folder() / "versions")

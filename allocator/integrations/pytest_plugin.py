@@ -1,9 +1,9 @@
-"""Fixtures for the tests of applications. pytest finds them by itself.
+"""A fixture for the tests of applications. pytest finds it by itself.
 
     def test_an_order_gets_an_id(memory_allocator):
         assert memory_allocator.next_id("order") == 1
 
-Every run of pytest with this package installed loads this file, so it imports the package only inside fixtures.
+Every run of pytest with this package installed loads this file, so it imports the package only inside the fixture.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from allocator import AsyncAllocator
     from allocator.testing import MemoryAllocator
 
 
@@ -25,11 +24,3 @@ def memory_allocator() -> Iterator[MemoryAllocator]:
 
     with MemoryAllocator() as ids:
         yield ids
-
-
-@pytest.fixture
-def async_memory_allocator(memory_allocator: MemoryAllocator) -> AsyncAllocator:
-    """The `memory_allocator` of this test for asyncio. It needs no asyncio plugin."""
-    from allocator import AsyncAllocator
-
-    return AsyncAllocator(memory_allocator)

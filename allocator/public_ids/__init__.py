@@ -83,22 +83,16 @@ class PublicIds:
     def __get_pydantic_core_schema__(self, source: object, _: object) -> Any:
         """For Pydantic and FastAPI: `Annotated[int, public]` decodes a text to the id, and encodes it in JSON.
 
-        `Annotated[str, public]` only checks the text. Plain numbers are refused.
+        Plain numbers are refused.
         """
         from pydantic_core import core_schema
 
+        if source is not int:
+            raise InvalidSetting(f"public ids must be Annotated[int, …], got {source!r}")
         text = core_schema.str_schema(min_length=self._length, max_length=self._length)
-        if source is int:
-            shown = core_schema.plain_serializer_function_ser_schema(self.encode, return_schema=text, when_used="json")
-            read = core_schema.no_info_after_validator_function(self.decode, text)
-            return core_schema.chain_schema([read, core_schema.int_schema()], serialization=shown)
-        if source is str:
-            return core_schema.no_info_after_validator_function(self._checked, text)
-        raise InvalidSetting(f"public ids must be Annotated[int, …] or Annotated[str, …], got {source!r}")
-
-    def _checked(self, text: str) -> str:
-        self.decode(text)
-        return text
+        shown = core_schema.plain_serializer_function_ser_schema(self.encode, return_schema=text, when_used="json")
+        read = core_schema.no_info_after_validator_function(self.decode, text)
+        return core_schema.chain_schema([read, core_schema.int_schema()], serialization=shown)
 
     def _describe_format(self, got: object) -> str:
         before = f"{self._prefix!r} and " if self._prefix else ""

@@ -38,7 +38,7 @@ def application(settings: ServeSettings) -> HotPath:
     updater = monitoring.MetricsUpdater(handlers, token_cache, metrics)
     error_reporter = ErrorReporter(metrics.refused)
     dispatch = Dispatch(token_cache, error_reporter)
-    console = Console(handlers, token_cache, metrics, error_reporter)
+    console = Console(handlers, updater, token_cache, metrics, error_reporter)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -52,7 +52,6 @@ def application(settings: ServeSettings) -> HotPath:
         yield
         for task in tasks:
             task.cancel()
-        console.close()
         with suppress(Exception):
             await updater.update()  # counts the ids issued since the last second
         await ids.close()

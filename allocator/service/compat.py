@@ -3,24 +3,21 @@
     GET /api/segment/get/{key}          the next id of a tag, as text
     GET /api/snowflake/get/{key}        a snowflake id, whatever the key
 
-Errors of Leaf have status 500 and a negative number in `message`: -2 for an unknown key, -3 for an unavailable
-database. Source: Leaf, LeafController.
+Source: Leaf, LeafController.
 
     /tinyid/id/nextId                   {"data": [1, 2], "code": 200, "message": ""}
     /tinyid/id/nextIdSimple             1,2
-    /tinyid/id/nextSegmentId            {"data": {"maxId": …}, "code": 200, "message": ""}
     /tinyid/id/nextSegmentIdSimple      currentId,loadingId,maxId,delta,remainder
 
-Both take GET and POST, tinyid with a query or a form. Errors of tinyid have status 200 too: code 5 for a token, 6 for
-others, and an empty text on the simple routes. A segment holds the ids of `(currentId, maxId]` with
+Both take GET and POST, tinyid with a query or a form. A segment holds the ids of `(currentId, maxId]` with
 `id % delta == remainder`; at `loadingId` a client requests the next segment. Source: tinyid, IdContronller, SegmentId.
+Errors are those of all other routes: to these clients each status but 200 is a failure.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
@@ -30,17 +27,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTag
 from allocator.schemes.token import DRAW, SNOWFLAKE
 from allocator.service.auth import TokenCache
-from allocator.service.dispatch import MAX_FORM, Dispatch, Endpoint, Refusal, body_within, headers_of, json_response
-from allocator.service.error_responses import NO_STORE, HttpRefusal, detail_of
+from allocator.service.dispatch import MAX_FORM, Dispatch, Endpoint, body_within, headers_of, json_response
+from allocator.service.error_responses import NO_STORE, HttpRefusal
 from allocator.service.routes import IdHandlers
 from allocator.service.served_ids import MAX_COUNT, SEGMENT
 
-UNKNOWN, NOT_READY = -2, -3
-
-OK, TOKEN_ERROR, SYSTEM_ERROR = 200, 5, 6
 LOADING_PERCENT = 20
 """As in tinyid: its clients load the next segment once they have used this part."""
 INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
@@ -49,9 +42,9 @@ Fields = Mapping[str, str]
 Act = Callable[[Fields], Awaitable[Any]]
 
 
-def both_ways(path: str, dispatch: Dispatch, answer: Endpoint, refusal: Refusal) -> list[Route]:
+def both_ways(path: str, dispatch: Dispatch, answer: Endpoint) -> list[Route]:
     """The routes with and without a trailing slash, which the frameworks of these servers treat alike."""
-    routes = [Route(path + slash, dispatch.guarded(answer, refusal), methods=["GET", "POST"]) for slash in ("", "/")]
+    routes = [Route(path + slash, dispatch.guarded(answer), methods=["GET", "POST"]) for slash in ("", "/")]
     for route in routes:
         route.methods = {"GET", "POST"}  # Starlette adds HEAD, which would draw an id
     return routes
@@ -70,24 +63,9 @@ def of_leaf(ids: IdHandlers, dispatch: Dispatch) -> list[Route]:
         return text(str(number))
 
     return [
-        *both_ways("/api/segment/get/{key}", dispatch, partial(answer, scheme=None), leaf_failure),
-        *both_ways("/api/snowflake/get/{key}", dispatch, partial(answer, scheme=SNOWFLAKE), leaf_failure),
+        *both_ways("/api/segment/get/{key}", dispatch, partial(answer, scheme=None)),
+        *both_ways("/api/snowflake/get/{key}", dispatch, partial(answer, scheme=SNOWFLAKE)),
     ]
-
-
-def leaf_failure(error: AllocatorError, request: Request) -> Response | None:
-    if isinstance(error, AccessDenied):  # not of Leaf, which has no tokens
-        return None
-    code = UNKNOWN if isinstance(error, UnknownTag | InvalidTag) else NOT_READY
-    fields = {
-        "timestamp": int(time.time() * 1000),
-        "status": 500,
-        "error": "Internal Server Error",
-        "exception": "com.sankuai.inf.leaf.server.exception.LeafServerException",
-        "message": f"Result{{id={code}, status=EXCEPTION}}",
-        "path": request.scope["raw_path"].decode("latin-1"),
-    }
-    return json_response(fields, 500)
 
 
 def of_tinyid(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> list[Route]:
@@ -98,36 +76,29 @@ def of_tinyid(ids: IdHandlers, dispatch: Dispatch, token_cache: TokenCache) -> l
         source = await ids.sources.of_tag(fields["bizType"])
         return await source.take(count)
 
-    async def next_segment(fields: Fields) -> dict[str, int]:
-        return segment_id(await ids.sources.claim(fields["bizType"], SEGMENT, {}, exact=False))
+    async def next_segment(fields: Fields) -> range:
+        return await ids.sources.claim(fields["bizType"], SEGMENT, {}, exact=False)
 
     def both(name: str, act: Act, as_text: Callable[[Any], str] | None) -> list[Route]:
         async def answer(request: Request) -> Response:
-            fields = request.state.fields = await fields_of(request)
-            batch_size(fields)
+            fields = await fields_of(request)
             await authorize(token_cache, fields, headers_of(request))
             found = await act(fields)
-            return text(as_text(found)) if as_text else record(found, OK, "")
+            return text(as_text(found)) if as_text else record(found)
 
-        def refusal(error: AllocatorError, request: Request) -> Response | None:
-            if isinstance(error, HttpRefusal) and error.status < 500:
-                return None
-            return text("") if as_text else record(None, *tinyid_failure(error, request.state.fields))
-
-        return both_ways(f"/tinyid/id/{name}", dispatch, answer, refusal)
+        return both_ways(f"/tinyid/id/{name}", dispatch, answer)
 
     return [
         *both("nextId", next_id, None),
         *both("nextIdSimple", next_id, lambda found: ",".join(map(str, found))),
-        *both("nextSegmentId", next_segment, None),
-        *both("nextSegmentIdSimple", next_segment, simple),
+        *both("nextSegmentIdSimple", next_segment, segment_text),
     ]
 
 
 async def authorize(token_cache: TokenCache, fields: Fields, headers: dict[bytes, bytes]) -> None:
     tag, token = fields.get("bizType", ""), fields.get("token", "")
     if not tag:
-        raise AccessDenied("bizType is needed")
+        raise HttpRefusal(400, "bizType is needed")
     given = {b"authorization": b"Bearer " + token.encode()} if token else {}
     (await token_cache.find(headers | given)).check(DRAW, tag)
 
@@ -147,30 +118,13 @@ def batch_size(fields: Fields) -> int:
     return min(int(given), MAX_COUNT)  # lowered without a word, as by tinyid
 
 
-def segment_id(segment: range) -> dict[str, int]:
-    """Encode a segment for tinyid's clients, which add `delta` before they use an id."""
+def segment_text(segment: range) -> str:
+    """A segment as tinyid's clients read it, which add `delta` before they use an id."""
     current, last = segment.start - segment.step, segment[-1]
-    return {
-        "maxId": last,
-        "loadingId": current + (last - current) * LOADING_PERCENT // 100,
-        "currentId": current,
-        "delta": segment.step,
-        "remainder": segment.start % segment.step,
-    }
+    loading = current + (last - current) * LOADING_PERCENT // 100
+    return f"{current},{loading},{last},{segment.step},{segment.start % segment.step}"
 
 
-def simple(found: Mapping[str, int]) -> str:
-    return ",".join(str(found[name]) for name in ("currentId", "loadingId", "maxId", "delta", "remainder"))
-
-
-def tinyid_failure(error: AllocatorError, fields: Fields) -> tuple[int, str]:
-    if isinstance(error, AccessDenied):
-        return TOKEN_ERROR, "token is error"
-    if isinstance(error, UnknownTag | InvalidTag):
-        return SYSTEM_ERROR, f"can not find biztype:{fields.get('bizType', '')}"
-    return SYSTEM_ERROR, detail_of(error)
-
-
-def record(data: object, code: int, message: str) -> Response:
-    fields = {"data": data, "code": code, "message": message}
+def record(data: object) -> Response:
+    fields = {"data": data, "code": 200, "message": ""}
     return json_response(json.dumps(fields, separators=(",", ":")).encode())

@@ -29,7 +29,6 @@ BODY, QUERY = "form", "wanted"
 """The arguments of a handler that are a body and a query. Others are parts of the path."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
-Refusal = Callable[[AllocatorError, Request], Response | None]
 Reader = Callable[[Request, bytes], Any]
 """Reads an argument of a handler from a request and its body."""
 
@@ -99,16 +98,14 @@ class Dispatch:
         response: Response = await route.endpoint(**arguments)
         return response
 
-    def guarded(self, answer: Endpoint, refusal: Refusal | None = None) -> Endpoint:
-        """Wrap an endpoint: its errors are reported, and become what `refusal` makes of them, or problem+json."""
+    def guarded(self, answer: Endpoint) -> Endpoint:
+        """Wrap an endpoint: its errors are reported, and become problem+json."""
 
         async def run(request: Request) -> Response:
             try:
                 response, name = await answer(request), request_name(headers_of(request))
             except AllocatorError as error:
-                problem = self._error_reporter.response(error, request.scope)
-                response = (refusal and refusal(error, request)) or problem
-                name = problem.headers["x-request-id"]
+                return self._error_reporter.response(error, request.scope)
             response.headers["x-request-id"] = name
             return response
 

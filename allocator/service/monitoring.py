@@ -23,6 +23,7 @@ from allocator.errors import (
 )
 from allocator.fleet.commands import holders_in
 from allocator.schemes.meteor import MeteorSettings
+from allocator.schemes.tag import Tag
 from allocator.schemes.token import READ
 from allocator.service.auth import TokenCache
 from allocator.service.dispatch import Dispatch, json_response
@@ -34,6 +35,8 @@ from allocator.service.served_ids import TagSource
 log = logging.getLogger("allocator.service")
 
 SECOND, MINUTE = 1.0, 60.0
+MAX_SHOWN = 10_000
+"""Tags that the console knows, by name; there may be millions."""
 
 ENOUGH = 3.0
 """Seconds that the ids in memory must last for readiness without a database."""
@@ -49,6 +52,11 @@ class MetricsUpdater:
         self._token_cache = token_cache
         self._metrics = metrics
         self._measured_at = monotonic()
+        self.away: list[AllocatorError | None] = []
+        """Why each database is not used, None for the others."""
+        self.tags: dict[str, Tag] | None = None
+        """The first tags by name, as the databases had them when they were last read."""
+        self._read_at = -inf
 
     async def run(self) -> None:
         """Update the metrics until cancelled. A slow database delays only what is read from it."""
@@ -62,12 +70,16 @@ class MetricsUpdater:
         metrics.count("block", handlers.sources.blocks)
         metrics.count("ticket", handlers.tickets)
         self._update_memory()
-        errors = self._ids.source.troubles() or [self._token_cache.failure]
-        for database, error in zip(self._ids.databases, errors, strict=True):
+        self.away = self._ids.source.troubles() or [self._token_cache.failure]
+        for database, error in zip(self._ids.databases, self.away, strict=True):
             word = database.address.word
             metrics.shards.labels(str(word.slot if word else 1)).set(int(error is None))
         self._update_lease()
         metrics.ready.set(int(self.unready_reason() is None))
+
+    def age(self) -> float | None:
+        """Seconds since the tags were read, if they were."""
+        return None if self.tags is None else monotonic() - self._read_at
 
     def _update_lease(self) -> None:
         lease, gauge = self._ids.snowflakes.lease(), self._metrics.lease
@@ -96,6 +108,7 @@ class MetricsUpdater:
     async def update_rows(self) -> None:
         """Update what the rows say: the ids that are left, and the worker numbers."""
         tags, layout, metrics = await self._ids.tags.list(), MeteorSettings().layout, self._metrics
+        self.tags, self._read_at = {tag.name: tag for tag in tags[:MAX_SHOWN]}, monotonic()
         nodes, spaces, _ = await self._ids.run(holders_in, self._ids.databases, 1)
         left = {f"{OF_TAG}{tag.name}": tag.remaining for tag in tags}
         left["meteor node"] = layout.limit("node") - max((node.number for node in nodes), default=0)

@@ -1,7 +1,7 @@
 """An allocator in memory for the tests of applications, with the same ids in every run.
 
 It uses no database, driver, thread or clock. An error is raised immediately, where an `Allocator` would retry until its
-timeout, and the next call tries again. The pytest fixtures are `memory_allocator` and `async_memory_allocator`.
+timeout, and the next call tries again. The pytest fixture is `memory_allocator`.
 """
 
 from __future__ import annotations

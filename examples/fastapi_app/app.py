@@ -13,7 +13,6 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from allocator import AsyncAllocator
 from allocator.integrations.sqlalchemy import primary_key
-from allocator.integrations.starlette import ids_of, lifespan
 
 # SQLite allows one writer per file, so the ids have a separate file. On a server, both URLs name the same database.
 ids = AsyncAllocator(os.environ.get("SHOP_IDS_URL", "sqlite:///ids.db"))
@@ -46,10 +45,11 @@ class NewOrder(BaseModel):
 
 
 @asynccontextmanager
-async def database(app: FastAPI) -> AsyncIterator[None]:
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with engine.begin() as connection:
         await connection.run_sync(Base.metadata.create_all)
-    yield
+    async with ids:
+        yield
     await engine.dispose()
 
 
@@ -58,7 +58,7 @@ async def in_session() -> AsyncIterator[AsyncSession]:
         yield session
 
 
-app = FastAPI(lifespan=lifespan(ids, own=database))
+app = FastAPI(lifespan=lifespan)
 Sessions = Annotated[AsyncSession, Depends(in_session)]
 
 
@@ -84,6 +84,6 @@ async def read(number: int, session: Sessions) -> dict[str, object]:
 
 
 @app.post("/jobs", status_code=201)
-async def job(allocator: Annotated[AsyncAllocator, Depends(ids_of)]) -> dict[str, str]:
+async def job() -> dict[str, str]:
     """Draw ids that belong to no table."""
-    return {"number": str(await allocator.ticket("job"))}
+    return {"number": str(await ids.ticket("job"))}

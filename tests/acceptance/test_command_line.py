@@ -72,10 +72,8 @@ $ tags create order-us
 created order-us: the first id is 1
 $ tags create user
 created user: the first id is 1
-$ tags list order-* --json
-[{"tag": "order-eu", "max_value": "10", ...}, {"tag": "order-us", "max_value": "0", ...}]
-$ tags list *-US --json
-[]
+$ tags list order-eu --json
+[{"tag": "order-eu", "max_value": "10", ...}]
 1$ tags list order_eu
 error: tag 'order_eu' does not exist; similar tags: order-eu, order-us
 1$ tags delete order_eu
@@ -297,7 +295,6 @@ MISUSED = {
     "serve --host ' '": "--host is empty, which would be every address",
     "serve --host=": "--host is empty, which would be every address",
     "serve --timeout 0": "timeout must be",
-    "serve --uds ids.sock --port 8000": "--uds excludes --host, --port and --certificate",
     "serve --url https://ids.example.org": "--url must be a database",
 }
 
@@ -426,7 +423,6 @@ def test_every_command_explains_itself_and_its_variables():
 
 READ = {
     "5016762319896585": ["meteor: likely", "second       292014", "2020-12-13 09:06:54+00:00", "snowflake: likely"],
-    "175928847299117063": ["by --layout it could also be discord (2016-04-30)"],
     "175928847299117063 --layout discord": ["discord: likely", "worker       1"],
 }
 """Others are judged by unit/schemes/test_inspection."""
@@ -439,8 +435,6 @@ def test_ids_explain_themselves():
         assert done.exit_code == 0, words
         assert [text for text in said if text not in done.output] == []
         assert json.loads(run("inspect", *words.split(), "--json").output)["id"] == words.split()[0]
-    for words in ("5", "175928847299117063 --layout discord"):
-        assert "could also be" not in run("inspect", *words.split()).output, "only where it may help"
     for wrong in ("0", "-5", ""):
         done = run("inspect", "--", wrong)
         assert (done.exit_code, done.stderr.startswith("error: an id is")) == (1, True), wrong

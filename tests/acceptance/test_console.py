@@ -22,11 +22,20 @@ PAGES = ("/", "/console/tags/seen-1")
 MANY = 10_000
 
 
+OFTEN = """
+from allocator.cli import main
+from allocator.service import monitoring
+monitoring.MINUTE = 2.0
+main()
+"""
+"""A service that reads the tags every two seconds."""
+
+
 class Crowded(Guarded):
     """Many tags, and one token of each kind."""
 
     def __init__(self, folder: str) -> None:
-        super().__init__(folder, admin="operations")
+        super().__init__(folder, admin="operations", program=("-c", OFTEN))
         self.reader = self.make("reader", "read", tags=("seen-*",))
         self.drawer = self.make("drawer", "draw")
         fill(self.url, (f"tag-{number:05}" for number in range(MANY - 3)))
@@ -37,6 +46,7 @@ class Crowded(Guarded):
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowded]:
     with Crowded(str(tmp_path_factory.mktemp("console"))) as made:
+        assert until(lambda: Seat(made.service, made.admin).get("/console/tags/seen-1").status == 200)
         yield made
 
 
@@ -173,7 +183,12 @@ def test_a_shard_that_is_away_is_shown_as_that_and_its_tags_go_on(new_database):
             service.post("/v1/tags/order/ids")
         assert until(lambda: "<dt>Databases</dt><dd>2 of 2" in seat.text("/"))
         wire.refuse()
-        assert until(lambda: "Database 2 of 2 does not answer." in seat.text("/"))
+
+        def found() -> bool:
+            service.post("/v1/tags/order/ids?count=900")
+            return "Database 2 of 2 does not answer." in seat.text("/")
+
+        assert until(found)
         page = seat.text("/")
 
         assert "Ids come from the others." in page

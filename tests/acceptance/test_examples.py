@@ -1,6 +1,5 @@
 """`examples/fastapi_app` as its README starts it, and orders made over HTTP from many threads at once."""
 
-import asyncio
 import json
 import os
 import re
@@ -10,30 +9,22 @@ import subprocess
 import sys
 import urllib.request
 from collections import Counter
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager, closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import urllib3
 import yaml
-from starlette.applications import Starlette
-from starlette.responses import JSONResponse
-from starlette.routing import Route
 from support.distinct import distinct
 from support.documents.pages import blocks
 from support.processes.prefork import Asked, celery, gunicorn, results, serving
 from support.servers.throwaway import free_port
-from support.service.asgi import ask
 
 import allocator
-from allocator import Allocator, AsyncAllocator
 from allocator.cli import main
 from allocator.cli.serve import serve
-from allocator.errors import AllocatorClosed, InvalidSetting
-from allocator.integrations.starlette import ids_of, lifespan
 from allocator.service.http_server import DRAIN, GRACE
 
 FASTAPI = Path(allocator.__file__).parent.parent / "examples" / "fastapi_app"
@@ -224,53 +215,3 @@ def test_each_worker_of_gunicorn_has_its_own_number(tmp_path):
     numbers = {answer["process"]: answer["worker"] for answer in found}
     assert len(numbers) > 1
     assert distinct(numbers.values())
-
-
-# -- the lifespan and the dependency, in a Starlette application, called as a server calls it
-
-
-async def visit(app: Any, *paths: str) -> list[Any]:
-    """Start the application, ask, and end it."""
-    async with app.router.lifespan_context(app) as state:
-        return [(await ask(app, "GET", path, state=dict(state or {})))[1] for path in paths]
-
-
-def starlette_app(**options: Any) -> Starlette:
-    async def draw(request: Any) -> JSONResponse:
-        return JSONResponse(await ids_of(request).next_id("order"))
-
-    return Starlette(routes=[Route("/", draw)], **options)
-
-
-@pytest.fixture
-def url(tmp_path) -> str:
-    return f"sqlite:///{tmp_path}/ids.db"
-
-
-def test_starlette_closes_what_was_opened_for_it_and_no_allocator_that_is_shared(url):
-    async def opened_here() -> None:
-        async with lifespan(url, step=5)(None) as state:
-            await state["ids"].next_id("order")
-        with pytest.raises(AllocatorClosed):
-            await state["ids"].next_id("order")
-
-    asyncio.run(opened_here())
-    with Allocator(url) as shared:
-        assert shared.tags.get("order").step == 5
-        lent = [starlette_app(lifespan=lifespan(one)) for one in (shared, AsyncAllocator(shared))]
-        (first,), (second,) = (asyncio.run(visit(app, "/")) for app in lent)
-        assert (second, shared.next_id("order")) == (first + 1, first + 2)
-
-
-def test_two_things_of_one_name_are_refused(url):
-    @asynccontextmanager
-    async def own(app: Any) -> AsyncIterator[dict[str, str]]:
-        yield {"ids": "mine"}
-
-    with pytest.raises(InvalidSetting, match="sets the state 'ids' too"):
-        asyncio.run(visit(starlette_app(lifespan=lifespan(url, own))))
-
-
-def test_an_application_without_an_allocator_says_what_to_do():
-    with pytest.raises(InvalidSetting, match=r"pass it lifespan=lifespan\(URL\), .* with TestClient\(app\) as client:"):
-        asyncio.run(visit(starlette_app(), "/"))

@@ -23,9 +23,9 @@ TESTS = """
         assert memory_allocator.tags.create("cart").max_value == 0
 
 
-    def test_both_are_one(memory_allocator, async_memory_allocator):
+    def test_both_faces_are_one(memory_allocator):
         assert memory_allocator.next_id("order") == 1
-        assert asyncio.run(async_memory_allocator.next_id("order")) == 2
+        assert asyncio.run(AsyncAllocator(memory_allocator).next_id("order")) == 2
 
 
     def test_it_brings_no_database():

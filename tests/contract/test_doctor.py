@@ -1,6 +1,5 @@
 """What `allocator doctor` finds on real databases: each thing is made, seen, and was not there before."""
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -20,13 +19,12 @@ from support.servers.available import own
 from support.servers.databases import with_schema
 from support.servers.fleets import made
 
-from allocator import Allocator, AsyncAllocator
+from allocator import Allocator
 from allocator.database import checks as of_files
 from allocator.database.store import Database
 from allocator.database.tables import REVISIONS
 from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, Severity, examine
-from allocator.errors import InvalidDatabase, InvalidSetting
-from allocator.testing import MemoryAllocator
+from allocator.errors import InvalidDatabase
 
 OPTIONS = {
     "mysql": (),
@@ -81,7 +79,7 @@ def test_looking_changes_nothing(kind, patient):
     with Allocator(patient.url) as ids:
         ids.tags.create("untouched", start_after=7)
         before = content(patient.url)
-        examine(ids)
+        examine(patient.url)
 
     assert content(patient.url) == before
     execute(patient.url, "DELETE FROM allocator_segment")
@@ -256,22 +254,15 @@ def test_a_url_that_names_no_slot_and_one_that_was_not_given(tmp_path):
 
 
 @SQLITE
-def test_an_allocator_of_either_face_an_engine_and_a_list_are_examined_alike(patient):
-    async def through_asyncio() -> list[Finding]:
-        async with AsyncAllocator(patient.url) as ids:
-            return examine(ids)
-
+def test_an_engine_and_a_list_are_examined_alike(patient):
     engine = create_engine(patient.url)
-    with Allocator(patient.url) as ids:
-        answers = [examine(one) for one in (patient.url, [patient.url], ids, engine)]
+    answers = [examine(one) for one in (patient.url, [patient.url], engine)]
     engine.dispose()
 
-    assert all(answer == answers[0] for answer in [*answers, asyncio.run(through_asyncio())])
+    assert all(answer == answers[0] for answer in answers)
 
 
 def test_what_is_no_database_is_refused():
-    with MemoryAllocator() as ids, pytest.raises(InvalidSetting, match="and ids come from memory; pass the URL"):
-        examine(ids)
     with pytest.raises(InvalidDatabase):
         examine("not a url")
 

@@ -129,13 +129,13 @@ GET /api/segment/get/ENCODED -> 200 = 3
 GET /api/segment/get/ -> 404
 GET /api/segment/get/TAG// -> 404
 """,
-    "Leaf says 500 for a key that is unknown or has no ids left, and the path as it was sent": """
-GET /api/segment/get/TAG -> 500 no-store … Result{id=-2, status=EXCEPTION} … .LeafServerException"
-GET /api/segment/get/a%20b -> 500 Result{id=-2, status=EXCEPTION} … "path":"/api/segment/get/a%20b"
-GET /api/segment/get/%41?x=1 -> 500 "path":"/api/segment/get/%41"
-GET /v1/tags/TAG -> 404
+    "To clients of Leaf and tinyid a key that is unknown, or has no ids left, is what it is to all": """
+GET /api/segment/get/TAG -> 404 application/problem+json
+GET /tinyid/id/nextId?token=any&bizType=TAG -> 404
+GET /tinyid/id/nextSegmentIdSimple?token=any&bizType=TAG -> 404
+GET /tinyid/id/nextId?token=any -> 400 bizType is needed
 PUT /v1/tags/TAG {"limit":100,"start_after":100} -> 201
-GET /api/segment/get/TAG -> 500 Result{id=-3, status=EXCEPTION}
+GET /api/segment/get/TAG -> 410
 """,
     "tinyid is asked in three ways": """
 PUT /v1/tags/TAG {"step":100} -> 201
@@ -152,16 +152,10 @@ GET /tinyid/id/nextId?token=any&bizType=TAG&batchSize=3 -> 200 "data":[2,3,4]
 GET /tinyid/id/nextId?token=any&bizType=TAG&batchSize=0 -> 200 = {"data":[],"code":200,"message":""}
 GET /tinyid/id/nextId?token=any&bizType=TAG&batchSize=x -> 400
 """,
-    "tinyid gives segments as its client counts them, and refuses with a code and status 200": """
-GET /tinyid/id/nextId?token=any&bizType=TAG -> 200 = {"data":null,"code":6,"message":"can not find biztype:TAG"}
-GET /tinyid/id/nextId?token=any&bizType=a%20b -> 200 = {"data":null,"code":6,"message":"can not find biztype:a b"}
-GET /tinyid/id/nextIdSimple?token=any&bizType=TAG -> 200 =
-GET /tinyid/id/nextSegmentIdSimple?token=any&bizType=TAG -> 200 =
-GET /tinyid/id/nextId?token=any -> 200 = {"data":null,"code":5,"message":"token is error"}
+    "tinyid gives segments as its client counts them": """
 PUT /v1/tags/TAG {"step":100,"max_step":100} -> 201
 GET /tinyid/id/nextSegmentIdSimple?token=any&bizType=TAG -> 200 = 0,20,100,1,0
-GET /tinyid/id/nextSegmentId/?token=any&bizType=TAG -> 200
-  = {"data":{"maxId":200,"loadingId":120,"currentId":100,"delta":1,"remainder":0},"code":200,"message":""}
+GET /tinyid/id/nextSegmentIdSimple/?token=any&bizType=TAG -> 200 = 100,120,200,1,0
 POST /v1/tags/TAG/ids -> 200 ["201"]
 """,
 }

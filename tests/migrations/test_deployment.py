@@ -100,20 +100,3 @@ def test_a_wheel_installed_elsewhere_brings_its_schema(wheel, empty, tmp_path):
     ):
         done = call(str(python), "-m", "allocator", "db", *words, url=empty, cwd=tmp_path)
         assert (done.returncode, said in done.stdout) == (0, True), done.stderr
-
-
-@pytest.mark.nightly
-def test_a_host_finds_the_branch_in_an_installed_wheel(wheel, tmp_path):
-    """As `alembic.ini` names it in docs/integrations.md."""
-    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
-    (tmp_path / "host" / "versions").mkdir(parents=True)
-    (tmp_path / "alembic.ini").write_text(
-        "[alembic]\nscript_location = %(here)s/host\npath_separator = newline\n"
-        "version_locations =\n    %(here)s/host/versions\n    allocator:migrations/versions\n"
-    )
-    code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); from alembic.config import main; main(['heads'])"
-    )
-    done = call(sys.executable, "-c", code, cwd=tmp_path)
-
-    assert (done.returncode, done.stdout.strip()) == (0, f"{REVISIONS[-1]} (allocator) (head)"), done.stderr

@@ -1,8 +1,7 @@
-"""An application that runs Alembic itself: our tables left alone, in its own history, as a branch of it, or as SQL; and
-`op.create_tag` in its migrations."""
+"""An application that runs Alembic itself: our tables left alone, in its own history, or as SQL; and `op.create_tag` in
+its migrations."""
 
 import io
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import entry_points
@@ -13,19 +12,18 @@ from typing import Any
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import CommandLine, Config
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from alembic.util import CommandError
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, inspect, text
-from support.kit import ON_POSTGRES, SQLITE, on, output, run, statements
+from support.kit import ON_POSTGRES, SQLITE, output, run, statements
 from support.servers.administrator import administrator, execute, opened, values
 from support.servers.databases import problems
 from support.servers.fleets import make
 
 from allocator import Allocator
 from allocator.database import schema
-from allocator.database.tables import REVISIONS, VERSION_TABLE
+from allocator.database.tables import VERSION_TABLE
 from allocator.errors import InvalidSetting, SchemaOutOfDate, ServerReplaced
 from allocator.integrations import alembic as hooks
 from allocator.schemes.failover import FLOOR
@@ -52,15 +50,14 @@ TOGETHER = "target_metadata=[metadata, allocator_metadata]"
 WITHOUT = f"{ALONE}, autogenerate_plugins=['alembic.autogenerate.*', '~alembic.autogenerate.allocator']"
 
 
-def host(folder: Path, url: str, options: str, *also: str) -> Config:
-    """An application's `env.py`, with such options, and its revisions beside those in other folders."""
+def host(folder: Path, url: str, options: str) -> Config:
+    """An application's `env.py`, with such options, and a folder for its revisions."""
     (folder / "versions").mkdir(parents=True)
     (folder / "env.py").write_text(ENV.format(options=options))
     (folder / "script.py.mako").write_text((schema.script_folder() / "script.py.mako").read_text())
     config = Config()
     config.set_main_option("script_location", str(folder))
     config.set_main_option("path_separator", "newline")
-    config.set_main_option("version_locations", "\n".join([str(folder / "versions"), *also]))
     config.attributes["url"] = url
     return config
 
@@ -132,75 +129,6 @@ def test_a_second_metadata(empty, tmp_path):
     command.check(config)
     assert {"allocator_segment", "orders"} <= table_names(empty)
     assert VERSION_TABLE not in table_names(empty)
-
-
-OWN = f"""
-revision = "host0001"
-down_revision = None
-branch_labels = ("host",)
-depends_on = "{REVISIONS[-1]}"
-
-from alembic import op
-import sqlalchemy as sa
-
-def upgrade():
-    op.create_table("orders", sa.Column("id", sa.BigInteger(), primary_key=True))
-    op.create_tag("orders", start_after=500)
-
-def downgrade():
-    op.drop_table("orders")
-"""
-
-
-@on("sqlite", "postgres", "mysql")
-def test_our_revisions_as_a_branch_on_which_the_hosts_depend_and_whose_downgrade_forgets_no_id(empty, tmp_path):
-    """MySQL keeps what a step has dropped, where a later one is refused."""
-    config = host(tmp_path / "host", empty, ALONE, hooks.versions())
-    (tmp_path / "host" / "versions" / "host0001.py").write_text(OWN)
-    command.upgrade(config, "host@head")
-
-    assert "orders" in table_names(empty)
-    assert VERSION_TABLE not in table_names(empty)
-    with Allocator(empty) as ids:
-        assert ids.next_id("orders") == 501
-    command.upgrade(config, "heads")
-    made = command.revision(config, message="next", autogenerate=True, head="host@head")
-    assert "allocator_" not in Path(made.path).read_text()
-    assert Path(made.path).parent == tmp_path / "host" / "versions"
-    with pytest.raises(CommandError, match="allocator_segment holds 1 rows"):
-        command.downgrade(config, "allocator@base")
-    assert table_names(empty) >= {"allocator_segment", "allocator_token", "allocator_shard"}
-
-
-@SQLITE
-def test_the_first_revision_of_a_host_is_not_written_among_ours(empty, tmp_path, monkeypatch):
-    ours = shutil.copytree(hooks.versions(), tmp_path / "ours")  # where a failure does no harm
-    monkeypatch.setattr(hooks, "versions", lambda: str(ours))
-    config = host(tmp_path / "host", empty, ALONE, str(ours))
-    own = tmp_path / "host" / "versions"
-
-    def revision(*words: str) -> None:
-        config.cmd_opts = CommandLine().parser.parse_args(["--raiseerr", "revision", "--autogenerate", *words])
-        command.upgrade(config, "heads")
-        CommandLine().run_cmd(config, config.cmd_opts)
-
-    with pytest.raises(CommandError, match=r"into the installed package allocator; .* --version-path"):
-        revision()
-    revision("--head", "base", "--branch-label", "yours", "--version-path", str(own))
-    revision("--head", "yours@head")
-    assert len(list(own.glob("*.py"))) == 2
-
-
-@ON_POSTGRES
-def test_a_branch_uses_the_tables_in_a_later_schema_of_the_search_path(fresh, tmp_path):
-    execute(fresh, "CREATE SCHEMA eyes")
-    config = host(
-        tmp_path / "host", f"{fresh}?options=-csearch_path%3Deyes,public", f"{ALONE}, version_table_schema='eyes'"
-    )
-    config.set_main_option("version_locations", hooks.versions())
-    command.upgrade(config, "heads")
-
-    assert values(fresh, "SELECT tablename FROM pg_tables WHERE schemaname = 'eyes'") == ["alembic_version"]
 
 
 # -- statements for a DBA

@@ -5,12 +5,9 @@ Each `type: ignore` is a mistake that a user's type checker must find: mypy comp
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Annotated, assert_type
 
-from fastapi import FastAPI
 from sqlalchemy import BigInteger, Column, ForeignKey, MetaData, Table
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
@@ -19,7 +16,6 @@ from allocator import Allocator, AsyncAllocator, AsyncSequence, PublicIds, Seque
 from allocator import inspect_id as inspect
 from allocator.integrations.alembic import metadata
 from allocator.integrations.sqlalchemy import primary_key
-from allocator.integrations.starlette import lifespan
 from allocator.testing import MemoryAllocator
 
 ids = AsyncAllocator("sqlite:///ids.db")
@@ -57,19 +53,10 @@ def keys() -> None:
     assert_type(metadata, MetaData)
 
 
-@asynccontextmanager
-async def own(_: FastAPI) -> AsyncIterator[None]:
-    await ids.ping()
-    yield
-
-
-app = FastAPI(lifespan=lifespan(ids, own))
-other = FastAPI(lifespan=lifespan("sqlite:///ids.db", step=100))
-wrong = FastAPI(lifespan=lifespan("sqlite:///ids.db", steps=100))  # type: ignore[call-arg]
-
-
 async def awaited() -> None:
+    AsyncAllocator("sqlite:///ids.db", steps=100)  # type: ignore[call-arg]
     async with AsyncAllocator(Allocator("sqlite:///ids.db")) as shared:
+        await shared.ping()
         await shared.create_tables()
         assert_type(await shared.next_ids("order", 3), list[int])
         assert_type(await shared.reserve("order", 3), range)
@@ -97,7 +84,7 @@ def blocking() -> None:
     allocator.TooManyRequests  # type: ignore[attr-defined]  # noqa: B018
 
 
-def in_tests(memory_allocator: MemoryAllocator, async_memory_allocator: AsyncAllocator) -> None:
+def in_tests(memory_allocator: MemoryAllocator) -> None:
     with Allocator("sqlite:///ids.db") as one, one.use(memory_allocator):
         assert_type(one.next_id("order"), int)
-    lifespan(async_memory_allocator)
+    AsyncAllocator(memory_allocator)

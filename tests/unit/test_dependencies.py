@@ -26,7 +26,6 @@ ROOMS = {
     "database/postgresql": "postgres",
     "public_ids": "server",  # where Pydantic asks for it
     "service": "server",
-    "integrations/starlette.py": "server",
     "integrations/django": "django",
     "database/django": "django",
 }

@@ -17,11 +17,7 @@ except ImportError as error:
     ) from error
 
 from allocator.integrations.django.apps import AllocatorConfig
-from allocator.integrations.django.fields import (
-    AllocatedBigAutoField,
-    give_ids,
-    public_id_converter,
-)
+from allocator.integrations.django.fields import AllocatedBigAutoField, give_ids
 from allocator.integrations.django.ids import allocator, use
 from allocator.integrations.django.operations import AlterKey
 
@@ -31,6 +27,5 @@ __all__ = [
     "AlterKey",
     "allocator",
     "give_ids",
-    "public_id_converter",
     "use",
 ]

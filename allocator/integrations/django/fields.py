@@ -1,4 +1,4 @@
-"""Primary keys whose ids come from an allocator, and a path converter for public ids."""
+"""Primary keys whose ids come from an allocator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from django.db.models.sql import InsertQuery  # type: ignore[import-untyped]
 
 from allocator.errors import InvalidTag
 from allocator.integrations.django.ids import allocator, column_of, settle, start_of
-from allocator.public_ids import PublicIds
 from allocator.schemes.shared.argument_checks import check_tag
 
 M = TypeVar("M", bound=Any)
@@ -199,24 +198,3 @@ def key_of(model: Any) -> Any:
     while getattr(key.remote_field, "parent_link", False):
         key = key.target_field
     return key
-
-
-def public_id_converter(public: PublicIds) -> type:
-    """Make a path converter: the URL holds the text of a public id, the view gets its number.
-
-        register_converter(public_id_converter(orders), "order")
-        path("orders/<order:order_id>", show_order)
-
-    A text that `public` cannot decode does not match, so the response is 404.
-    """
-
-    class PublicIdConverter:
-        regex = "[^/]+"
-
-        def to_python(self, value: str) -> int:
-            return public.decode(value)
-
-        def to_url(self, value: int) -> str:
-            return public.encode(value)
-
-    return PublicIdConverter

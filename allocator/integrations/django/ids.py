@@ -45,16 +45,8 @@ def arguments() -> dict[str, Any]:
     return options
 
 
-def allocator_in_settings() -> Any:
-    """The setting if it is an allocator itself, else None."""
-    setting = getattr(settings, SETTING, None)
-    return setting if hasattr(setting, "next_id") else None
-
-
-def make_allocator() -> Any:
+def make_allocator() -> Allocator:
     """Make the allocator of the setting, without a connection."""
-    if (ready := allocator_in_settings()) is not None:
-        return ready
     try:
         return Allocator(**arguments())
     except TypeError as error:
@@ -70,7 +62,7 @@ lent: list[Allocator] = []
 def allocator() -> Allocator:
     """The `Allocator` of this process, made of the setting `ALLOCATOR`.
 
-    The setting is a URL, a list of addresses of a service, an allocator, or a dict of arguments of `Allocator`. Without
+    The setting is a URL, a list of addresses of a service, or a dict of arguments of `Allocator`. Without
     it, or without a database in it, ids come from `DATABASES["default"]`: from that PostgreSQL, MySQL or MariaDB
     itself, or from a file beside that of SQLite. With `start_after` in the dict, for tests, the ids of models are above
     that number, and no table is asked for its greatest id.
@@ -116,8 +108,6 @@ setting_changed.connect(on_setting)
 
 def own_databases() -> list[Any]:
     """The databases whose tables `migrate` must create: none with a service."""
-    if allocator_in_settings() is not None:
-        return []
     options = arguments()
     if options.get("shards") is not None:
         return database_list(None, options["shards"])

@@ -240,12 +240,9 @@ def read_uuid(found: UUID, now: float) -> Reading:
 
 
 def uuid_time(found: UUID) -> float | None:
-    """The time in a UUID of version 1, 6 or 7, in seconds since 1970; None in others."""
+    """The time in a UUID of version 1 or 7, in seconds since 1970; None in others."""
     if found.version == 1:
         return found.time / 1e7 - GREGORIAN
-    if found.version == 6:
-        ticks = (found.int >> 80) << 12 | (found.int >> 64) & 0xFFF
-        return ticks / 1e7 - GREGORIAN
     if found.version == 7:
         return (found.int >> 80) / 1000
     return None

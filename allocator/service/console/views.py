@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +20,6 @@ from starlette.staticfiles import StaticFiles
 
 import allocator
 from allocator.errors import AllocatorError
-from allocator.runtime.threads import Background
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.tag import Tag
 from allocator.schemes.token import READ, Token
@@ -29,11 +27,10 @@ from allocator.service.auth import Principal, TokenCache
 from allocator.service.console import figures
 from allocator.service.console.access import CHALLENGE, is_private, principal_of, sees_all
 from allocator.service.console.history import ALL, EVERY, History
-from allocator.service.console.latest import MAX_TAGS, Latest, read_tags
 from allocator.service.dispatch import Endpoint, headers_of
 from allocator.service.error_responses import NO_STORE, ErrorReporter, HttpRefusal, Unauthorized, detail_of
 from allocator.service.metrics import Metrics
-from allocator.service.monitoring import repeat
+from allocator.service.monitoring import MAX_SHOWN, MetricsUpdater, repeat
 from allocator.service.routes import IdHandlers
 from allocator.service.served_ids import IDLE
 
@@ -61,8 +58,6 @@ MAX_KEPT = 64
 """Rendered pages that are kept until the next sample."""
 ROWS = 100
 """Tags of the list. `allocator tags list` has them all."""
-TAGS_SECONDS = 3.0
-"""Between two reads of the tags, while somebody looks."""
 
 
 class Row(NamedTuple):
@@ -84,16 +79,15 @@ class Console:
     def __init__(
         self,
         handlers: IdHandlers,
+        updater: MetricsUpdater,
         token_cache: TokenCache,
         metrics: Metrics,
         error_reporter: ErrorReporter,
     ) -> None:
-        self._handlers, self._token_cache = handlers, token_cache
+        self._handlers, self._updater, self._token_cache = handlers, updater, token_cache
         self._metrics = metrics
         self._pages = Pages(token_cache, error_reporter)
         self._history = History(time.monotonic())
-        self._background = Background()
-        self._tags = Latest(self._background, partial(read_tags, handlers.ids.databases), TAGS_SECONDS)
 
     async def run(self) -> None:
         """Sample what is drawn, for the plots of all pages, until cancelled."""
@@ -102,9 +96,6 @@ class Console:
     async def _sample(self) -> None:
         self._history.record(time.monotonic(), totals_of(self._handlers), self._metrics.take_refills())
         self._pages.forget()
-
-    def close(self) -> None:
-        self._background.close(0.0)
 
     def routes(self) -> list[BaseRoute]:
         guard = self._pages.guarded
@@ -124,17 +115,17 @@ class Console:
 
     def _list(self, token: Token) -> dict[str, Any]:
         """The busiest tags of the last ten minutes, then others in use, then the rest by name."""
-        known = self._tags.value.tags if self._tags.value else {}
+        known = self._updater.tags or {}
         names = dict.fromkeys([*self._history.busiest, *self._handlers.sources.tags, *known])
         seen = list(names) if sees_all(token) else [name for name in names if token.may(READ, name)]
         rows = [self._row(name) for name in seen[:ROWS]]
         rate = sum(self._history.rates.get(name, 0.0) for name in ([ALL] if sees_all(token) else seen))
         shortest = min(rows, key=lambda row: row.lasting, default=None)
-        found = {"rows": rows, "found": len(seen), "is_cut": len(known) == MAX_TAGS, "rate": rate}
+        found = {"rows": rows, "found": len(seen), "is_cut": len(known) == MAX_SHOWN, "rate": rate}
         return found | {"shortest": shortest, "sees_all": sees_all(token)}
 
     def _row(self, name: str) -> Row:
-        tag = self._tags.value.tags.get(name) if self._tags.value else None
+        tag = (self._updater.tags or {}).get(name)
         source, rate = self._handlers.sources.tags.get(name), self._history.rates.get(name, 0.0)
         held, lasting = (source.supply.held(), source.lasting()) if source else (0, inf)
         lately = self._history.mean(name)
@@ -151,16 +142,27 @@ class Console:
         row = self._row(name)
         if row.tag is None and name not in self._handlers.sources.tags:
             unknown = (
-                f"tag {name!r} is not in use here, nor among the first {MAX_TAGS}; see: allocator tags list {name}"
+                f"tag {name!r} is not in use here, nor was it among the first {MAX_SHOWN} of the last minute; "
+                f"see: allocator tags list {name}"
             )
-            raise self._tags.error or HttpRefusal(404, unknown)
+            raise self._refusal() or HttpRefusal(404, unknown)
         return row
 
     async def _of_tags(self, request: Request, principal: Principal, page: str, values: Values) -> Response:
-        await self._tags.ask()
-        refusal = self._tags.error and detail_of(self._tags.error).partition(";")[0]
-        common = {"history": self._history, "tags": self._tags, "refusal": refusal}
-        return await self._pages.show(request, principal, page, self._tags.reads, lambda: common | values())
+        error, databases = self._refusal(), self._updater.away
+        common = {
+            "history": self._history,
+            "age": self._updater.age(),
+            "away": [number for number, one in enumerate(databases, 1) if one],
+            "databases": len(databases),
+            "refusal": error and detail_of(error).partition(";")[0],
+        }
+        return await self._pages.show(request, principal, page, lambda: common | values())
+
+    def _refusal(self) -> AllocatorError | None:
+        """Why no database is used, if none is."""
+        away = self._updater.away
+        return away[0] if away and all(away) else None
 
 
 def totals_of(handlers: IdHandlers) -> dict[str, int]:
@@ -187,10 +189,10 @@ class Pages:
         """Render all pages anew."""
         self._kept.clear()
 
-    async def show(self, request: Request, principal: Principal, page: str, version: Any, values: Values) -> Response:
-        """Answer with a page. It is rendered with `values` if this token was shown no page of this version yet."""
+    async def show(self, request: Request, principal: Principal, page: str, values: Values) -> Response:
+        """Answer with a page. It is rendered with `values` if this token was not shown it since the last sample."""
         token = principal.token
-        key = (request.scope["path"], token.number, version)
+        key = (request.scope["path"], token.number)
         await principal.take_turn()
         text = self._kept.get(key)
         if text is None:

@@ -22,8 +22,3 @@ class OrderTests(TestCase):
     def test_ids_that_are_known_beforehand(self):
         with MemoryAllocator() as ids, use(ids):
             self.assertEqual(1, Order.objects.create(customer="Ada").id)
-
-    def test_a_setting_for_some_tests(self):
-        with MemoryAllocator() as ids, self.settings(ALLOCATOR=ids):
-            self.assertEqual([1, 2], [Order.objects.create().id for _ in range(2)])
-        self.assertGreater(Order.objects.create().id, 1_000_000)

@@ -111,7 +111,7 @@ KNOWN = [
         for text in ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "01arz3ndektsv4rrffq69g5fav", "OIARZ3NDEKTSV4RRFFQ69G5FAV")
     ),
     ("uuid", "C232AB00-9414-11EC-B3C8-9F6BDECED846", RFC_9562, {"version": 1}),
-    ("uuid", "{1EC9414C-232A-6B00-B3C8-9F6BDECED846}", RFC_9562, {"version": 6}),
+    ("uuid", "{1EC9414C-232A-6B00-B3C8-9F6BDECED846}", None, {"version": 6}),
     ("uuid", "urn:uuid:017F22E2-79B0-7CC3-98C4-DC0C0C07398F", RFC_9562, {"version": 7}),
     ("uuid", "919108f752d143209bacf847db4148a8", None, {"version": 4}),
     ("uuid", UUID(int=5, version=4), None, {"version": 4}),

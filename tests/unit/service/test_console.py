@@ -1,19 +1,9 @@
-"""What the console keeps and reads for its pages."""
+"""What the console keeps and shows."""
 
-import asyncio
 from math import inf
-from types import SimpleNamespace
-from typing import Any
-from unittest.mock import Mock
 
-import pytest
-
-from allocator.errors import DatabaseUnavailable
-from allocator.runtime.threads import Background
 from allocator.service.console import figures
-from allocator.service.console import latest as module
 from allocator.service.console.history import ALL, EVERY, MAX_TAGS, POINTS, History
-from allocator.service.console.latest import Latest
 
 # -- plots, and numbers as people read them
 
@@ -75,48 +65,3 @@ def test_ten_minutes_are_kept_and_a_tag_that_was_idle_for_so_long_makes_room():
     assert list(history.series["once"].rates)[-2:] == [0.0, 1.0]
     history.record(616.0, {ALL: 506} | {f"tag-{number}": 5 for number in range(2 * MAX_TAGS)}, {})
     assert len(history.series) == MAX_TAGS + 1, "callers who make up tags take no more memory"
-
-
-# -- what the databases say, read once for all who look
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    made = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(module, "monotonic", lambda: made.now)
-    return made
-
-
-def run(read: Any, test: Any) -> None:
-    background = Background()
-    asyncio.run(test(Latest(background, read, 3.0)))
-    background.close(0.0)
-
-
-def test_it_is_read_once_for_all_who_ask_within_its_time_and_what_was_read_last_stays_while_it_fails(clock):
-    read = Mock(side_effect=["one", "two", DatabaseUnavailable("away"), RuntimeError("no new thread"), "back"])
-
-    async def test(latest: Latest[str]) -> None:
-        async def asks(seconds: float) -> int:
-            clock.now, reads = clock.now + seconds, latest.reads
-            await latest.ask()
-            return reads
-
-        async def read_after(reads: int) -> None:
-            while latest.reads == reads:
-                await asyncio.sleep(0)
-
-        await asyncio.gather(*(latest.ask() for _ in range(24)))
-        await asks(2.9)
-        assert (latest.value, read.call_count) == ("one", 1)
-        await asks(9.0)
-        assert (latest.value, latest.age) == ("two", 0.0), "an old one is waited for"
-        for _ in range(2):
-            await read_after(await asks(9.0))
-            assert (latest.value, type(latest.error)) == ("two", DatabaseUnavailable)
-        reads = await asks(4.0)
-        assert latest.error, "a page does not wait while reads fail"
-        await read_after(reads)
-        assert (latest.value, latest.error) == ("back", None)
-
-    run(read, test)

@@ -156,20 +156,20 @@ def test_threads_get_no_id_twice():
 
 
 def test_asyncio_has_the_same_names_and_the_same_ids_and_may_share_them():
-    async def told(shared: AsyncAllocator) -> list[object]:
-        async with shared as ids:
+    async def told(memory: MemoryAllocator) -> list[object]:
+        async with AsyncAllocator(memory) as ids:
             await ids.tags.create("cart", limit=2)
             found = [await ids.next_id("cart"), await ids.next_ids("order", 15), await ids.reserve("order", 4)]
-            with ids.memory.fail(AWAY), pytest.raises(DatabaseUnavailable):
+            with memory.fail(AWAY), pytest.raises(DatabaseUnavailable):
                 await ids.next_id("order")
             found += [await ids.ticket("a"), await ids.meteor(), await ids.snowflake(), await ids.next_id("order")]
-            with ids.memory.fail(AWAY), pytest.raises(DatabaseUnavailable):
+            with memory.fail(AWAY), pytest.raises(DatabaseUnavailable):
                 await ids.worker("pods").__aenter__()
             async with ids.worker("pods") as worker:
                 return [*found, worker.number, worker.lost]
 
     ids, other = MemoryAllocator(step=10), MemoryAllocator(step=10)
-    assert asyncio.run(told(AsyncAllocator(ids))) == asyncio.run(told(AsyncAllocator(MemoryAllocator(step=10))))
+    assert asyncio.run(told(ids)) == asyncio.run(told(MemoryAllocator(step=10)))
     other.tags.create("cart", limit=2)
     assert (other.next_id("cart"), other.next_ids("order", 20)[-1]) == (1, 20)
     assert (other.next_id("order"), ids.next_id("order")) == (21, 21)

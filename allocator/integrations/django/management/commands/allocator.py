@@ -12,8 +12,8 @@ from allocator.cli import main
 from allocator.cli.options import ROWS_ZONE, TOKEN_VARIABLE, URL_VARIABLE
 from allocator.database.address import Address, address_of
 from allocator.database.django.database_setting import url_of_rows
-from allocator.errors import AllocatorError, InvalidSetting
-from allocator.integrations.django.ids import allocator_in_settings, arguments, own_databases
+from allocator.errors import AllocatorError
+from allocator.integrations.django.ids import arguments, own_databases
 from allocator.remote.service_address import addresses
 from allocator.schemes.slots import ARGUMENT
 
@@ -41,8 +41,6 @@ class Command(BaseCommand):  # type: ignore[misc]
 
 def variables() -> dict[str, str]:
     """The settings, by the environment variables of the command line that they replace."""
-    if allocator_in_settings() is not None:
-        raise InvalidSetting("the setting ALLOCATOR is an object without a URL; run allocator with --url instead")
     options = arguments()
     urls = addresses(options.get("database")) or [written(address_of(one)) for one in own_databases()]
     found = {URL_VARIABLE: " ".join(urls), TOKEN_VARIABLE: options.get("token")}
