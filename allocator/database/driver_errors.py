@@ -281,7 +281,7 @@ def translate(
     message = f"{words}\n{getattr(error, 'statement', None) or ''}"
     meaning = meaning_of(MEANINGS, code_of(error, dialect), message)
     if dialect.embedded and isinstance(error, PoolTimeout):
-        # The pool of a file has one connection: whoever times out there waits behind a claim that waits for the lock.
+        # Raised by `SQLite.alone`, or by the pool of a database in memory, whose one connection is in use.
         meaning = DatabaseUnavailable, LOCKED
     kind, sentence = meaning or (DatabaseUnavailable, UNAVAILABLE)
     return kind(sentence.format(where=where, words=words, waited=waited, upgrade=upgrade))

@@ -148,7 +148,7 @@ class MySQL(Dialect):
         if driver == "pymysql":
             # Else PyMySQL spends a message to switch autocommit off.
             greeting |= {"read_timeout": seconds, "write_timeout": seconds, "autocommit": True}
-        # The run of a session says whether the server was durable when it began.
+        # A session's run says whether the server was durable when it was opened, so sessions are opened anew.
         return {"connect_args": greeting, "pool_recycle": RECYCLE}
 
     def on_connect(

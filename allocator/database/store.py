@@ -95,7 +95,7 @@ abandoned: list[Pool] = []
 
 
 class Database:
-    """One database, reached by connections that belong to the allocator alone.
+    """One database, reached by connections of the allocator's own, or by the one that was lent.
 
     Safe to use from several threads. Nothing is opened before the first verb.
     """
@@ -113,7 +113,7 @@ class Database:
         """Whether SQLite may make a missing file, which would be empty: not for a slot, nor for one that was there."""
         self._schema_seen = self._was_told = False
         self._fences: dict[str, Fence] = {}
-        """Of each tag, as if its gap were skipped: should that claim fail, the next one matches no row."""
+        """What the next claim of each tag expects, its gap skipped: if the gap was not, no row matches."""
         self._shard: Shard | None = None
         """The row as a ticket needs it: the next one's statement checks it again."""
         self._tickets: dict[str, dict[Residue, int]] = {}
@@ -269,7 +269,7 @@ class Database:
         return found
 
     def on_tables(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `run`, for a verb that may be the first one: looks at the schema as `start` does."""
+        """As `run`, for a verb that may be the first one: looks at the schema as `snapshot` does."""
         try:
             return self.run(verb, *args, **kwargs)
         except SchemaOutOfDate:
@@ -440,7 +440,7 @@ class Database:
                 tag = replace(tag, max_value=tag.max_value + fence.skip)
                 self._fences[name] = fence._replace(row_move=fence.shard_move, skip=0)
             size = settle(tag, name, size, seen, exact)
-        raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
+        raise DatabaseUnavailable(f"{named(name)}: every claim lost a race, near its limit or to failovers; try again")
 
     def ticket(self, kind: str, end: float) -> int:
         """Draw the next ticket of a type, above those that this process has seen."""

@@ -77,7 +77,7 @@ class Alone(OfDatabases, Database):
 class Fleet(OfDatabases):
     """Fulfils `Backend`. Safe to use from several threads. Nothing is opened before the first call.
 
-    A database is asked for its slot before it is used, and one that is another than its URL says is left out.
+    A database issues nothing before it is known to be the slot that its URL says; one that is another is left out.
     """
 
     def __init__(self, databases: Sequence[Database], background: Background, timeout: float) -> None:

@@ -1,6 +1,6 @@
 """The ids of one kind in this process: served from memory, and claimed in the background before they run out.
 
-The way of an id, and of a claim, by the methods of `Supply` in their order:
+The way of an id, and of a claim, by the members of `Supply` in their order:
 
     _values       memory holds an id: one C call, no lock. Else:
     _attempts     until an id comes or the timeout: `_advance`, then wait for what it says, blocking or awaiting
@@ -245,7 +245,7 @@ class Supply(Uncopyable):
         return self._end(claim, outcome, is_in_advance)
 
     def _end(self, claim: Any, outcome: Any, is_in_advance: bool) -> AllocatorError | None:
-        """The one end of a claim: tell the core, and return the error."""
+        """Tell the core how a claim ended, and return its error."""
         error = outcome if isinstance(outcome, AllocatorError) else None
         with self._lock:
             is_given_up = claim is not self._core.pace.under_way  # or its backend was changed
@@ -279,7 +279,7 @@ class Supply(Uncopyable):
     # ---- what ends it
 
     def trouble(self) -> AllocatorError | None:
-        """The error of the last claim; None if it succeeded."""
+        """The error of the last claim, if it failed within the last two seconds."""
         pace: Pace[Any] = self._core.pace
         with self._lock:
             return pace.trouble(monotonic())

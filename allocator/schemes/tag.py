@@ -31,7 +31,7 @@ class Tag:
     residue: of the ids of this database, where several serve the tag; of step 0 while it is being deleted.
     failover_gap: at least how many ids are skipped after a failover or a restore, see `allocator.schemes.failover`; or
         "auto", or "refuse".
-    skipped: how many numbers up to `max_value` were never claimed: failover gaps, and numbers below its start.
+    skipped: `max_value` less what claims took: failover gaps, and numbers below its start. `fleet_rows.make` lowers it.
     claimed_at: the time of the last claim by the clock of the server, in milliseconds since 1970.
     move: the key of the last move to another server whose gap the row has.
     differs: the settings that are not the same in all databases that were asked.

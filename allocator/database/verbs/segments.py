@@ -103,8 +103,8 @@ def claim(connection: Connection, dialect: Dialect, name: str, size: int, fence:
     """Claim the next `size` ids of a residue: one round trip.
 
     Returns the end of their window, or None where no row matched: the tag is missing, too close to its limit, or
-    not as in `fence`; the database has moved; or the row is below `seen`. It is not raised to that: other processes may
-    claim from it what a third one still holds, so no further id is safe.
+    not as in `fence`; the database has moved; or the row is below `seen`. Such a row is not raised: others may claim
+    from it what a third process still holds, so no further id is safe.
     """
     parameters: dict[str, object] = {
         "name": name,
