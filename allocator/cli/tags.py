@@ -122,7 +122,7 @@ def share_column(name: str, column: str, url: str, settings: dict[str, Any]) -> 
                 ids.tags.set(name, start_after=start, limit=start)
             tag = ids.tags.get(name)
         found = in_order(at(database.address.shown, findings(held, tag)))
-        if found or not tag.is_closed:
+        if found or not tag.waits_beside_column:
             report(found)
             return
         limit = end_of(tag, held)

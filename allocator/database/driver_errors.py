@@ -281,8 +281,7 @@ def translate(
     message = f"{words}\n{getattr(error, 'statement', None) or ''}"
     meaning = meaning_of(MEANINGS, code_of(error, dialect), message)
     if dialect.embedded and isinstance(error, PoolTimeout):
-        # Raised by `SQLite.alone`, or by the pool of a database in memory, whose one connection is in use.
-        meaning = DatabaseUnavailable, LOCKED
+        meaning = DatabaseUnavailable, LOCKED  # from `SQLite.alone`, or waiting for the one connection in memory
     kind, sentence = meaning or (DatabaseUnavailable, UNAVAILABLE)
     return kind(sentence.format(where=where, words=words, waited=waited, upgrade=upgrade))
 

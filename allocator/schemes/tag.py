@@ -62,8 +62,8 @@ class Tag:
         return self.max_value / max(1, self.limit)
 
     @property
-    def is_closed(self) -> bool:
-        """Whether it ends where it starts, so that nobody draws from it: it waits for the counter of its column."""
+    def waits_beside_column(self) -> bool:
+        """Whether it ends where it starts, so that nobody draws from it until the counter of its column is held."""
         return self.limit == self.skipped
 
     def checked(self) -> Tag:
@@ -103,7 +103,7 @@ def settle(tag: Tag | None, name: str, size: int, seen: Seen, exact: bool = Fals
         raise UnknownTag(f"{named(name)} is being deleted; to end that: allocator tags delete {name}")
     if type(tag.max_value) is not int or type(tag.limit) is not int:
         raise damaged(name, f"max_value is {tag.max_value!r} and limit {tag.limit!r}")
-    if tag.is_closed:
+    if tag.waits_beside_column:
         raise Exhausted(
             f"tag {name!r} waits beside a column and has issued no id; run again: "
             f"allocator tags create {name} --beside-column TABLE.COLUMN"
