@@ -255,10 +255,10 @@ class Allocator(Uncopyable):
 
     def after_fork(self) -> None:
         """Start with nothing in memory in a forked child; `forks` calls this before other code runs there."""
-        self._terms.background.renew()
-        self._workers.renew()
+        self._terms.background.after_fork()
+        self._workers.after_fork()
         for supply in self._supplies():
-            supply._renew()
+            supply._after_fork()
         self.backend.abandon()
 
     def __enter__(self) -> Self:

@@ -143,7 +143,7 @@ def set_tag(tag: str, urls: tuple[str, ...], **settings: Any) -> None:
     """
     with open_allocator(urls) as ids:
         now = ids.tags.set(tag, **settings)
-        missing = unasked([database.read_shard() for database in ids.tags.databases()])
+        missing = unasked([database.settled_shard() for database in ids.tags.databases()])
     row = to_row(now)
     show(row, table([row], COLUMNS))
     tell_differing(now)

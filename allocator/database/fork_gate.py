@@ -38,7 +38,7 @@ def closed() -> Iterator[None]:
             leave()
 
 
-def renew() -> None:
+def after_fork() -> None:
     """In a forked child, which has none of the parent's threads."""
     if is_held_here(lock):
         lock.release()  # what `close` took; a statement that forks keeps its own
@@ -46,6 +46,6 @@ def renew() -> None:
         lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
-in_child(renew)
+in_child(after_fork)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=close, after_in_parent=leave)

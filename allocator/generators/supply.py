@@ -6,7 +6,7 @@ The way of an id, and of a claim, by the members of `Supply` in their order:
     _attempts     until an id comes or the timeout: `_advance`, then wait for what it says, blocking or awaiting
     _decide       under the lock: serve the next ids from memory, and ask the core whether to claim
     _carry_out    on a thread of the pool, without the lock: claim
-    _end          under the lock: tell the core how it ended, after the commit; then those who wait look again
+    _finish       under the lock: tell the core how it ended, after the commit; then those who wait look again
 
 A pure core decides, of a tag `schemes/segment_refill.py`; a subclass makes it, and carries out its claims. This file
 owns the lock, the clock and the threads.
@@ -240,11 +240,11 @@ class Supply(Uncopyable):
         except BaseException as cause:
             outcome = unexpected(cause)
             if not isinstance(cause, Exception):  # it hit this thread, which is the caller's if no other can start
-                self._end(claim, outcome, is_in_advance)
+                self._finish(claim, outcome, is_in_advance)
                 raise
-        return self._end(claim, outcome, is_in_advance)
+        return self._finish(claim, outcome, is_in_advance)
 
-    def _end(self, claim: Any, outcome: Any, is_in_advance: bool) -> AllocatorError | None:
+    def _finish(self, claim: Any, outcome: Any, is_in_advance: bool) -> AllocatorError | None:
         """Tell the core how a claim ended, and return its error."""
         error = outcome if isinstance(outcome, AllocatorError) else None
         with self._lock:
@@ -314,6 +314,6 @@ class Supply(Uncopyable):
         self._forked_unseen = self._forked_unseen or (forks.unseen and self._serves)
         self._serve(())
 
-    def _renew(self) -> None:
+    def _after_fork(self) -> None:
         """Reset in a forked child, after `_forget`."""
         self._reset()

@@ -172,7 +172,7 @@ class Background:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(max(0.0, end - monotonic()))
 
-    def renew(self) -> None:
+    def after_fork(self) -> None:
         """Start a new pool in a forked child, which has none of the parent's threads."""
         was_closed, self.closed = self.closed.ended, Work(int)
         if was_closed:

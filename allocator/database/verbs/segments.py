@@ -213,7 +213,7 @@ def change(connection: Connection, dialect: Dialect, name: str, changes: Mapping
     }
     values = [(segment.c[part], after[part]) for part in changes if part != "max_value"]
     if "max_value" in changes:
-        values += raising(stored(changes["max_value"]))
+        values += lifted(stored(changes["max_value"]))
         _, after["max_value"] = values[-1]
     fits = (segment.c.tag == name, after["max_value"] <= after["id_limit"], after["step"] <= after["max_step"])
     return connection.execute(update(segment).where(*fits).ordered_values(*values)).rowcount == 1
@@ -223,7 +223,7 @@ def greater(value: ColumnElement[int], other: int) -> ColumnElement[int]:
     return case((value < other, literal(other, value.type)), else_=value)
 
 
-def raising(above: int) -> list[tuple[Column[Any], ColumnElement[Any]]]:
+def lifted(above: int) -> list[tuple[Column[Any], ColumnElement[Any]]]:
     """Raise a row, counting the ids that no claim gave as skipped. MySQL assigns the columns from left to right."""
     raised = greater(segment.c.max_value, above)
     return [
@@ -236,21 +236,21 @@ def repair(connection: Connection, dialect: Dialect, tag: Tag, above: int, known
     """Raise a row, and write the key of the last move; False if it has another key than `tag`, or a lower limit, or if
     the database has moved."""
     fence = shard_row.fence_exists(connection, dialect, known)
-    return raise_moved(connection, dialect, tag, above, known.move, fence)
+    return lift_with_move(connection, dialect, tag, above, known.move, fence)
 
 
 def cross_all(connection: Connection, dialect: Dialect, move: Move, at: int) -> None:
     """Let every tag that has ids left skip its gap, as its next claim would. Raises `ServerReplaced`."""
     for tag in fetch_all(connection, dialect):
         if tag.move != move.key and tag.max_value < tag.limit:
-            raise_moved(connection, dialect, tag, tag.max_value + crossing(tag, at), move)
+            lift_with_move(connection, dialect, tag, tag.max_value + crossing(tag, at), move)
 
 
-def raise_moved(
+def lift_with_move(
     connection: Connection, dialect: Dialect, tag: Tag, above: int, move: Move, *fence: ColumnElement[bool]
 ) -> bool:
     fits = (segment.c.tag == tag.name, segment.c.move == tag.move, segment.c.id_limit >= above)
-    values = (*raising(above), (segment.c.move, literal(move.key)))
+    values = (*lifted(above), (segment.c.move, literal(move.key)))
     return connection.execute(update(segment).where(*fits, *fence).ordered_values(*values)).rowcount == 1
 
 
