@@ -292,8 +292,8 @@ BY_ENDS: dict[str, tuple[Broken, int]] = {
     "a new tag with the key of the server that it reaches": ({(segments, "make"): made_there}, 589),
     "a claim on another server": (without(segments, "CLAIM", "{run} = :run"), 5),
     "a claim whatever the shard's row says": (without(segments, "CLAIM", "move = :shard_move AND", ""), 119),
-    "a ticket on another server": (without(tickets, "DRAW", "{run} = :run"), 9),
-    "a ticket by REPLACE where others claim it": (without(tickets, "DRAW", f"tickets = '{REPLACE}'"), 1442),
+    "a ticket on another server": (without(tickets, "TICKET", "{run} = :run"), 9),
+    "a ticket by REPLACE where others claim it": (without(tickets, "TICKET", f"tickets = '{REPLACE}'"), 1442),
     "a node without a fence": ({(node_rows, "shard_row"): fenced_by(the_row_alone)}, 13),
     "a worker number without a fence": ({(worker_number_rows, "shard_row"): fenced_by(nothing)}, 42),
 }
