@@ -39,7 +39,7 @@ class TagIsNoText(InvalidTag, TypeError):
 
 
 class Allocator(Uncopyable):
-    """Unique 64-bit ids for any number of tags, out of a SQL database, increasing unless out of several.
+    """Unique 64-bit ids for any number of tags, out of a SQL database. For their order see `Sequence`.
 
         with Allocator("sqlite:///ids.db") as ids:
             ids.next_id("order")

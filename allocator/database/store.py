@@ -196,7 +196,7 @@ class Database:
     def _connect(self) -> Connection:
         try:
             return self.engine.connect()
-        except (AllocatorError, TimeoutError):
+        except (AllocatorError, TimeoutError):  # an alarm of the caller's may raise the latter
             raise
         except UNFORESEEN as error:
             raise unforeseen(error, self.shown) from error

@@ -157,7 +157,7 @@ class Supply(Uncopyable):
                 continue
             yield step, left
             # None too where its thread was hit by an exception, or the pool is closed: `_advance` then says more.
-            error = step.ended[0][0] if step.ended else None
+            error = step.ended[0][0] if step.ended else None  # its result: see `ClaimWork`
             if error is not None and not isinstance(error, DatabaseUnavailable | LeaseLost):
                 raise error.again()  # else a retry within the deadline may succeed
         return step

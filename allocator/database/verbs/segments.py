@@ -22,7 +22,7 @@ from allocator.database import schema
 from allocator.database.dialect import Dialect, filled
 from allocator.database.tables import REVISIONS, segment, shard
 from allocator.database.verbs import shard_row
-from allocator.database.verbs.tickets import IS_CLAIMED
+from allocator.database.verbs.tickets import IS_OF_TICKETS
 from allocator.schemes.failover import Move, beginning, crossing
 from allocator.schemes.shared.residues import NONE, Residue
 from allocator.schemes.slots import Shard
@@ -32,7 +32,7 @@ from allocator.schemes.ticket import CLAIM as BY_CLAIM
 READ = select(segment)
 READ_ONE = READ.where(segment.c.tag == bindparam("name"))
 READ_ALL = READ.order_by(segment.c.tag)
-READ_SOME = READ_ALL.where(segment.c.tag > bindparam("after"), ~IS_CLAIMED)
+READ_SOME = READ_ALL.where(segment.c.tag > bindparam("after"), ~IS_OF_TICKETS)
 
 GAPS: dict[int, FailoverGap] = {-2: AUTO, -1: REFUSE}
 """What the column `failover_gap` holds for them; any other number is one of ids."""
