@@ -39,7 +39,7 @@ class TagIsNoText(InvalidTag, TypeError):
 
 
 class Allocator(Uncopyable):
-    """Unique, increasing 64-bit ids for any number of tags, out of a SQL database.
+    """Unique 64-bit ids for any number of tags, out of a SQL database. For their order see `Sequence`.
 
         with Allocator("sqlite:///ids.db") as ids:
             ids.next_id("order")
@@ -54,10 +54,10 @@ class Allocator(Uncopyable):
     step, max_step, limit: settings of tags created on first use. A claim takes `step` to `max_step` ids, each 1 to 100
         million; `max_step` is a million by default, and less where the limit is low. `limit` is the greatest id, 1 to
         2**63 - 1 (`JAVASCRIPT_MAX_ID` where browsers read it).
-    failover_gap: of tags created on first use, how many ids to skip when the database server changes, as after the
-        promotion of a standby, since the new server may lack claims. "auto" (the default) skips as many ids as the tag
-        ever issued, and at least about 4 million. "refuse" raises `ServerReplaced` until `Tags.repair`. A restart skips
-        nothing.
+    failover_gap: of tags created on first use, the least number of ids to skip when the database server changes, since
+        a promoted standby may lack claims; up to twice as many are skipped. "auto" (the default) is as many as the tag
+        ever issued, at least about 4 million (less with a low limit), at most an eighth of those left. "refuse" raises
+        `ServerReplaced` until `Tags.repair`. A restart skips nothing, if the server is durable and can be identified.
     runway: how many seconds the ids in memory should last at the present rate if the database fails.
     timeout: how many seconds a call may wait for the database when no ids are in memory.
     meteor, snowflake: the formats of these ids, where they are not the default ones.
@@ -100,8 +100,9 @@ class Allocator(Uncopyable):
     def next_id(self, tag: str) -> int:
         """The next id of `tag`, from memory or within `timeout` seconds from the database.
 
-        Raises `InvalidTag`, `UnknownTag`, `Exhausted`, `MaxValueWentBack`, `DatabaseUnavailable`, `DatabaseRefused`,
-        `SchemaOutOfDate`, `SchemaDamaged` or `AllocatorClosed`.
+        Raises `InvalidTag`, `UnknownTag`, `Exhausted`, `MaxValueWentBack`, `ServerReplaced`, `ShardMisconfigured`,
+        `DatabaseUnavailable`, `DatabaseRefused`, `AccessDenied`, `SchemaOutOfDate`, `SchemaDamaged`, `ForkedUnseen`,
+        `ReentrantCall` or `AllocatorClosed`.
         """
         try:
             return next(self._serving[tag])
@@ -109,7 +110,7 @@ class Allocator(Uncopyable):
             return wait_for(self.sequence(tag)._attempts())
 
     def next_ids(self, tag: str, count: int) -> list[int]:
-        """The next 0 to 10000 ids of `tag`, increasing, within one `timeout`."""
+        """The next 0 to 10000 ids of `tag`, within one `timeout`."""
         return self.sequence(tag).next_ids(count)
 
     def reserve(self, tag: str, count: int) -> range:
@@ -146,8 +147,8 @@ class Allocator(Uncopyable):
         """The next snowflake id. The first call leases a worker from the database.
 
         Ids of one process increase, unless its clock steps back by more than the lease. The lease is renewed in the
-        background while ids are drawn. After a failover a new process has none for three leases. Raises the errors of
-        `next_id`, and `NodeIdsExhausted` when all workers are leased.
+        background while ids are drawn. After a failover a new process has none for three leases, at least a minute.
+        Raises the errors of `next_id`, and `NodeIdsExhausted` when all workers are leased.
         """
         supply = self._snowflake
         for value in supply._values if monotonic() < supply.end else ():
@@ -170,9 +171,8 @@ class Allocator(Uncopyable):
 
         kind: the type, spelled like a tag. On MySQL and MariaDB a ticket is the auto-increment value of a row, as of
         Flickr's ticket servers: all types of a database share one counter, so the tickets of one type have holes.
-        Elsewhere each type counts by itself, from 1.
-        In a fleet, slot k of S issues k, k + S, k + 2S, and so on. Its databases are used in turn; one that fails is
-        skipped until it answers again. Raises the errors of `next_id`, and `ShardMisconfigured`.
+        Elsewhere each type counts by itself. In a fleet, slot k of S issues k, k + S, k + 2S, and so on. Its databases
+        are used in turn; one that fails is skipped until it answers again. Raises the errors of `next_id`.
         """
         return wait_for(self._drawn_ticket(kind))
 
@@ -255,10 +255,10 @@ class Allocator(Uncopyable):
 
     def after_fork(self) -> None:
         """Start with nothing in memory in a forked child; `forks` calls this before other code runs there."""
-        self._terms.background.renew()
-        self._workers.renew()
+        self._terms.background.after_fork()
+        self._workers.after_fork()
         for supply in self._supplies():
-            supply._renew()
+            supply._after_fork()
         self.backend.abandon()
 
     def __enter__(self) -> Self:

@@ -115,7 +115,7 @@ def share_column(name: str, column: str, url: str, settings: dict[str, Any]) -> 
                 ids.tags.set(name, start_after=start, limit=start)
             tag = ids.tags.get(name)
         found = in_order(at(database.address.shown, findings(held, tag)))
-        if found or not tag.is_closed:
+        if found or not tag.waits_beside_column:
             report(found)
             return
         limit = end_of(tag, held)
@@ -136,7 +136,7 @@ def set_tag(tag: str, urls: tuple[str, ...], **settings: Any) -> None:
     """
     with open_allocator(urls) as ids:
         now = ids.tags.set(tag, **settings)
-        missing = unasked([database.read_shard() for database in ids.tags.databases()])
+        missing = unasked([database.settled_shard() for database in ids.tags.databases()])
     row = to_row(now)
     show(row, table([row], COLUMNS))
     tell_differing(now)

@@ -54,8 +54,8 @@ class Words(NamedTuple):
     """How a database says what its statements need; see `filled`.
 
     clock: the milliseconds since 1970.
-    mends: the statements that undo what lets ids repeat without any statement noticing, which are triggers and rules on
-        tables that ids are drawn from, and engines without transactions. NULL without any.
+    mends: the statements that remove what makes ids repeat unnoticed: triggers and rules on tables that ids are drawn
+        from, and engines without transactions. NULL if there is nothing.
     facts: what else a process asks the server at its start.
     ignore, or_nothing: in an INSERT that does nothing where its key is there, the word after INSERT and the end.
     keep, returning: how a claim tells the value that it has written: by a function, or by the end of the statement.

@@ -281,8 +281,7 @@ def translate(
     message = f"{words}\n{getattr(error, 'statement', None) or ''}"
     meaning = meaning_of(MEANINGS, code_of(error, dialect), message)
     if dialect.embedded and isinstance(error, PoolTimeout):
-        # The pool of a file has one connection: whoever times out there waits behind a claim that waits for the lock.
-        meaning = DatabaseUnavailable, LOCKED
+        meaning = DatabaseUnavailable, LOCKED  # from `SQLite.alone`, or waiting for the one connection in memory
     kind, sentence = meaning or (DatabaseUnavailable, UNAVAILABLE)
     return kind(sentence.format(where=where, words=words, waited=waited, upgrade=upgrade))
 

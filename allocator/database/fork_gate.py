@@ -19,7 +19,7 @@ PATIENCE = 2.0
 """The longest that a fork waits, in seconds: a statement may hang, as on a network file system."""
 
 lock = threading.RLock()
-"""Held by each statement. Re-entrant, since a statement may fork."""
+"""Held by each statement, of whichever file. Re-entrant, since a statement may fork."""
 
 # Functions in C: before the first step of one in Python a signal handler may raise, and the lock would stay taken.
 close = partial(lock.acquire, timeout=PATIENCE)
@@ -29,7 +29,7 @@ leave = lock.release
 
 @contextmanager
 def closed() -> Iterator[None]:
-    """Keep forks out of what is no statement. Go on where a statement hangs, as a fork does."""
+    """Keep forks out of a block. If a statement hangs, run it after `PATIENCE` all the same, as a fork does."""
     try:
         close()
         yield
@@ -38,7 +38,7 @@ def closed() -> Iterator[None]:
             leave()
 
 
-def renew() -> None:
+def after_fork() -> None:
     """In a forked child, which has none of the parent's threads."""
     if is_held_here(lock):
         lock.release()  # what `close` took; a statement that forks keeps its own
@@ -46,6 +46,6 @@ def renew() -> None:
         lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
-in_child(renew)
+in_child(after_fork)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=close, after_in_parent=leave)

@@ -69,7 +69,7 @@ MENDS = (
 )
 """See `Words.mends`. A user without the right TRIGGER sees no trigger, but then a claim gets no insert id."""
 RECYCLE = 60
-"""Seconds after which a connection is replaced when it is next used."""
+"""Seconds after which a connection is replaced: its run says whether the server was durable when it was opened."""
 FACTS = f""",
     @allocator_run AS session_run,
     (SELECT variable_value FROM {KEPT}.global_status WHERE variable_name = 'Uptime') AS uptime,
@@ -148,7 +148,6 @@ class MySQL(Dialect):
         if driver == "pymysql":
             # Else PyMySQL spends a message to switch autocommit off.
             greeting |= {"read_timeout": seconds, "write_timeout": seconds, "autocommit": True}
-        # The run of a session says whether the server was durable when it began.
         return {"connect_args": greeting, "pool_recycle": RECYCLE}
 
     def on_connect(

@@ -197,7 +197,7 @@ class PostgreSQL(Dialect):
             yield
 
     def find_identity(self, connection: Connection) -> bool:
-        """Find the first rung that works, for the whole engine. True unless it was and stays the first."""
+        """Find the first rung that works, for the whole engine. False if it stays the first, and on a standby."""
         before = connection.info["rung"]
         for found in RUNGS[:-1]:
             try:

@@ -114,7 +114,7 @@ class SQLite(Dialect):
                 if taken != [True]:
                     raise PoolTimeout
                 with opened(f"{path}{LOCK}" if path else "") as lock:
-                    if is_ours(lock, path):
+                    if take_lock(lock, path):
                         yield
                         return
             finally:
@@ -271,8 +271,8 @@ def file_of(path: str) -> int | None:
     )
 
 
-def is_ours(file: int | None, path: str) -> bool:
-    """Whether the lock is taken now, or there is none to take."""
+def take_lock(file: int | None, path: str) -> bool:
+    """Take the lock; False if another has it, and True where there is none to take."""
     if file is None:
         return True
     try:

@@ -95,7 +95,7 @@ abandoned: list[Pool] = []
 
 
 class Database:
-    """One database, reached by connections that belong to the allocator alone.
+    """One database, reached by connections of the allocator's own, or by the one that was lent.
 
     Safe to use from several threads. Nothing is opened before the first verb.
     """
@@ -113,7 +113,7 @@ class Database:
         """Whether SQLite may make a missing file, which would be empty: not for a slot, nor for one that was there."""
         self._schema_seen = self._was_told = False
         self._fences: dict[str, Fence] = {}
-        """Of each tag, as if its gap were skipped: should that claim fail, the next one matches no row."""
+        """What the next claim of each tag expects, its gap skipped: if the gap was not, no row matches."""
         self._shard: Shard | None = None
         """The row as a ticket needs it: the next one's statement checks it again."""
         self._tickets: dict[str, dict[Residue, int]] = {}
@@ -196,7 +196,7 @@ class Database:
     def _connect(self) -> Connection:
         try:
             return self.engine.connect()
-        except (AllocatorError, TimeoutError):
+        except (AllocatorError, TimeoutError):  # an alarm of the caller's may raise the latter
             raise
         except UNFORESEEN as error:
             raise unforeseen(error, self.shown) from error
@@ -269,7 +269,7 @@ class Database:
         return found
 
     def on_tables(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `run`, for a verb that may be the first one: looks at the schema as `start` does."""
+        """As `run`, for a verb that may be the first one: looks at the schema as `snapshot` does."""
         try:
             return self.run(verb, *args, **kwargs)
         except SchemaOutOfDate:
@@ -303,10 +303,10 @@ class Database:
         self.run(schema.upgrade, self.shown, self.timeout)
         # Before the first id: else a failover could forget the row with the ids.
         self.run(shard_row.begin_alone, self.shown)
-        self.current()
+        self.settled_snapshot()
 
-    def current(self, name: str = "") -> Snapshot:
-        """The rows on the server run that they name. If the database has moved, the move is noted first.
+    def settled_snapshot(self, name: str = "") -> Snapshot:
+        """Fetch the rows on the server run that they name. If the database has moved, the move is written first.
 
         Raises `ShardMisconfigured` where the database is not the slot that its URL says.
         """
@@ -381,7 +381,7 @@ class Database:
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
         """Fetch the row of a tag. A missing one is made from `template` where `create` allows it."""
-        now = self.current(template.name)
+        now = self.settled_snapshot(template.name)
         if now.tag is None and create:
             now = self._made(template, now)[1]
         tag = now.tag
@@ -398,7 +398,7 @@ class Database:
         """
         first = None
         for _ in range(ATTEMPTS):
-            now = now or self.current(template.name)
+            now = now or self.settled_snapshot(template.name)
             if now.tag:
                 return False, now
             shard = now.shard
@@ -413,7 +413,7 @@ class Database:
             raise DatabaseUnavailable(UNSTEADY)
         raise damaged(template.name, f"no row can be made with max_value {begun.max_value} and limit {begun.limit}")
 
-    def has_opened(self, name: str) -> bool:
+    def has_read(self, name: str) -> bool:
         return name in self._fences
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
@@ -433,19 +433,19 @@ class Database:
                     if claims_log.isEnabledFor(logging.DEBUG):
                         log_claim(name, found, began)
                     return found
-            now = self.current(name)
+            now = self.settled_snapshot(name)
             tag, fence = now.tag, None
             if tag is not None:
                 fence = fence_of(tag, now)
                 tag = replace(tag, max_value=tag.max_value + fence.skip)
                 self._fences[name] = fence._replace(row_move=fence.shard_move, skip=0)
             size = settle(tag, name, size, seen, exact)
-        raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
+        raise DatabaseUnavailable(f"{named(name)}: every claim lost a race, near its limit or to failovers; try again")
 
     def ticket(self, kind: str, end: float) -> int:
         """Draw the next ticket of a type, above those that this process has seen."""
         for _ in range(ATTEMPTS):
-            known = self._shard or self.current().shard
+            known = self._shard or self.settled_snapshot().shard
             seen = self._tickets.get(kind, {})
             drawn = self._ticket(check_tag(kind), known, seen)
             self._shard = None if drawn is None else known
@@ -471,7 +471,7 @@ class Database:
             pass
         except MaxValueWentBack:
             # A row that is forgotten is made again only by a move since, and above all that this process saw.
-            now, move = self.current(name), self._fences[name].shard_move
+            now, move = self.settled_snapshot(name), self._fences[name].shard_move
             if now.tag or move == now.shard.move.key or now.shard.move.first_value < max(seen.values()):
                 raise
         self._made(Tag(name, step=1, max_step=1), None)
@@ -483,7 +483,7 @@ class Database:
         """A new node number, for this process."""
         now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
         for _ in range(ATTEMPTS):
-            shard = self.current().shard
+            shard = self.settled_snapshot().shard
             number = self.run(node_rows.register, *this_process(), __version__, now, shard)
             if number is not None:
                 return number
@@ -492,7 +492,7 @@ class Database:
     def lease_number(self, claim: NumberClaim) -> NumberLease:
         """Lease a free number of a space. Raises `NodeIdsExhausted`, and `InvalidSetting` by settings or clock."""
         for attempt in range(ATTEMPTS):
-            shard = self.current().shard
+            shard = self.settled_snapshot().shard
             at, rows = self.run(worker_number_rows.fetch, claim.space)
             check_clock(claim, at)
             check_moved(shard.move.at, claim, at)
@@ -525,7 +525,7 @@ class Database:
         known: the row when somebody chose `above`.
         """
         for _ in range(ATTEMPTS):
-            now = self.current(tag.name)
+            now = self.settled_snapshot(tag.name)
             if above is not None:
                 check_unmoved(known, now.shard, tag.name)
             if now.tag and self.run(segments.repair, now.tag, repaired(now.tag, above, now.at), now.shard):
@@ -537,8 +537,8 @@ class Database:
         self.check_slot(found.shard)
         return found.tag
 
-    def read_shard(self) -> Shard:
-        return self.current().shard
+    def settled_shard(self) -> Shard:
+        return self.settled_snapshot().shard
 
     def fetch_page(self, after: str, most: int) -> list[Tag]:
         return self.on_tables(segments.fetch_page, after, most)
@@ -559,7 +559,7 @@ class Database:
         """
         if tag.max_value >= tag.limit:
             return tag.max_value
-        now = self.current(tag.name)
+        now = self.settled_snapshot(tag.name)
         if now.tag is None:
             return beginning(tag, now.shard.move.first_value, now.shard.residue.step == 1).max_value
         return now.tag.max_value + fence_of(now.tag, now).skip
@@ -589,11 +589,11 @@ class Database:
 
     def _of_slot(self, change: Callable[[Shard], bool]) -> Shard | None:
         """Make a change under the shard's row; None if it is refused though that row stays as it is."""
-        shard = self.current().shard
+        shard = self.settled_snapshot().shard
         for _ in range(ATTEMPTS):
             if change(shard):
                 return shard
-            before, shard = shard, self.current().shard
+            before, shard = shard, self.settled_snapshot().shard
             if shard == before:
                 return None
         raise DatabaseUnavailable(UNSTEADY)

@@ -8,14 +8,14 @@ serve a tag, and all of them with offset 1 and step 1. While a tag is being dele
 
 `move` is the key of the last move to another server whose gap the row has; see `allocator_shard`. That server may have
 forgotten claims, and a claim skips a gap first: `failover_gap` is its least size in ids, -1 to refuse instead, -2 for
-one in proportion to what the tag gave, which is `max_value - skipped`. `claimed_at` is the time of the last claim in
-milliseconds since 1970.
+one in proportion to what the tag gave: `max_value - skipped` is S numbers for each id, in a fleet of S. `claimed_at` is
+the time of the last claim in milliseconds since 1970.
 
 `allocator_ticket` holds a row per type, whose auto-increment value is its newest ticket. It is used on MySQL and
 MariaDB alone; elsewhere `allocator_segment` has a row per type, whose name no tag of a user's can have.
 `allocator_shard` holds one row: the slot of this database in a fleet, how it draws tickets, and what a failover
 changes: the server run that wrote the row last, the random key of the last move, the first value of new tags, and the
-time of the move. `made` counts the writes by which a new or changed tag meets a move in between. `taken` lists the
+time of the move. `made` is raised for each new or changed tag, so that a move in between is noticed. `taken` lists the
 slots of the fleet that were ever given, `taken_under` is the move under which that was written, and `taken_for` says
 for which database: see `allocator.schemes.slots`.
 

@@ -31,7 +31,7 @@ def make(database: Database, slots: int) -> Shard:
     database.check_owner()
     fleet = token_hex(4)
     for _ in range(ATTEMPTS):
-        now = database.current()
+        now = database.settled_snapshot()
         if now.shard.fleet == fleet:  # the answer of the attempt before was lost
             return now.shard
         if now.shard.fleet:
@@ -46,7 +46,7 @@ def add(
     members: Sequence[Database], new: Database, slot: int, without: Collection[int] = (), *, is_unused: bool = False
 ) -> Shard:
     """Add a new database to the fleet of the members. They mark the slot as taken, then are read, then it joins."""
-    rows = [member.current().shard for member in members]
+    rows = [member.settled_snapshot().shard for member in members]
     check_addition(rows, slot, without, is_unused)
     key = check_new(new)
     if any(slot in row.taken and row.taken_for != key for row in rows):
@@ -69,7 +69,7 @@ def add(
 def check_new(new: Database) -> int:
     """The key of its move. Raises where the database cannot join, before a slot is taken for it."""
     new.check_owner()
-    now = new.current().shard
+    now = new.settled_snapshot().shard
     if now.fleet or new.run(shard_row.has_ids):
         raise ShardMisconfigured(f"{new.shown} has given ids or is in a fleet; a database that is added must be new")
     return now.move.key
@@ -91,7 +91,7 @@ def join(new: Database, planned: Shard, given: Given, lags: bool, sure: bool) ->
     sure: no failover may have forgotten another slot.
     """
     for _ in range(ATTEMPTS):
-        now = new.current()
+        now = new.settled_snapshot()
         known = now.shard
         if known.word == planned.word:  # the answer of the attempt before was lost
             return known

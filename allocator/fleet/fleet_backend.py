@@ -77,7 +77,7 @@ class Alone(OfDatabases, Database):
 class Fleet(OfDatabases):
     """Fulfils `Backend`. Safe to use from several threads. Nothing is opened before the first call.
 
-    A database is asked for its slot before it is used, and one that is another than its URL says is left out.
+    A database issues nothing before it is known to be the slot that its URL says; one that is another is left out.
     """
 
     def __init__(self, databases: Sequence[Database], background: Background, timeout: float) -> None:
@@ -107,7 +107,7 @@ class Fleet(OfDatabases):
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         def claim(one: Database) -> range:
             # One that was away when the tag was opened has not read its row.
-            if not one.has_opened(name):
+            if not one.has_read(name):
                 one.open_segment(*self._templates[name])
             return one.claim_segment(name, size, seen, exact=exact)
 
@@ -127,7 +127,7 @@ class Fleet(OfDatabases):
 
     def _owner(self, lease: NumberLease) -> Database:
         """The database that leased the number: numbers say their slot."""
-        self._slots = slots = self._slots or self._act(Database.read_shard).residue.step
+        self._slots = slots = self._slots or self._act(Database.settled_shard).residue.step
         for database in self._databases:
             if database.address.word and database.address.word.slot == lease.number % slots + 1:
                 return database
@@ -201,7 +201,7 @@ class Fleet(OfDatabases):
         """Use a database again if it is sound."""
         database = self._databases[number]
         try:
-            database.read_shard()
+            database.settled_shard()
         except AllocatorError as error:
             self._fail(number, error)
             return

@@ -106,7 +106,7 @@ class Tags:
 
         Read before all else: what somebody says of a tag holds while no database moves.
         """
-        slots = {database: database.read_shard() for database in self.databases()}
+        slots = {database: database.settled_shard() for database in self.databases()}
         check_all([*slots.values()], what)
         return slots
 
@@ -175,7 +175,7 @@ class Tags:
 
     def repairing(self, above: int | None) -> Callable[[str], Tag]:
         """`repair` for several tags: `above` holds while the databases are as they are now."""
-        slots, gone = ask(self.databases(), lambda database: database.read_shard())
+        slots, gone = ask(self.databases(), lambda database: database.settled_shard())
 
         def repair(tag: str) -> Tag:
             name = check_tag(tag)

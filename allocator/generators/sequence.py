@@ -149,7 +149,7 @@ class Sequence(Supply):
             core.record_seen(residue_of(block), block[-1])
         return block
 
-    def _renew(self) -> None:
+    def _after_fork(self) -> None:
         """Keep only the greatest ids seen."""
         seen = self._core.seen
         self._reset()

@@ -1,12 +1,12 @@
 """The ids of one kind in this process: served from memory, and claimed in the background before they run out.
 
-The way of an id, and of a claim, by the methods of `Supply` in their order:
+The way of an id, and of a claim, by the members of `Supply` in their order:
 
     _values       memory holds an id: one C call, no lock. Else:
     _attempts     until an id comes or the timeout: `_advance`, then wait for what it says, blocking or awaiting
     _decide       under the lock: serve the next ids from memory, and ask the core whether to claim
     _carry_out    on a thread of the pool, without the lock: claim
-    _end          under the lock: tell the core how it ended, after the commit; then those who wait look again
+    _finish       under the lock: tell the core how it ended, after the commit; then those who wait look again
 
 A pure core decides, of a tag `schemes/segment_refill.py`; a subclass makes it, and carries out its claims. This file
 owns the lock, the clock and the threads.
@@ -157,7 +157,7 @@ class Supply(Uncopyable):
                 continue
             yield step, left
             # None too where its thread was hit by an exception, or the pool is closed: `_advance` then says more.
-            error = step.ended[0][0] if step.ended else None
+            error = step.ended[0][0] if step.ended else None  # its result: see `ClaimWork`
             if error is not None and not isinstance(error, DatabaseUnavailable | LeaseLost):
                 raise error.again()  # else a retry within the deadline may succeed
         return step
@@ -240,12 +240,12 @@ class Supply(Uncopyable):
         except BaseException as cause:
             outcome = unexpected(cause)
             if not isinstance(cause, Exception):  # it hit this thread, which is the caller's if no other can start
-                self._end(claim, outcome, is_in_advance)
+                self._finish(claim, outcome, is_in_advance)
                 raise
-        return self._end(claim, outcome, is_in_advance)
+        return self._finish(claim, outcome, is_in_advance)
 
-    def _end(self, claim: Any, outcome: Any, is_in_advance: bool) -> AllocatorError | None:
-        """The one end of a claim: tell the core, and return the error."""
+    def _finish(self, claim: Any, outcome: Any, is_in_advance: bool) -> AllocatorError | None:
+        """Tell the core how a claim ended, and return its error."""
         error = outcome if isinstance(outcome, AllocatorError) else None
         with self._lock:
             is_given_up = claim is not self._core.pace.under_way  # or its backend was changed
@@ -279,7 +279,7 @@ class Supply(Uncopyable):
     # ---- what ends it
 
     def trouble(self) -> AllocatorError | None:
-        """The error of the last claim; None if it succeeded."""
+        """The error of the last claim, if it failed within the last two seconds."""
         pace: Pace[Any] = self._core.pace
         with self._lock:
             return pace.trouble(monotonic())
@@ -314,6 +314,6 @@ class Supply(Uncopyable):
         self._forked_unseen = self._forked_unseen or (forks.unseen and self._serves)
         self._serve(())
 
-    def _renew(self) -> None:
+    def _after_fork(self) -> None:
         """Reset in a forked child, after `_forget`."""
         self._reset()

@@ -64,9 +64,9 @@ class Workers:
 
     def close(self) -> None:
         for one in list(self.held):
-            one._end()
+            one._give_back()
 
-    def renew(self) -> None:
+    def after_fork(self) -> None:
         self.held = set()  # they are the parent's
 
 
@@ -248,7 +248,7 @@ class HeldNumber(Uncopyable):
                 log.exception("on_lost of number %d of space %r failed", lease.number, lease.space)
         warn("number %d of space %r is lost: its lease was not renewed in time", lease.number, lease.space)
 
-    def _end(self) -> None:
+    def _give_back(self) -> None:
         """Give the number back, unless it is lost."""
         if self._process != os.getpid() or self._lease is None:
             return
@@ -268,7 +268,7 @@ class WorkerLease(HeldNumber):
 
     def close(self) -> None:
         """Give the number back; the `with` block does it at its end."""
-        self._end()
+        self._give_back()
 
     def __enter__(self) -> Self:
         return wait_for(self._leased())
@@ -282,7 +282,7 @@ class AsyncWorkerLease(HeldNumber):
 
     async def close(self) -> None:
         """Give the number back; the `async with` block does it at its end."""
-        await to_thread(self._end)
+        await to_thread(self._give_back)
 
     async def __aenter__(self) -> Self:
         return await wait_for_async(self._leased())

@@ -1,1 +1,1 @@
-"""Processes and threads: forks, the thread pool, waiting, re-entrancy."""
+"""The process and its machine: forks, the thread pool, waiting, re-entrancy, mounts."""

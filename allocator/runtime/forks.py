@@ -1,7 +1,7 @@
 """Reset every allocator in a forked child, so that parent and child do not issue the same ids.
 
 Python runs our hook in the child of `os.fork()`, which is how multiprocessing, gunicorn and Celery fork. A fork by C
-code runs no hook; uWSGI has one of its own. So `catch_up` compares process ids before each decision and each query.
+code runs no hook; uWSGI has one of its own. So `catch_up` compares process ids before each refill and each query.
 Ids that were being served during a fork without hooks may have been issued twice: their owner raises `ForkedUnseen`.
 A child of which one part could not be renewed is not renewed: `catch_up` begins again, and raises until all are.
 

@@ -172,7 +172,7 @@ class Background:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(max(0.0, end - monotonic()))
 
-    def renew(self) -> None:
+    def after_fork(self) -> None:
         """Start a new pool in a forked child, which has none of the parent's threads."""
         was_closed, self.closed = self.closed.ended, Work(int)
         if was_closed:
@@ -264,8 +264,8 @@ def result_of(
 ) -> Waits[T]:
     """Wait for the work that `start` begins. A result that comes after `seconds`, or for a cancelled call, is burnt.
 
-    Work that must pause, as before a retry, ends with an error that says for how long. The caller waits here, and
-    begins the work again: threads of the pool do not wait, since the work of others needs them.
+    Work that must pause for long ends with an error that says for how long. The caller waits here, and begins the work
+    again: no thread of the pool is kept that long, since the work of others needs it.
     """
     end = monotonic() + seconds
     while True:

@@ -1,1 +1,1 @@
-"""The id schemes, as pure decisions on plain numbers: no clock, lock, thread, socket or SQL."""
+"""The id schemes, as decisions on plain numbers: no lock, thread, socket or SQL; callers bring the clocks."""

@@ -1,7 +1,7 @@
 """THE FAILOVER RULE: how many ids a tag skips when the database server changes.
 
-A restart of a durable server loses nothing and skips nothing. A promoted standby, a restored dump, or a server that
-crashed without durable writes may lack the latest claims, whose ids are in use. So the one row of `allocator_shard`
+A restart of a durable server that can be identified skips nothing. A promoted standby, a restored dump, or a server
+that crashed without durable writes may lack the latest claims, whose ids are in use. So the row of `allocator_shard`
 names the *server run* that wrote it last. Whoever finds another one there notes the failover in that row: a *move*,
 with a random key that never returns, as a server may. Each tag's row has the key of the last move whose gap it has; a
 claim from a row with another key skips a gap, or fails, as the tag's `failover_gap` says.
@@ -13,8 +13,8 @@ claim from a row with another key skips a gap, or fails, as the tag's `failover_
 1. The gap covers the lost claims if the tag issued fewer ids in the lost time than in all the time before, and skipped
    no gap in it; and near its limit, if they are at most an eighth of what was left.
 2. Gaps do not compound: `issued` excludes them. After n failovers a tag is at most 2 n reaches above the ids it issued.
-3. Two servers that continue from one row, as when a second failover loses the first, skip to different ids: the later
-   one skips 1/1024 of the reach more for each second between them.
+3. Two servers that continue from one row, as when a second failover loses the first, rarely skip to the same ids: the
+   time between changes the gap, unless both clocks are behind the last claim or 1024 seconds have passed.
 4. A claim fails if the gap would be smaller than the tag's greatest claim, or if a fixed gap exceeds the limit.
 
 A new server may lack nodes, leases, tickets and new tags too. A move skips node numbers and tickets, and starts new
@@ -37,7 +37,7 @@ FLOOR = 1 << 22
 CLAIMS = 4
 """The floor is at least 4 claims of `max_step` ids."""
 FLOORS_BELOW_LIMIT = 512
-"""The floor is at most 1/512 of the limit."""
+"""`FLOOR` is lowered to 1/512 of the limit where that is less."""
 PART_OF_REST = 8
 """A gap reaches over at most an eighth of the ids left, so that a tag near its limit survives failovers."""
 SECONDS = 1024
@@ -146,13 +146,13 @@ def replaced(tag: Tag, why: str) -> ServerReplaced:
 
 
 NODES_SKIPPED = 256
-"""More than the process starts that a failover or restore may lose; 1/4096 of all node numbers."""
+"""More than the process starts that a failover or restore may lose; the time adds up to 1023, see `skipped`."""
 
 TICKETS_SKIPPED = 1 << 17
 """Of those by REPLACE: more than a database draws in half a minute, one round trip each."""
 
 AHEAD_MS = 20_000
-"""A lease of snowflakes: how far a process may date a move after the database's clock."""
+"""How far a process may date a move ahead of the database's clock: by a lease of snowflakes."""
 
 
 class Skipped(NamedTuple):

@@ -134,7 +134,7 @@ class LeaseClaim:
 
 
 class LeasedSnowflake:
-    """The ids of one process under leases. Pure, and driven like `Segments`; `clocks` reads both.
+    """The ids of one process under leases, driven like `Segments`. It calls nothing but `clocks`, which reads both.
 
     The time in the ids is a value, which advances with the clock of the process from the last request that was granted.
     A request asks by the wall clock, or by the last value if that is later: a wall clock that steps back stops no ids.

@@ -31,7 +31,7 @@ class Tag:
     residue: of the ids of this database, where several serve the tag; of step 0 while it is being deleted.
     failover_gap: at least how many ids are skipped after a failover or a restore, see `allocator.schemes.failover`; or
         "auto", or "refuse".
-    skipped: how many numbers up to `max_value` were never claimed: failover gaps, and numbers below its start.
+    skipped: `max_value` less what claims took: failover gaps, and numbers below its start. `fleet_rows.make` lowers it.
     claimed_at: the time of the last claim by the clock of the server, in milliseconds since 1970.
     move: the key of the last move to another server whose gap the row has.
     differs: the settings that are not the same in all databases that were asked.
@@ -62,8 +62,8 @@ class Tag:
         return self.max_value / max(1, self.limit)
 
     @property
-    def is_closed(self) -> bool:
-        """Whether it ends where it starts, so that nobody draws from it: it waits for the counter of its column."""
+    def waits_beside_column(self) -> bool:
+        """Whether it ends where it starts, so that nobody draws from it until the counter of its column is held."""
         return self.limit == self.skipped
 
     def checked(self) -> Tag:
@@ -103,7 +103,7 @@ def settle(tag: Tag | None, name: str, size: int, seen: Seen, exact: bool = Fals
         raise UnknownTag(f"{named(name)} is being deleted; to end that: allocator tags delete {name}")
     if type(tag.max_value) is not int or type(tag.limit) is not int:
         raise damaged(name, f"max_value is {tag.max_value!r} and limit {tag.limit!r}")
-    if tag.is_closed:
+    if tag.waits_beside_column:
         raise Exhausted(
             f"tag {name!r} waits beside a column and has issued no id; run again: "
             f"allocator tags create {name} --beside-column TABLE.COLUMN"

@@ -103,31 +103,31 @@ def planned_start(column: Column) -> int:
 
 
 def end_of(tag: Tag, column: Column) -> int:
-    """The greatest id of the tag; of a closed one, that which it gets."""
-    if not tag.is_closed:
+    """The greatest id of the tag; of one that waits, that which it gets."""
+    if not tag.waits_beside_column:
         return tag.limit
     return column.limit if column.counter.is_below else tag.skipped + LEAVE
 
 
 def is_late(column: Column, tag: Tag) -> bool:
-    """Whether a closed tag must start higher: a row or the counter has come to its range.
+    """Whether a tag that waits must start higher: a row or the counter has come to its range.
 
     A counter that is far past it may have given its ids to rows that were deleted.
     """
     is_reached = not is_apart(column, tag) and not holding(column, tag)
     is_passed = not column.counter.is_below and column.counter.next > end_of(tag, column) + LEAVE
-    return tag.is_closed and (is_reached or is_passed or column.greatest > tag.max_value)
+    return tag.waits_beside_column and (is_reached or is_passed or column.greatest > tag.max_value)
 
 
 def findings(column: Column, tag: Tag) -> Iterator[Finding]:
-    """What gives the column an id twice, and what a closed tag waits for that is not late."""
+    """What gives the column an id twice, and what a tag waits for that is not late."""
     name, counter = column.name, column.counter
     if column.greatest > tag.max_value:
         state = f"{name} holds {column.greatest:,}, and tag {tag.name!r} is at {tag.max_value:,}"
         mend = f"allocator tags set {tag.name} --start-after {column.greatest}"
         yield Finding("tag-below-column", DANGER, f"{state}: it will issue ids that rows have already", mend)
     if not is_apart(column, tag):
-        kind, severity = ("tag-waits", OUTAGE) if tag.is_closed else ("second-generator", DANGER)
+        kind, severity = ("tag-waits", OUTAGE) if tag.waits_beside_column else ("second-generator", DANGER)
         ids = f"{tag.skipped + 1:,} to {end_of(tag, column):,}"
         found = f"{name} also gets ids from {counter.name}, which can reach those of tag {tag.name!r}, {ids}"
         mend = holding(column, tag) or "name an id in each INSERT, and take the counter from the column"
@@ -135,12 +135,14 @@ def findings(column: Column, tag: Tag) -> Iterator[Finding]:
 
 
 def is_apart(column: Column, tag: Tag) -> bool:
-    """THE RULE: counter and tag never issue the same id. No id of the tag is below those skipped at its start."""
+    """THE RULE: counter and tag never issue the same id. A MAXVALUE is taken to be older than the tag's gaps."""
     return column.counter.ends <= tag.skipped or column.counter.next > end_of(tag, column)
 
 
 def holding(column: Column, tag: Tag) -> str:
     """The statement that holds a counter which has not come to the tag's range; else ""."""
     counter = column.counter
+    if counter.is_below and not tag.waits_beside_column:
+        return ""  # `skipped` counts gaps too: it may be above ids of the tag
     n = tag.skipped if counter.is_below else end_of(tag, column) + 1
     return counter.hold.replace("{n}", str(n)) if counter.next <= tag.skipped and n <= column.limit else ""

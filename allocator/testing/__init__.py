@@ -140,7 +140,7 @@ class MemoryBackend:
     def create_tag(self, tag: Tag, known: Shard | None = None) -> Shard | None:
         made = replace(tag, skipped=tag.max_value)
         with self._table() as rows:
-            return self.read_shard() if rows.setdefault(tag.name, made) is made else None
+            return self.settled_shard() if rows.setdefault(tag.name, made) is made else None
 
     def start_tag(self, fresh: Tag, changes: Mapping[str, int], known: Shard) -> Shard | None:
         return known if self.change_tag(fresh.name, changes) else self.create_tag(fresh, known)
@@ -158,7 +158,7 @@ class MemoryBackend:
         with self._table() as rows:
             rows[tag.name] = replace(tag, max_value=repaired(tag, above, 0))
 
-    def read_shard(self) -> Shard:
+    def settled_shard(self) -> Shard:
         """Memory is in no fleet."""
         return Shard()
 

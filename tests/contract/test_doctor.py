@@ -403,7 +403,7 @@ def test_a_run_names_the_cluster_of_its_server_and_another_cluster_is_a_failover
     with changed(patient.url, "SET GLOBAL wsrep_on = ON", "SET GLOBAL wsrep_on = OFF"), Allocator(patient.url) as ids:
         first = ids.next_id("member")
         database = database_of(ids)
-        run = database.current().shard.move.run
+        run = database.settled_snapshot().shard.move.run
         session = database.run(lambda connection, _: connection.exec_driver_sql("SELECT @allocator_run").scalar())
         joined = ids.reserve("member", 1)[0]
         with opened(patient.url) as engine, engine.begin() as connection:
@@ -413,5 +413,5 @@ def test_a_run_names_the_cluster_of_its_server_and_another_cluster_is_a_failover
         after = ids.reserve("member", 1)[0]
 
         assert run == session == f"{crc32(b'my_wsrep_cluster/patient'):X}." != alone
-        assert (joined < first + 100, database.current().shard.move.run) == (True, run)
+        assert (joined < first + 100, database.settled_snapshot().shard.move.run) == (True, run)
         assert after > first + 2**22

@@ -37,7 +37,7 @@ def test_a_secret_cannot_be_two_rows(fresh, database):
 
 
 def test_a_tag_that_was_deleted_is_not_told_to_be_in_use(database, monkeypatch):
-    database.create_tag(Tag("order"), database.read_shard())
+    database.create_tag(Tag("order"), database.settled_shard())
     database.close_tag(Tag("order"))
     removed = lose_answer(monkeypatch, segments, "remove")
 

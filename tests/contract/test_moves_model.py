@@ -43,7 +43,7 @@ BY_REPLACE = pytest.mark.parametrize("database", ["mysql", "mariadb"], indirect=
 @pytest.fixture(scope="module")
 def database(shared_database, request) -> Iterator[Database]:
     with closing(Database(shared_database(request.param))) as found:
-        move = found.current().shard.move
+        move = found.settled_snapshot().shard.move
         RUNS[found] = move.run
         yield found
         write(found, move, slot=ALONE)
@@ -136,7 +136,7 @@ SLACK = st.integers(0, 3)
     ahead=SLACK,
 )
 def test_a_claim_does_what_the_simulator_says(database: Database, no, at, size, residue, skip, left, ahead):
-    known, span, jump = database.current().shard.move, size * residue.step, skip or 0
+    known, span, jump = database.settled_snapshot().shard.move, size * residue.step, skip or 0
     seen = at + jump + 1 + ahead if no == "seen" else max(0, at + jump - ahead)
     limit = max(at, at + jump + span + (-1 - left if no == "limit" else left))
     was = known.key if skip is None else 7
@@ -267,7 +267,7 @@ REFUSED = [(no, True, ALL) for no in ("own run", "run", "move", "residue", "take
 def test_make(fresh: str):
     """A tag that has not the present move skips its gap first; one that is closed stays so."""
     with closing(Database(fresh)) as database:
-        RUNS[database] = database.current().shard.move.run
+        RUNS[database] = database.settled_snapshot().shard.move.run
         for no, is_behind, residue in (*REFUSED, ("", True, ALL), ("", False, NONE)):
             scene = Scene(database, no, model.Tag(3, 6 if is_behind else 7, residue))
             raised = 3 + crossing(database.run(segments.fetch, NAME), 0) if is_behind else 3
@@ -321,7 +321,7 @@ def test_a_tag_is_closed_unless_it_gave_more(database: Database, no: str, value:
 def test_a_new_database_joins(fresh: str):
     """Its row and its tags at once, as the members have them; once it has something, it is refused."""
     with closing(Database(fresh)) as database:
-        RUNS[database] = database.current().shard.move.run
+        RUNS[database] = database.settled_snapshot().shard.move.run
         for no in ("own run", "run", "move", "residue", "taken", ""):
             scene = Scene(database, no)
             new = Shard(FLEET, Residue(2, SLOTS), (1, 2), 9, move=Move(scene.here, 9, 40, 5))

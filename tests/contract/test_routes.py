@@ -396,7 +396,7 @@ def test_a_page_has_a_hundred_tags_and_a_thousand_at_most_and_clients_follow_the
 def test_a_reader_of_a_few_tags_learns_no_name_of_others():
     rows = MemoryBackend()
     for number in range(2_500):
-        rows.create_tag(Tag(f"hidden-{number}" if number % 500 else f"seen-{number}", 0), rows.read_shard())
+        rows.create_tag(Tag(f"hidden-{number}" if number % 500 else f"seen-{number}", 0), rows.settled_shard())
 
     def names(after: str, limit: int) -> list[str]:
         return [tag.name for tag in page_of(rows.fetch_page, after, limit, lambda name: name.startswith("seen"))]
@@ -410,7 +410,7 @@ def test_pages_of_shards_are_those_of_all_their_tags():
     shards = [MemoryBackend() for _ in range(3)]
     for number, (which, shard) in product(range(24), enumerate(shards)):
         if number % (which + 2) == 0:
-            shard.create_tag(Tag(f"tag-{number:02}", 10 * which), shard.read_shard())
+            shard.create_tag(Tag(f"tag-{number:02}", 10 * which), shard.settled_shard())
     tags = Tags(lambda: shards, Tag("", 0))  # type: ignore[arg-type, return-value]
     listed = [(tag.name, tag.max_value) for tag in tags.list()]
     for limit in (1, 2, 3, 7, 50):

@@ -274,8 +274,8 @@ def test_a_tag_whose_making_meets_a_failover_begins_above_it_and_a_start_that_wa
     assert database.open_segment(Tag("order"), create=True).max_value > LEAST
     meanwhile(monkeypatch, segments, "make", moving)
     with pytest.raises(InvalidSetting, match="tag 'bill' was left as it is; it may have given ids"):
-        database.create_tag(Tag("bill"), database.read_shard())
-    assert database.create_tag(Tag("bill"), database.read_shard())
+        database.create_tag(Tag("bill"), database.settled_shard())
+    assert database.create_tag(Tag("bill"), database.settled_shard())
     assert database.fetch_tag("bill").max_value == 0
     execute(fresh, "CREATE TABLE given (id INTEGER PRIMARY KEY)")
     tags = Tags(lambda: [database], Tag("tags"))
@@ -301,7 +301,7 @@ def test_a_move_that_is_cut_off_leaves_nothing(fresh, database, monkeypatch):
 
     meanwhile(monkeypatch, type(database.dialect), "skip_nodes", die)
     with pytest.raises(KeyboardInterrupt):
-        database.current()
+        database.settled_snapshot()
     assert values(fresh, "SELECT server_run FROM allocator_shard") == ["elsewhere"]
     assert database.register_node() > NODES_SKIPPED
 
@@ -333,9 +333,9 @@ def test_while_a_new_tag_or_a_move_hangs_claims_of_other_tags_go_on(fresh, datab
     with held_row(fresh):
         began = time()
         with pytest.raises(DatabaseUnavailable):
-            database.current()
+            database.settled_snapshot()
         assert time() - began < 3
-    assert database.current().shard.move.first_value > LEAST
+    assert database.settled_snapshot().shard.move.first_value > LEAST
 
 
 @statements
@@ -345,7 +345,7 @@ def test_who_is_late_to_note_a_failover_needs_no_lock(fresh, kind):
     with closing(Database(fresh, 1)) as late, closing(Database(fresh)) as first:
         execute(fresh, MOVED)
         start = late.snapshot()
-        first.current()
+        first.settled_snapshot()
         with held_row(fresh):
             assert not late.write_move(start)
 
@@ -624,7 +624,7 @@ def test_each_claim_is_written_to_disk_whatever_the_role_is_set_to(sync, fresh, 
         execute(fresh, "DELETE FROM at_commit")
     execute(fresh, MOVED)
     with closing(Database(fresh)) as database:
-        database.current()
+        database.settled_snapshot()
     execute(fresh, "DELETE FROM at_commit")
     assert sync(fresh).reserve("order", 1)[0] > LEAST
 

@@ -64,7 +64,7 @@ def drawn(source: Any, **settings: Any) -> Iterator[dict[str, int]]:
         held = NumberLease("pods", next(numbers), f"{next(numbers)}", LEASE)
         claim = NumberClaim("pods", 31, LEASE, wall, held.holder)
         # Not by `lease_number`, which waits where a setting made the server another run.
-        assert database.run(worker_number_rows.take, held.number, claim, database.current().shard)
+        assert database.run(worker_number_rows.take, held.number, claim, database.settled_snapshot().shard)
         database.renew_number(held, wall + 1)
         found["number"] = wall + 1 + LEASE
         yield found

@@ -134,7 +134,7 @@ def test_a_type_is_made_only_where_tickets_are_claimed(shards):
     (url,) = shards(1)
     tag = Tag(".ticket:job")
     with closing(Database(url)) as database:
-        state = database.current().shard
+        state = database.settled_snapshot().shard
         assert not database.transact(segments.make, tag, state)
         claim_tickets(url)
         assert database.transact(segments.make, tag, state)

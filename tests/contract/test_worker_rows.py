@@ -62,7 +62,7 @@ def test_a_number_is_taken_as_the_rule_says(database):
         old, new = row(before, used_until_ms=before + used, until_ms=before - 9 * L), claim("b", before)
         database.run(write, old)
 
-        assert database.run(worker_number_rows.take, old, new, database.current().shard)
+        assert database.run(worker_number_rows.take, old, new, database.settled_snapshot().shard)
         assert is_like(rows(database)[0], model.leased(old, new, before), before, clock(database)), used
 
 
@@ -71,9 +71,9 @@ def test_a_number_is_added_as_the_rule_says(database):
     before = clock(database)
     new = claim("b", before)
 
-    assert database.run(worker_number_rows.take, 3, new, database.current().shard)
+    assert database.run(worker_number_rows.take, 3, new, database.settled_snapshot().shard)
     assert is_like(rows(database)[0], model.leased(3, new, before), before, clock(database))
-    assert not database.run(worker_number_rows.take, 3, claim("c"), database.current().shard)
+    assert not database.run(worker_number_rows.take, 3, claim("c"), database.settled_snapshot().shard)
     assert [one.holder for one in rows(database)] == ["b"]
 
 
@@ -85,7 +85,7 @@ def test_a_row_that_changed_since_it_was_read_is_not_taken(database):
         database.run(write, old)
         database.run(change, **{column: "x" if column == "holder" else 77})
 
-        assert not database.run(worker_number_rows.take, old, claim("b"), database.current().shard), column
+        assert not database.run(worker_number_rows.take, old, claim("b"), database.settled_snapshot().shard), column
         assert rows(database)[0].holder in ("a", "x")
 
 
@@ -96,14 +96,14 @@ def test_nothing_is_taken_by_what_was_read_of_another_server(database):
     old = row(clock(database), holder="", used_until_ms=0)
     for taken in (old, 1):
         database.run(write, old)
-        state = database.current().shard
+        state = database.settled_snapshot().shard
         database.mark_restored()
 
         assert not database.run(worker_number_rows.take, taken, claim("b"), state), taken
-        database.current()
+        database.settled_snapshot()
         assert not database.run(worker_number_rows.take, taken, claim("b"), state), taken
         assert [one.holder for one in rows(database)] == [""]
-        assert database.run(worker_number_rows.take, taken, claim("b"), database.current().shard)
+        assert database.run(worker_number_rows.take, taken, claim("b"), database.settled_snapshot().shard)
 
 
 # -- renew and release

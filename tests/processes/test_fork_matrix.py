@@ -180,12 +180,12 @@ def test_a_database_in_memory_is_refused_in_a_child():
 @SQLITE
 @pytest.mark.parametrize("error", [RuntimeError("not well"), KeyboardInterrupt("not well")])
 def test_a_child_of_which_a_part_is_not_renewed_gives_nothing_until_it_is(drawn_before, tag, monkeypatch, error):
-    renew, parent, is_well = Background.renew, os.getpid(), threading.Event()
+    after_fork, parent, is_well = Background.after_fork, os.getpid(), threading.Event()
 
     def fail(background: Background) -> None:
         if not is_well.is_set() and os.getpid() != parent:
             raise error
-        renew(background)
+        after_fork(background)
 
     def family() -> list:
         for call in (lambda: draw(tag, 1), inherited.meteor, inherited.snowflake, ObjectId):
@@ -194,7 +194,7 @@ def test_a_child_of_which_a_part_is_not_renewed_gives_nothing_until_it_is(drawn_
         is_well.set()
         return draw(tag, 1500)[1]
 
-    monkeypatch.setattr(Background, "renew", fail)
+    monkeypatch.setattr(Background, "after_fork", fail)
     theirs = found_in_child(family)
 
     assert distinct([*theirs, *drawn_before, *draw(tag, 1500)[1]])

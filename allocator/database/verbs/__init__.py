@@ -17,9 +17,9 @@ Finds what the first run wrote, and answers the same:
     gapless_number_rows.forget_rule
     number_commands.raise_counter segments.change segments.close segments.remove segments.reopen segments.make_or_change
     shard_row.begin_alone shard_row.claim_tickets token_rows.add schema.upgrade worker_number_rows.renew
-Decides again from the row, which the caller reads or gets:
+Refuses a row that the first run has changed; the caller reads it, and decides again:
     fleet_rows.join fleet_rows.make fleet_rows.take_slot segments.repair shard_row.move
-Tells of its own change as of another's, which the caller may see: the tag exists, the token is revoked, the number is
-given back:
+Reports the first run's change as somebody else's, which the caller may see: the tag exists, the token is revoked, the
+number is given back:
     segments.make token_rows.revoke worker_number_rows.release
 """

@@ -29,7 +29,7 @@ def make(connection: Connection, dialect: Dialect, known: Shard, fleet: str, slo
     if not shard_row.change(connection, dialect, known, row):
         return False
     segments.cross_all(connection, dialect, known.move, at)
-    # What was given alone counts S times from now on, as what a slot gives: gaps are in proportion to it.
+    # An id that was given alone counts as S numbers from now on, as those of a slot do: gaps are in proportion to it.
     given = segment.c.max_value - segment.c.skipped
     skipped = case((given < MAX_ID // slots, segment.c.max_value - slots * given), else_=segment.c.max_value - MAX_ID)
     connection.execute(update(segment).values(skipped=skipped))

@@ -22,7 +22,7 @@ from allocator.database import schema
 from allocator.database.dialect import Dialect, filled
 from allocator.database.tables import REVISIONS, segment, shard
 from allocator.database.verbs import shard_row
-from allocator.database.verbs.tickets import IS_CLAIMED
+from allocator.database.verbs.tickets import IS_OF_TICKETS
 from allocator.schemes.failover import Move, beginning, crossing
 from allocator.schemes.shared.residues import NONE, Residue
 from allocator.schemes.slots import Shard
@@ -32,7 +32,7 @@ from allocator.schemes.ticket import CLAIM as BY_CLAIM
 READ = select(segment)
 READ_ONE = READ.where(segment.c.tag == bindparam("name"))
 READ_ALL = READ.order_by(segment.c.tag)
-READ_SOME = READ_ALL.where(segment.c.tag > bindparam("after"), ~IS_CLAIMED)
+READ_SOME = READ_ALL.where(segment.c.tag > bindparam("after"), ~IS_OF_TICKETS)
 
 GAPS: dict[int, FailoverGap] = {-2: AUTO, -1: REFUSE}
 """What the column `failover_gap` holds for them; any other number is one of ids."""
@@ -103,8 +103,8 @@ def claim(connection: Connection, dialect: Dialect, name: str, size: int, fence:
     """Claim the next `size` ids of a residue: one round trip.
 
     Returns the end of their window, or None where no row matched: the tag is missing, too close to its limit, or
-    not as in `fence`; the database has moved; or the row is below `seen`. It is not raised to that: other processes may
-    claim from it what a third one still holds, so no further id is safe.
+    not as in `fence`; the database has moved; or the row is below `seen`. Such a row is not raised: others may claim
+    from it what a third process still holds, so no further id is safe.
     """
     parameters: dict[str, object] = {
         "name": name,
@@ -213,7 +213,7 @@ def change(connection: Connection, dialect: Dialect, name: str, changes: Mapping
     }
     values = [(segment.c[part], after[part]) for part in changes if part != "max_value"]
     if "max_value" in changes:
-        values += raising(stored(changes["max_value"]))
+        values += lifted(stored(changes["max_value"]))
         _, after["max_value"] = values[-1]
     fits = (segment.c.tag == name, after["max_value"] <= after["id_limit"], after["step"] <= after["max_step"])
     return connection.execute(update(segment).where(*fits).ordered_values(*values)).rowcount == 1
@@ -223,7 +223,7 @@ def greater(value: ColumnElement[int], other: int) -> ColumnElement[int]:
     return case((value < other, literal(other, value.type)), else_=value)
 
 
-def raising(above: int) -> list[tuple[Column[Any], ColumnElement[Any]]]:
+def lifted(above: int) -> list[tuple[Column[Any], ColumnElement[Any]]]:
     """Raise a row, counting the ids that no claim gave as skipped. MySQL assigns the columns from left to right."""
     raised = greater(segment.c.max_value, above)
     return [
@@ -236,21 +236,21 @@ def repair(connection: Connection, dialect: Dialect, tag: Tag, above: int, known
     """Raise a row, and write the key of the last move; False if it has another key than `tag`, or a lower limit, or if
     the database has moved."""
     fence = shard_row.fence_exists(connection, dialect, known)
-    return raise_moved(connection, dialect, tag, above, known.move, fence)
+    return lift_with_move(connection, dialect, tag, above, known.move, fence)
 
 
 def cross_all(connection: Connection, dialect: Dialect, move: Move, at: int) -> None:
     """Let every tag that has ids left skip its gap, as its next claim would. Raises `ServerReplaced`."""
     for tag in fetch_all(connection, dialect):
         if tag.move != move.key and tag.max_value < tag.limit:
-            raise_moved(connection, dialect, tag, tag.max_value + crossing(tag, at), move)
+            lift_with_move(connection, dialect, tag, tag.max_value + crossing(tag, at), move)
 
 
-def raise_moved(
+def lift_with_move(
     connection: Connection, dialect: Dialect, tag: Tag, above: int, move: Move, *fence: ColumnElement[bool]
 ) -> bool:
     fits = (segment.c.tag == tag.name, segment.c.move == tag.move, segment.c.id_limit >= above)
-    values = (*raising(above), (segment.c.move, literal(move.key)))
+    values = (*lifted(above), (segment.c.move, literal(move.key)))
     return connection.execute(update(segment).where(*fits, *fence).ordered_values(*values)).rowcount == 1
 
 

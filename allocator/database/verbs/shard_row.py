@@ -129,7 +129,7 @@ def change(
 def write(connection: Connection, dialect: Dialect, known: Shard) -> bool:
     """Write the row as it is, the first statement of a transaction; False if it is not as `known`.
 
-    Where several servers write, a lock alone would keep no change of it out.
+    The write conflicts with every change of the row, also on a cluster of several writers, where a lock would not.
     """
     return change(connection, dialect, known, {"made": shard.c.made + 1})
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SKIPPED = ".skipped"
 """The type of the row of `allocator_ticket` up to which tickets are skipped; no type of a user's begins with a dot."""
-IS_CLAIMED = segment.c.tag.startswith(RESERVED)
+IS_OF_TICKETS = segment.c.tag.startswith(RESERVED)
 """The rows of `allocator_segment` from which tickets are claimed."""
 
 
@@ -45,7 +45,7 @@ def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> i
 
 def has_any(connection: Connection, dialect: Dialect) -> bool:
     """Whether tickets were drawn, or may have been: a failover leaves a row."""
-    return bool(connection.scalar(select(or_(exists(select(ticket)), exists(select(segment).where(IS_CLAIMED))))))
+    return bool(connection.scalar(select(or_(exists(select(ticket)), exists(select(segment).where(IS_OF_TICKETS))))))
 
 
 def skip(connection: Connection, dialect: Dialect, count: int) -> None:
