@@ -162,10 +162,10 @@ def test_while_the_database_is_away_what_is_in_memory_is_shown(shared_database, 
     with Wire(shared_database("postgres")) as wire, Served(wire.url, options=("--timeout", "1")) as service:
         seat = Seat(service)  # without a token, before a service that is open to this machine by its own names
         assert seat.get("/", Host="evil.example:8000").status == 401
-        service.post(f"/v1/tags/{tag}/ids")  # and nobody has looked yet: memory alone knows the tag
+        service.post(f"/v1/tags/{tag}/ids")
         wire.refuse()
         assert until(lambda: "the database is unavailable. Ids come from memory" in seat.text("/"))
-        assert tags_in(seat.text("/")) == [tag]
+        assert tag in tags_in(seat.text("/"))
         assert "Memory lasts" in seat.text(f"/console/tags/{tag}")
         assert seat.get("/console/tags/made-up").status == 503
 

@@ -202,7 +202,7 @@ def test_each_process_of_fastapi_makes_ids_of_its_own_number(tmp_path):
             servers.enter_context(serving([*words, str(port)], tmp_path, port))
         ids = [Asked(port, "/orders", "POST").answer()["id"] for port in ports]
 
-    assert [one >> 12 & 1023 for one in ids] == [0, 1]
+    assert [int(one) >> 12 & 1023 for one in ids] == [0, 1]
 
 
 def test_each_worker_of_gunicorn_has_its_own_number(tmp_path):
