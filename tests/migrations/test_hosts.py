@@ -76,6 +76,15 @@ def table_names(url: str) -> set[str]:
 # -- left alone
 
 
+@ON_POSTGRES
+def test_alembic_makes_no_table_again_that_stands_in_a_later_schema_of_the_search_path(fresh):
+    execute(fresh, "CREATE SCHEMA eyes", f"DELETE FROM {VERSION_TABLE}")
+    with opened(f"{fresh}?options=-csearch_path%3Deyes,public") as engine, engine.begin() as connection:
+        schema.migrate(connection)
+
+    assert values(fresh, "SELECT tablename FROM pg_tables WHERE schemaname = 'eyes'") == []
+
+
 @SQLITE
 def test_autogenerate_leaves_our_tables_alone(fresh, tmp_path):
     written = operations(host(tmp_path / "host", fresh, ALONE))
