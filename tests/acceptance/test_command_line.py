@@ -277,6 +277,7 @@ REFUSED = {
     "db check --url http://127.0.0.1:1": "is a service; this needs the URL of the database itself",
     "next order --url oracle://u:s3cret@h/x": "known are sqlite, postgresql, mysql, mariadb",
     "tags set order --step 5": "error: tag 'order' does not exist",
+    "tags create order --start-after-column nowhere.id": "error: there is no column nowhere.id",
     "shards add mysql://h --slot 2": "names no database",
     "shards add sqlite:////no/such/folder/x.db --slot 2": "are no fleet; make one first",
 }
@@ -419,6 +420,12 @@ def test_every_command_explains_itself_and_its_variables():
         variables = {str(one.envvar) for one in given if one.envvar}
         variables |= {"ALLOCATOR_DATABASE_URL"} if "--url" in options else set()
         assert sorted(one for one in variables if f"[env var: {one}" not in help_) == [], name
+
+
+def test_objectids_need_no_database():
+    lines = run("next", "--scheme", "objectid", "-n", "3").output.split()
+
+    assert ({len(one) for one in lines}, len({*lines})) == ({24}, 3)
 
 
 READ = {

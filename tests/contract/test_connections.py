@@ -42,10 +42,12 @@ def embedded(served: Callable[..., Served]) -> Served:
     return served("sqlite")
 
 
-def test_a_body_that_is_too_large_is_refused_unread(embedded, tag):
+def test_a_body_or_query_that_is_too_large_is_refused(embedded, tag):
     put, chunk = f"PUT /v1/tags/{tag} HTTP/1.1\r\nHost: localhost\r\n", "x" * 0xFFFFF
     for rest in ("Content-Length: 104857600\r\n\r\n", f"Transfer-Encoding: chunked\r\n\r\nfffff\r\n{chunk}\r\n"):
         assert talk(embedded, put + rest)[9:12] == "413", rest[:20]
+    query = f"GET /v1/tags?after={'a' * 4096} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    assert talk(embedded, query)[9:12] == "414"
 
 
 def test_a_head_without_a_host_or_with_two_hosts_or_tokens_is_refused(embedded):

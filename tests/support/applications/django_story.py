@@ -176,6 +176,10 @@ def an_object_whose_save_has_failed_gets_an_id_in_the_next_bulk() -> None:
         Bin.objects.bulk_create([one])
         same(Bin.objects.get(pk=one.pk).code, one.code)
     pre_save.disconnect(refuse, sender=Bin)
+    for forced in ({"force_update": True}, {"update_fields": ["code"]}):
+        with suppress(ValueError):
+            Bin().save(**forced)
+            raise AssertionError("it was saved")
 
 
 @chapter
