@@ -33,6 +33,14 @@ STUBBORN = ("sh", "-c", 'trap "" TERM; exec "$@"', "sh")
 FOREVER = "touch started; while :; do sleep 0.1; done"
 
 
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """What the command blocks in this process is blocked no longer; its children would inherit it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Run:
     """The wrapper with a command of the shell, in a folder of its own."""
 
