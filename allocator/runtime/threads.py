@@ -370,10 +370,3 @@ def running_loop() -> AbstractEventLoop:
 async def to_thread(work: Callable[[], T]) -> T:
     """The result of blocking `work`, on a thread of asyncio."""
     return await running_loop().run_in_executor(None, copy_context().run, work)
-
-
-async def result_async(work: Work[T]) -> T:
-    """The result, however long it takes."""
-    while not work.ended:
-        await wait_async(work, WAIT_SLICE)
-    return work.result()
