@@ -178,16 +178,3 @@ def engines_of(session: Any) -> set[Engine]:
     binds = getattr(session, "binds", None) or getattr(session, "_Session__binds", {})
     engines = getattr(getattr(session, "_db", None), "engines", {})
     return {one.engine for one in (*binds.values(), *engines.values())}
-
-
-def is_one_call_for_all_rows(context: Any) -> bool:
-    """Tell whether SQLAlchemy calls a column default once for all rows of the statement of this context.
-
-    It does so for an INSERT from a SELECT, also where that is a common table of another statement.
-    """
-    compiled = context.compiled
-    common = [element.element for element in getattr(compiled, "ctes", None) or ()]
-    return any(
-        getattr(statement, "is_insert", False) and statement.select is not None
-        for statement in (compiled.statement, *common)
-    )

@@ -23,7 +23,6 @@ from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
 from sqlalchemy.sql.visitors import iterate
 
 from allocator.aio import AsyncAllocator
-from allocator.database.caller import is_one_call_for_all_rows
 from allocator.errors import InvalidDatabase, InvalidSetting, InvalidTag
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.sync import Allocator
@@ -84,6 +83,19 @@ class KeyDefault:
                 f"locks {database} until it ends; use a separate file for the allocator, or draw the ids before the "
                 "first change"
             )
+
+
+def is_one_call_for_all_rows(context: Any) -> bool:
+    """Tell whether SQLAlchemy calls a column default once for all rows of the statement of this context.
+
+    It does so for an INSERT from a SELECT, also where that is a common table of another statement.
+    """
+    compiled = context.compiled
+    common = [element.element for element in getattr(compiled, "ctes", None) or ()]
+    return any(
+        getattr(statement, "is_insert", False) and statement.select is not None
+        for statement in (compiled.statement, *common)
+    )
 
 
 class TableDefault:
