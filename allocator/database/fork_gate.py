@@ -15,8 +15,9 @@ from functools import partial
 
 from allocator.runtime.forks import in_child, is_held_here
 
-PATIENCE = 2.0
-"""The longest that a fork waits, in seconds: a statement may hang, as on a network file system."""
+PATIENCE = 10.0
+"""The longest that a fork waits, in seconds: a statement may hang for good, as on a network file system. A disk that is
+busy answers within it; the child of a fork that went on earlier would find the file locked for ever."""
 
 lock = threading.RLock()
 """Held by each statement, of whichever file. Re-entrant, since a statement may fork."""
