@@ -20,6 +20,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar, Protocol
 from weakref import WeakSet
@@ -248,22 +249,22 @@ class Masks(threading.local):
 masks = Masks()
 
 
-def hold() -> None:
-    # By the function in C: the one of `signal` is Python, so a handler might run, and raise, before it is called.
+def note() -> None:
     masks.noted.append(_signal.pthread_sigmask(signal.SIG_BLOCK, ()))
-    _signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
 def restore() -> None:
     """Restore the mask of the fork; handlers of signals that were held back run in here."""
-    if masks.noted:  # else a handler raised in `hold`
-        _signal.pthread_sigmask(signal.SIG_SETMASK, masks.noted.pop())
+    mask = masks.noted.pop() if masks.noted else ()  # a handler raised in `note`
+    _signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 if hasattr(os, "register_at_fork"):
-    # Held before the fork, since hooks of others run in the child before ours.
+    # Held before the fork, since hooks of others run in the child before ours. By a hook in C: in one of Python, as the
+    # function of `signal` is, a handler may run, and raise, before it holds any. `note`, registered last, runs first.
+    hold = partial(_signal.pthread_sigmask, signal.SIG_BLOCK, signal.valid_signals())
     os.register_at_fork(before=hold, after_in_parent=restore)
-    os.register_at_fork(after_in_child=renew_all)
+    os.register_at_fork(before=note, after_in_child=renew_all)
     os.register_at_fork(after_in_child=restore)
 if "uwsgi" in sys.modules:  # true only inside uWSGI
     hook_into_uwsgi(sys.modules["uwsgi"])

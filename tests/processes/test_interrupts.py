@@ -109,7 +109,8 @@ def test_an_object_id_can_be_made_at_any_step_of_another():
 
 
 IN_A_CHILD = """
-import concurrent.futures.thread, json, logging, os, random, signal, sys
+import concurrent.futures.thread, json, logging, os, random, signal, sys, _signal
+from functools import partial
 # After the hooks of these modules and before ours.
 os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGUSR1))
 from allocator import Allocator, Meteor, ObjectId
@@ -138,9 +139,13 @@ def draw():
 told, handled, killing, ids = [], [], Killing(), Allocator("sqlite:///" + sys.argv[1])
 forks.register(killing)
 drawn = draw()
-for number in signal.SIGUSR1, signal.SIGUSR2:
+for number in signal.SIGUSR1, signal.SIGUSR2, signal.SIGVTALRM:
     signal.signal(number, handler)
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+if len(sys.argv) == 3:  # before our hooks, and in C: the handler raises in the first of ours that is Python
+    os.register_at_fork(before=partial(sum, range(5_000_000)))
+    os.register_at_fork(before=partial(_signal.setitimer, signal.ITIMER_VIRTUAL, 0.001))
+else:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
 if (child := os.fork()) == 0:
     print(json.dumps([told, handled + draw(), *map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))]), flush=True)
     os._exit(0)
@@ -149,15 +154,16 @@ print(json.dumps([told, drawn + draw(), *map(int, signal.pthread_sigmask(signal.
 """
 
 
-def test_no_handler_raises_in_the_middle_of_the_renewal_of_a_child(tmp_path: Path):
+@pytest.mark.parametrize("more", [(), ("one that raises before the fork",)])
+def test_no_handler_raises_in_the_middle_of_the_renewal_of_a_child(tmp_path: Path, more):
     """Of a signal before it, and of signals at each of its stages, which are handled after it, and draw."""
-    said = output(IN_A_CHILD, tmp_path / "ids.db").splitlines()
+    said = output(IN_A_CHILD, tmp_path / "ids.db", *more).splitlines()
     (in_child, theirs, *held), (in_parent, ours, *held_here) = map(json.loads, said)
 
-    assert sorted(in_child) == [["SIGUSR1", True], ["SIGUSR2", True]]
-    assert in_parent == []
-    assert held == held_here == [signal.SIGALRM]
-    assert distinct([*theirs, *ours]) == 14
+    assert in_parent == [["SIGVTALRM", True]] * len(more)
+    assert sorted(in_child) == [["SIGUSR1", True], ["SIGUSR2", True], *in_parent]
+    assert held == held_here == [signal.SIGALRM] * (not more)
+    assert distinct([*theirs, *ours]) == 14 + len(more)
 
 
 STORM = """

@@ -203,9 +203,13 @@ def test_a_lease_is_renewed_when_a_third_of_it_is_used_and_ids_go_on_to_its_end(
 @rule(10)
 def test_a_wall_clock_that_steps_back_is_asked_for_no_time(process):
     """The next request asks with the last value, which the database takes."""
-    drawn = [process.at(0.0).draw()]
+    drawn = [process.at(0.0).draw(), process.at(6.6).draw()]
     first = process.core.lease
-    drawn += [process.at(second, second - 3600).draw() for second in range(1, 60)]
+    want = process.at(6.7, 6.7 - 3600).core.want(6.7)
+    drawn.append(process.draw())
+    process.claim(want, 6.7)  # an answer for a time before these ids
+    drawn.append(process.draw())
+    drawn += [process.at(second, second - 3600).draw() for second in range(7, 60)]
 
     assert all(drawn)
     assert sorted(drawn) == drawn
