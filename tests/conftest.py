@@ -22,7 +22,6 @@ from support.servers.available import KINDS, SERVERS
 from support.servers.databases import databases, one_of_each, with_schema
 from support.servers.fleets import made
 from support.service.served import Served
-from support.verdict import add_option, judge
 
 from allocator import Allocator
 from allocator.database.store import Database
@@ -44,6 +43,7 @@ hypothesis.settings.register_profile("patient", deadline=None, suppress_health_c
 hypothesis.settings.load_profile("patient")
 """On a busy machine an example may take any time."""
 
+pytest_plugins = ["support.verdict"]
 DATABASES = ("sqlite", *KINDS)
 PLACES = (*DATABASES, "mixed", "service")
 numbers = itertools.count(1)
@@ -51,14 +51,12 @@ numbers = itertools.count(1)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="what each change proves; the rest is for `make nightly`")
-    add_option(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "statements: of SQL, proven on all four databases by each change")
     config.addinivalue_line("markers", "nightly: left out by --quick")
     config.addinivalue_line("markers", "rule(number): of the promise; see tests/RULES.md")
-    judge(config)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:

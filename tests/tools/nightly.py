@@ -4,7 +4,7 @@ from support.servers import fetched
 from support.servers.available import KINDS
 
 PYTEST = ("-m", "pytest", "--no-skips", "--capture=no", "--verbose")
-QUICKLY = ("-m", "tools.retry", "--numprocesses", "4", "--dist", "loadfile")
+QUICKLY = ("-m", "pytest", "--retry", "--numprocesses", "4", "--dist", "loadfile")
 FULL = (*QUICKLY, "--no-skips")
 """Without --quick: every database with every face, rare settings, the browser, the wheel."""
 LIKE_POSTGRES = "(postgres or test_managed_databases and not TiDB and not OceanBase)"

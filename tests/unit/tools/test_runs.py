@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.kit import python
 from support.quick import ROOT, Case, left_out, turn
 from support.rules import RULES
 from support.verdict import FINAL, MOST
@@ -15,10 +16,10 @@ from tools.rules import KINDS, PAGE, found, page
 
 TESTS = Path(__file__).parents[2]
 CONFTEST = """
-from support.verdict import Verdict, add_option as pytest_addoption
-def pytest_configure(config):
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Verdict({"test_story.py::test_known"}, config.getoption("--no-skips")))
+from pathlib import Path
+from support import verdict
+verdict.KNOWN = Path(__file__).with_name("flaky.txt")
+pytest_plugins = ["support.verdict"]
 """
 STORY = f"""
 import os, subprocess, sys
@@ -57,52 +58,32 @@ def test_many(number): once(f"many{{number}}")
 """
 
 
-@pytest.fixture
-def retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Runs the tests of the story whose names have a word. Returns the exit code, and what was said."""
-    (tmp_path / "test_story.py").write_text(STORY)
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-
-    def run(word: str, *options: str) -> tuple[int, str]:
-        words = [sys.executable, "-m", "tools.retry", "-p", "xdist", "-k", word, *options]
-        done = subprocess.run(
-            words, check=False, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        return done.returncode, done.stdout
-
-    return run
-
-
 @pytest.mark.parametrize(
-    ("word", "why"),
+    ("options", "is_retried", "code", "why"),
     [
-        ("twice", "an id came twice"),
-        ("in_a_group", "an id came twice"),
-        ("died", "its process died"),
-        ("known", "was flaky before"),
-        ("many", f"{MOST + 1} tests failed, and at most {MOST} are retried"),
-        ("wrong", "ValueError: wrong"),
-        ("then_skipped", "was skipped: Skipped: not now"),
-        ("flaky or set_up", ":\ntest_story.py::test_flaky\ntest_story.py::test_set_up\n"),
+        (["twice"], False, FINAL, "an id came twice"),
+        (["in_a_group"], False, FINAL, "an id came twice"),
+        (["died"], False, FINAL, "its process died"),
+        (["known"], False, FINAL, "was flaky before"),
+        (["many"], False, FINAL, f"{MOST + 1} tests failed, and at most {MOST} are retried"),
+        (["wrong", "--exitfirst", "--numprocesses", "0"], False, FINAL, "some tests did not run"),
+        (["wrong"], True, 1, "ValueError: wrong"),
+        (["then_skipped"], True, FINAL, "Skipped: not now"),
+        (["flaky or set_up"], True, 0, "PASSED test_story.py::test_flaky\nPASSED test_story.py::test_set_up\n"),
     ],
 )
-def test_what_passes_by_itself_is_flaky_and_what_fails_again_is_red_and_some_is_never_retried(retried, word, why):
-    code, said = retried(word, "--numprocesses", "1")
-    is_retried = word in {"wrong", "then_skipped", "flaky or set_up"}
+def test_what_passes_by_itself_is_flaky_and_what_fails_again_is_red_and_some_is_never_retried(
+    tmp_path, options, is_retried, code, why
+):
+    texts = {"test_story.py": STORY, "conftest.py": CONFTEST, "flaky.txt": "\ntest_story.py::test_known # why"}
+    for name, text in {**texts, "pytest.ini": "[pytest]"}.items():
+        (tmp_path / name).write_text(text)
+    env = {"PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    words = ("--retry", "-p", "xdist", "--numprocesses", "1", "-k", *options)
+    said = python("import sys, pytest; sys.exit(pytest.main())", *words, cwd=tmp_path, env=env)
 
-    assert ("A retry" in said, is_retried or code == FINAL) == (is_retried, True), said
-    assert (code == 0) == ("FLAKY" in said) == (word == "flaky or set_up")
-    assert why in said
-
-
-def test_where_not_all_ran_nothing_is_retried(retried, tmp_path):
-    assert retried("wrong", "--exitfirst")[0] == FINAL
-    (tmp_path / "test_other.py").write_text("import nowhere")
-    code, said = retried("flaky", "--numprocesses", "1")
-    assert (code > 0, "A retry" in said, "could not be collected" in said) == (True, False, True), said
+    assert (said.code, "A retry" in said.out, "FLAKY" in said.out) == (code, is_retried, code == 0), said.out
+    assert why in said.out
 
 
 WORKFLOW = ROOT / ".github" / "workflows" / "nightly.yml"
