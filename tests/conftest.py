@@ -16,7 +16,7 @@ import hypothesis
 import pytest
 from sqlalchemy import Engine, create_engine, make_url
 from support.applications.faces import FACES, PATIENT, Faces
-from support.quick import Case, left_out, turn_of_this_change
+from support.quick import is_left_out, turn_of_this_change
 from support.servers.administrator import execute
 from support.servers.available import KINDS, SERVERS
 from support.servers.databases import databases, one_of_each, with_schema
@@ -45,7 +45,6 @@ hypothesis.settings.load_profile("patient")
 
 pytest_plugins = ["support.verdict"]
 DATABASES = ("sqlite", *KINDS)
-PLACES = (*DATABASES, "mixed", "service")
 numbers = itertools.count(1)
 
 
@@ -67,10 +66,10 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("quick"):
-        cases = [Case(item.nodeid.partition("[")[0], texts(item), marks(item)) for item in items]
-        chosen = left_out(cases, PLACES, FACES, turn_of_this_change())
-        config.hook.pytest_deselected(items=[items[at] for at in chosen])
-        items[:] = [item for at, item in enumerate(items) if at not in chosen]
+        turns = turn_of_this_change()
+        left = {item for item in items if is_left_out(texts(item), {mark.name for mark in item.iter_markers()}, turns)}
+        config.hook.pytest_deselected(items=[*left])
+        items[:] = [item for item in items if item not in left]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -108,10 +107,6 @@ def texts(item: pytest.Item) -> tuple[str, ...]:
     """The parameters of a test that are texts, such as its database and its face."""
     params = item.callspec.params.values() if hasattr(item, "callspec") else ()
     return tuple(value for value in params if isinstance(value, str))
-
-
-def marks(item: pytest.Item) -> frozenset[str]:
-    return frozenset(mark.name for mark in item.iter_markers())
 
 
 def pytest_unconfigure() -> None:

@@ -1,13 +1,11 @@
 """What a retry forgives, and what it never does: by runs of pytest."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from support.kit import python
-from support.quick import ROOT, Case, left_out, turn
+from support.quick import ROOT, is_left_out, turn
 from support.rules import RULES
 from support.verdict import FINAL, MOST
 from tools.nightly import MATRIX, OLDER, PARTS
@@ -150,57 +148,22 @@ def test_the_page_is_what_the_marks_say():
     assert PAGE.read_text() == page(found()), "run: PYTHONPATH=tests python -m tools.rules"
 
 
-# -- what each change proves: by plain lists of tests, and by plain commits
-
-
-PLACES, FACES = ("sqlite", "postgres", "mysql", "mariadb"), ("sync", "asyncio")
+# -- what each change proves: by plain names
 
 
 def test_stories_run_on_three_databases_and_statements_on_four():
-    cases = [
-        Case(name, (place,), frozenset(marks)) for name, *marks in (["story"], ["s", "statements"]) for place in PLACES
-    ]
-
-    assert left_out(cases, PLACES, FACES, ["mysql"]) == {3}
-    assert left_out(cases, PLACES, FACES, ["mariadb"]) == {2}
-    assert left_out(cases, PLACES, FACES, ["mysql", "mariadb"]) == set()
-
-
-def test_a_test_of_the_night_is_left_out_and_one_database_alone_meets_both_faces():
-    cases = [Case("n", (), frozenset(["nightly"])), *(Case("one", ("sqlite", face)) for face in FACES)]
-
-    assert left_out(cases, PLACES, FACES, ["mysql"]) == {0}
-
-
-def test_every_place_and_every_face_of_a_turn_is_met_by_each_test():
-    places = (*PLACES, "mixed")
-    for kept in (places, ("sqlite", "mixed"), ("postgres", "mariadb"), ("mysql", "mariadb", "sqlite")):
-        for faces in (FACES, FACES[:1]):
-            cases = [Case("test", (place, face), frozenset(["statements"])) for place in kept for face in faces]
-            chosen = [case for at, case in enumerate(cases) if at not in left_out(cases, places, FACES, ["mariadb"])]
-            assert {value for case in chosen for value in case.values} == {*kept, *faces}
-    stories = [Case("test", (place, face)) for place in places for face in FACES]
-    for one, other in (("mysql", "mariadb"), ("mariadb", "mysql")):
-        met = {
-            v
-            for at, case in enumerate(stories)
-            if at not in left_out(stories, places, FACES, [one])
-            for v in case.values
-        }
-        assert met == {*places, *FACES} - {other}
+    assert is_left_out(["mariadb", "sync"], [], turns=["mysql"])
+    assert not is_left_out(["mysql"], [], turns=["mysql"])
+    assert not is_left_out(["mariadb"], ["statements"], turns=["mysql"])
+    assert is_left_out(["sqlite"], ["statements", "nightly"], turns=["mysql", "mariadb"])
 
 
 def test_mysql_and_mariadb_take_turns():
-    assert [turn(head, ["allocator/cli/next.py"]) for head in ("0", "a4", "af", "f")] == [
-        ("mysql",),
-        ("mysql",),
-        ("mariadb",),
-        ("mariadb",),
-    ]
+    turns = [turn(head, ["allocator/cli/next.py"]) for head in ("0", "a4", "af", "f")]
+
+    assert turns == [("mysql",), ("mysql",), ("mariadb",), ("mariadb",)]
     assert turn("", []) == ("mysql", "mariadb")
     for path in ("allocator/database/store.py", "allocator/doctor/questions.py", "migrations/env.py"):
         assert turn("0", ["README.md", path]) == ("mysql", "mariadb")
         assert turn("0", [path], forced="mariadb") == ("mariadb",)
     assert turn("0", [], forced="both") == ("mysql", "mariadb")
-    with pytest.raises(ValueError, match="must be mysql, mariadb or both, got 'oracle'"):
-        turn("0", [], forced="oracle")
