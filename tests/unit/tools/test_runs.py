@@ -3,12 +3,10 @@
 from pathlib import Path
 
 import pytest
-import yaml
 from support.kit import python
 from support.quick import ROOT, is_left_out, turn
 from support.rules import RULES
 from support.verdict import FINAL, MOST
-from tools.nightly import MATRIX, OLDER, PARTS
 from tools.ratchets import FILE, formatted, lines, parsed, raised, words, wrong
 from tools.rules import KINDS, PAGE, found, page
 
@@ -82,20 +80,6 @@ def test_what_passes_by_itself_is_flaky_and_what_fails_again_is_red_and_some_is_
 
     assert (said.code, "A retry" in said.out, "FLAKY" in said.out) == (code, is_retried, code == 0), said.out
     assert why in said.out
-
-
-WORKFLOW = ROOT / ".github" / "workflows" / "nightly.yml"
-
-
-def test_every_long_run_and_every_quick_test_is_in_one_part_of_the_night():
-    words = [word for command in PARTS.values() for word in command if word.startswith("tests/")]
-    soaks = {str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "endurance").glob("test_*.py")}
-    folders = {f"tests/{path.name}" for path in (ROOT / "tests").iterdir() if any(path.rglob("test_*.py"))}
-    names = [*PARTS, *OLDER, *(f"matrix-{name}" for name in MATRIX)]
-
-    assert sorted(word for word in words if word.endswith(".py")) == sorted(soaks)
-    assert {word for word in words if not word.endswith(".py")} == folders - {"tests/endurance"}
-    assert yaml.safe_load(WORKFLOW.read_text())["jobs"]["part"]["strategy"]["matrix"]["part"] == names
 
 
 # -- the numbers that may only fall, judged by plain texts
