@@ -5,9 +5,9 @@ says when each part was last green, and on which commit: empty where the tree ha
 """
 
 import json
-import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import nox
@@ -48,14 +48,12 @@ MATRIX = {
 """The quick tests on each Python, SQLAlchemy and Django."""
 
 
-def git(*words: str) -> str:
-    return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
-
-
 def run(session: nox.Session, *command: str, **env: str | None) -> None:
     session.run(*WITHIN, *command, env={"PYTHONPATH": "tests", **ALL_SERVERS, **env}, external=True)
+    git = partial(session.run, "git", external=True, silent=True, log=False)
     changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":!{GREEN}")
-    green = {"at": datetime.now(UTC).isoformat(" ", "seconds"), "commit": "" if changed else git("rev-parse", "HEAD")}
+    commit = "" if changed else str(git("rev-parse", "HEAD")).strip()
+    green = {"at": datetime.now(UTC).isoformat(" ", "seconds"), "commit": commit}
     GREEN.write_text(json.dumps(json.loads(GREEN.read_text()) | {session.name: green}, indent=2) + "\n")
 
 

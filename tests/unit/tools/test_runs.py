@@ -87,30 +87,27 @@ def test_what_passes_by_itself_is_flaky_and_what_fails_again_is_red_and_some_is_
 
 def test_what_is_counted():
     assert lines("# why\n\na = [\n    1,\n \n]\n") == 4
-    assert words({"docs": [{"text": "<p>Two words</p>"}, {"text": "three"}]}) == 3
+    assert words('{"docs": [{"text": "<p>Two words</p>"}, {"text": "three"}]}') == 3
 
 
 def test_a_number_that_rose_and_one_that_fell_unnoticed_are_wrong():
     allowed = {"lines.tests": 1000, "tests.items": 100}
 
-    assert wrong(allowed, {"lines.tests": 1000, "tests.items": 99}) == []
-    assert wrong(allowed, {"lines.tests": 1001, "tests.items": 98}) == [
+    assert [*wrong(allowed, {"lines.tests": 1000, "tests.items": 99})] == []
+    assert [*wrong(allowed, {"lines.tests": 1001, "tests.items": 98, "lines.new": 1})] == [
+        "lines.new: 1, and may be 0",
         "lines.tests: 1001, and may be 1000",
         "tests.items fell from 100 to 98: make ratchets RATCHETS=--write",
-    ]
-    assert wrong({}, {"lines.new": 1}) == ["lines.new: 1, and may be 0"]
-    assert wrong({"lines.tests": 9, "seconds.ci": 600}, {}) == [
-        "lines.tests fell from 9 to 0: make ratchets RATCHETS=--write"
     ]
 
 
 def test_a_number_is_raised_with_a_reason_in_a_commit():
     before, after = {"lines.tests": 1, "tests.items": 1}, {"lines.tests": 2, "tests.items": 1, "words.site": 5}
 
-    assert raised(before, after, "More tests\n\nRaises tests.items: no") == [
+    assert [*raised(before, after, "More tests\n\nRaises tests.items: no")] == [
         "lines.tests rises from 1 to 2, and no commit says 'Raises lines.tests: why'"
     ]
-    assert raised(before, after, "More tests\n\nRaises lines.tests: a story of MySQL 9.6") == []
+    assert [*raised(before, after, "More tests\n\nRaises lines.tests: a story of MySQL 9.6")] == []
 
 
 def test_the_file_is_written_as_it_is_read():
