@@ -23,7 +23,7 @@ QUICKLY = ("-m", "pytest", "--retry", "--numprocesses", "4", "--dist", "loadfile
 LONG = {"contract", "failover", "cluster", "endurance"}
 OTHERS = sorted({path.parts[1] for path in Path("tests").rglob("test_*.py")} - LONG)
 PARTS = {
-    "contract": (*QUICKLY, "--no-skips", "tests/contract"),  # without --quick: every database, rare settings
+    "contract": (*QUICKLY, "--no-skips", "tests/contract"),  # rare settings too
     "others": (*QUICKLY, "--no-skips", *(f"tests/{folder}" for folder in OTHERS)),
     "simulate": ("-m", "simulation", "--seeds", "20000"),
     "mutants": ("-m", "mutants"),
@@ -80,7 +80,7 @@ def matrix(name: str) -> None:
     def of_its_own(session: nox.Session) -> None:
         tests = nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), "test")
         session.install("-e", ".[all]", *MATRIX[name].split(), *tests)
-        run(session, "python", *QUICKLY, "--quick")
+        run(session, "python", *QUICKLY, "-m", "not nightly")
 
 
 for makes, names in (part, PARTS), (older, OLDER), (matrix, MATRIX):

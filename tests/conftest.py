@@ -16,7 +16,6 @@ import hypothesis
 import pytest
 from sqlalchemy import Engine, create_engine, make_url
 from support.applications.faces import FACES, PATIENT, Faces
-from support.quick import is_left_out, turn_of_this_change
 from support.servers.administrator import execute
 from support.servers.available import KINDS, SERVERS
 from support.servers.databases import databases, one_of_each, with_schema
@@ -48,28 +47,9 @@ DATABASES = ("sqlite", *KINDS)
 numbers = itertools.count(1)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="what each change proves; the rest is for `make nightly`")
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "statements: of SQL, proven on all four databases by each change")
-    config.addinivalue_line("markers", "nightly: left out by --quick")
+    config.addinivalue_line("markers", "nightly: what no change waits for")
     config.addinivalue_line("markers", "rule(number): of the promise; see tests/RULES.md")
-
-
-def pytest_report_header(config: pytest.Config) -> str | None:
-    if not config.getoption("quick"):
-        return None
-    return f"quick: statements on all databases, stories on sqlite, postgres, {', '.join(turn_of_this_change())}"
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("quick"):
-        turns = turn_of_this_change()
-        left = {item for item in items if is_left_out(texts(item), {mark.name for mark in item.iter_markers()}, turns)}
-        config.hook.pytest_deselected(items=[*left])
-        items[:] = [item for item in items if item not in left]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

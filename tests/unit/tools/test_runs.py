@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 from support.kit import python
-from support.quick import ROOT, is_left_out, turn
 from support.rules import RULES
 from support.verdict import FINAL, MOST
-from tools.ratchets import FILE, formatted, lines, parsed, raised, words, wrong
+from tools.ratchets import FILE, ROOT, formatted, lines, parsed, raised, words, wrong
 from tools.rules import KINDS, PAGE, found, page
 
 TESTS = Path(__file__).parents[2]
@@ -127,24 +126,3 @@ def test_each_rule_has_a_test_a_world_a_control_and_a_mutant():
 
 def test_the_page_is_what_the_marks_say():
     assert PAGE.read_text() == page(found()), "run: PYTHONPATH=tests python -m tools.rules"
-
-
-# -- what each change proves: by plain names
-
-
-def test_stories_run_on_three_databases_and_statements_on_four():
-    assert is_left_out(["mariadb", "sync"], [], turns=["mysql"])
-    assert not is_left_out(["mysql"], [], turns=["mysql"])
-    assert not is_left_out(["mariadb"], ["statements"], turns=["mysql"])
-    assert is_left_out(["sqlite"], ["statements", "nightly"], turns=["mysql", "mariadb"])
-
-
-def test_mysql_and_mariadb_take_turns():
-    turns = [turn(head, ["allocator/cli/next.py"]) for head in ("0", "a4", "af", "f")]
-
-    assert turns == [("mysql",), ("mysql",), ("mariadb",), ("mariadb",)]
-    assert turn("", []) == ("mysql", "mariadb")
-    for path in ("allocator/database/store.py", "allocator/doctor/questions.py", "migrations/env.py"):
-        assert turn("0", ["README.md", path]) == ("mysql", "mariadb")
-        assert turn("0", [path], forced="mariadb") == ("mariadb",)
-    assert turn("0", [], forced="both") == ("mysql", "mariadb")
