@@ -45,8 +45,7 @@ HEADER = """\
 
 """
 
-Numbers = dict[str, int]
-"""By names such as `lines.tests`."""
+Numbers = dict[str, int]  # by names such as `lines.tests`
 
 
 def lines(text: str) -> int:
@@ -67,11 +66,6 @@ def sizes(modules: Collection[str]) -> Numbers:
         found[f"sizes.{name}-median"] = in_order[len(in_order) // 2]
         found[f"sizes.{name}-p90"] = in_order[len(in_order) * 9 // 10]
     return found
-
-
-def names(*classes: type) -> set[str]:
-    """All public names in the bodies of these classes, whichever of them has one."""
-    return {name for each in classes for name in {*vars(each), *get_annotations(each)} if not name.startswith("_")}
 
 
 def words(site: str) -> int:
@@ -104,7 +98,8 @@ def measured() -> Numbers:
             found[f"lines.{name.partition('/')[0]}"] += lines((ROOT / name).read_text())
     found["tests.items"] = items()
     found["words.site"] = words((ROOT / "site" / "search" / "search_index.json").read_text())
-    found["names.dialect"] = len(names(Dialect, MySQL, PostgreSQL, SQLite))
+    bodies = [{*vars(each), *get_annotations(each)} for each in (Dialect, MySQL, PostgreSQL, SQLite)]
+    found["names.dialect"] = sum(not name.startswith("_") for name in set().union(*bodies))
     return {**found, **sizes([path.read_text() for path in (ROOT / "allocator").rglob("*.py")]), **dict(walked())}
 
 

@@ -16,11 +16,7 @@ import allocator
 PACKAGE = Path(allocator.__file__).parent
 ROOT = PACKAGE.parent
 TESTS = ROOT / "tests"
-MODULES = {
-    str(path.relative_to(PACKAGE)): path.read_text()
-    for path in sorted(PACKAGE.rglob("*.py"))
-    if "migrations" not in path.relative_to(PACKAGE).parts
-}
+MODULES = {str(path.relative_to(PACKAGE)): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
 """The text of each, by its place, such as `schemes/tag.py`."""
 IMPORTS = grimp.build_graph(
     "allocator", include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
