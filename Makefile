@@ -46,7 +46,7 @@ run: $(INSTALLED)  ## draw ids from SQLite, start the service, and print lines t
 		exec $(BIN)/allocator serve --open --port $(PORT) --log-format text --url sqlite:///allocator.db
 
 test: $(READY)  ## the quick tests, on every available database, with a retry of what failed
-	PYTHONPATH=tests $(BIN)/python -m tools.retry --numprocesses $(WORKERS) --dist loadfile --quick --durations=40 $(TESTS)
+	PYTHONPATH=tests $(BIN)/python -m pytest --retry --numprocesses $(WORKERS) --dist loadfile -m "not nightly" --durations=40 $(TESTS)
 
 nightly: $(NIGHT)  ## what no change waits for, in parts: PART="mutants failover", or all
 	$(BIN)/nox $(if $(PART),--session $(PART))

@@ -16,13 +16,11 @@ import hypothesis
 import pytest
 from sqlalchemy import Engine, create_engine, make_url
 from support.applications.faces import FACES, PATIENT, Faces
-from support.quick import Case, left_out, turn_of_this_change
 from support.servers.administrator import execute
 from support.servers.available import KINDS, SERVERS
 from support.servers.databases import databases, one_of_each, with_schema
 from support.servers.fleets import made
 from support.service.served import Served
-from support.verdict import add_option, judge
 
 from allocator import Allocator
 from allocator.database.store import Database
@@ -44,35 +42,14 @@ hypothesis.settings.register_profile("patient", deadline=None, suppress_health_c
 hypothesis.settings.load_profile("patient")
 """On a busy machine an example may take any time."""
 
+pytest_plugins = ["support.verdict"]
 DATABASES = ("sqlite", *KINDS)
-PLACES = (*DATABASES, "mixed", "service")
 numbers = itertools.count(1)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="what each change proves; the rest is for `make nightly`")
-    add_option(parser)
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "statements: of SQL, proven on all four databases by each change")
-    config.addinivalue_line("markers", "nightly: left out by --quick")
+    config.addinivalue_line("markers", "nightly: what no change waits for")
     config.addinivalue_line("markers", "rule(number): of the promise; see tests/RULES.md")
-    judge(config)
-
-
-def pytest_report_header(config: pytest.Config) -> str | None:
-    if not config.getoption("quick"):
-        return None
-    return f"quick: statements on all databases, stories on sqlite, postgres, {', '.join(turn_of_this_change())}"
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("quick"):
-        cases = [Case(item.nodeid.partition("[")[0], texts(item), marks(item)) for item in items]
-        chosen = left_out(cases, PLACES, FACES, turn_of_this_change())
-        config.hook.pytest_deselected(items=[items[at] for at in chosen])
-        items[:] = [item for at, item in enumerate(items) if at not in chosen]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -110,10 +87,6 @@ def texts(item: pytest.Item) -> tuple[str, ...]:
     """The parameters of a test that are texts, such as its database and its face."""
     params = item.callspec.params.values() if hasattr(item, "callspec") else ()
     return tuple(value for value in params if isinstance(value, str))
-
-
-def marks(item: pytest.Item) -> frozenset[str]:
-    return frozenset(mark.name for mark in item.iter_markers())
 
 
 def pytest_unconfigure() -> None:

@@ -191,7 +191,6 @@ def test_the_start_of_a_deleted_tag_is_above_ids_that_a_failover_forgot(fresh):
     assert int(run("tags", "delete", "order", "--yes", url=fresh).output.split()[-1]) > 1 << 22
 
 
-@pytest.mark.statements
 def test_a_row_that_is_open_is_not_deleted(fresh):
     with closing(Allocator(fresh)) as ids, closing(Database(fresh)) as database:
         ids.reserve("order", 5)
@@ -383,7 +382,6 @@ $ next order
 """
 
 
-@pytest.mark.statements
 @ON_SERVERS
 def test_a_server_needs_its_schema_first(empty):
     assert wrong_commands(empty, NO_SCHEMA, REVISION=REVISIONS[-1]) == []

@@ -133,7 +133,6 @@ def wrong(found: dict[str, Finding], expected: dict[str, tuple[Severity, str]]) 
     }
 
 
-@pytest.mark.statements
 def test_rows_that_will_stop_ids_or_repeat_them(kind, patient):
     with changed(patient.url, (*ROWS, NODE.get(kind, PLAIN_NODE)), EMPTY):
         found = patient.found()

@@ -163,7 +163,6 @@ def everything_said(error: BaseException | None) -> str:
     return said
 
 
-@pytest.mark.statements
 @pytest.mark.parametrize("kind", CASES, indirect=True)
 def test_what_a_server_says(fresh, kind):
     with Allocator(fresh) as ids:

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import BigInteger, Engine, SmallInteger, String, insert, select, text, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from support.applications.shop import emptied
-from support.kit import ON_SERVERS, SQLITE, statements
+from support.kit import ON_SERVERS, SQLITE
 from support.processes.patience import until
 from support.servers.administrator import opened
 
@@ -64,7 +64,6 @@ def read(engine: Engine, last: int = 0) -> list[tuple[int, int]]:
         return [tuple(row) for row in found]
 
 
-@statements
 def test_rows_are_numbered_in_their_order_from_one_call_to_the_next(shop):
     add(shop, 30, 10, 20)
     assert feed.assign(shop) == 3
@@ -92,7 +91,6 @@ def test_a_row_that_commits_late_is_read_later_and_not_missed(shop):
 
 
 @ON_SERVERS
-@statements
 def test_a_row_that_somebody_holds_holds_nobody_up_and_leaves_no_gap(shop):
     add(shop, *range(1, 21))
     with shop.connect() as holder:
@@ -107,7 +105,6 @@ def test_a_row_that_somebody_holds_holds_nobody_up_and_leaves_no_gap(shop):
 
 
 @ON_SERVERS  # the integers of SQLite have one width
-@statements
 def test_a_column_without_room_takes_no_position(shop):
     narrow = Feed(Narrow, position="position", order_by="id")
     with shop.begin() as connection:

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, make_url
 from support.distinct import distinct
 from support.faults.meanwhile import meanwhile
 from support.faults.wire import counted
-from support.kit import OF_THE_RULE, ON_MYSQL, ON_POSTGRES, SQLITE, on, statements
+from support.kit import OF_THE_RULE, ON_MYSQL, ON_POSTGRES, SQLITE, on
 from support.servers.administrator import execute
 from support.servers.fleets import bare
 
@@ -32,7 +32,6 @@ THEIRS = 9
 """What SQLAlchemy and its driver ask at the first connect of a process, at most, and the ends of a transaction."""
 
 
-@statements
 def test_a_process_asks_little_before_its_first_id(fresh):
     with Allocator(fresh) as before:
         before.next_id("there"), before.ticket("there")
@@ -108,7 +107,6 @@ def test_a_ping_draws_nothing(face, place, tag):
     assert ids.next_id(tag) == 1
 
 
-@statements
 def test_each_call_says_what_is_missing_until_the_tables_are_made(face, kind, empty):
     ids = face(empty)
     if kind != "sqlite":  # which makes its own
@@ -124,7 +122,6 @@ def test_each_call_says_what_is_missing_until_the_tables_are_made(face, kind, em
         face(empty).ping()
 
 
-@statements
 def test_a_revision_that_is_ahead_is_refused_also_beside_ours(fresh, database):
     execute(fresh, f"INSERT INTO {VERSION_TABLE} VALUES ('zz')")
 

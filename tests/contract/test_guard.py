@@ -7,7 +7,7 @@ from importlib.resources import files
 import pytest
 from support.distinct import distinct
 from support.faults.ill_databases import changed, named
-from support.kit import ON_MYSQL, ON_TWO, database_of, run, statements
+from support.kit import ON_MYSQL, ON_TWO, database_of, run
 from support.servers.administrator import execute, values
 from support.servers.databases import migrate, with_schema
 
@@ -50,7 +50,6 @@ OF_KIND = {
 
 
 @ON_TWO
-@statements
 def test_what_sets_a_row_back_is_refused_and_without_the_guard_it_is_done(guarded, kind):
     with Allocator(guarded) as ids:
         ids.reserve("order", 10)
@@ -67,7 +66,6 @@ def test_what_sets_a_row_back_is_refused_and_without_the_guard_it_is_done(guarde
 
 
 @ON_TWO
-@statements
 def test_ids_are_drawn_and_tags_are_managed_under_the_guard(guarded, sync):
     ids = sync(guarded, step=10)
     drawn = [*(ids.next_id("order") for _ in range(25)), *ids.reserve("order", 30), *ids.reserve("order", 1)]
@@ -118,7 +116,6 @@ BY_HAND = {
 """What is made, and how."""
 
 
-@statements
 def test_a_trigger_made_by_hand_is_refused_at_first_contact_and_the_message_says_how_to_drop_it(fresh, kind):
     drawn: list[int] = []
     if kind == "postgres":

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, text
 from support.applications.shop import noting
 from support.distinct import Duplicate, distinct
-from support.kit import OF_THE_RULE, ON_TWO, database_of, statements
+from support.kit import OF_THE_RULE, ON_TWO, database_of
 from support.rules import rule
 from support.servers.administrator import execute
 
@@ -88,7 +88,6 @@ def test_what_is_left_at_the_end_is_not_given_back(face, place, tag):
     assert face(place).next_id(tag) > max(drawn)
 
 
-@statements
 def test_tags_are_told_apart_byte_by_byte(face, place, tag):
     ids = face(place)
     for name in (tag, tag.upper(), f"{tag}.", f"{tag}-x"):
@@ -127,7 +126,6 @@ def test_an_odd_tag_or_count_is_refused_and_nothing_is_lost(face, place, tag):
 
 
 @rule(6)
-@statements
 def test_the_last_id_is_exactly_the_limit_and_then_nothing_for_ever(face, place, tag):
     ids = face(place)
     for name, limit in ((tag, JAVASCRIPT_MAX_ID), (f"{tag}.max", MAX_ID)):
@@ -141,7 +139,6 @@ def test_the_last_id_is_exactly_the_limit_and_then_nothing_for_ever(face, place,
             face(place).reserve(name, 1)
 
 
-@statements
 def test_the_largest_reservation_may_end_near_the_greatest_id(ids):
     ids.tags.create("order", start_after=MAX_ID - 10**13 - 5)
 
@@ -180,7 +177,6 @@ def test_a_tag_is_changed_and_its_value_only_raised(face, place, tag):
     assert ids.next_id(tag) == 3001
 
 
-@statements
 def test_a_change_writes_what_was_asked_for_and_no_more(ids, tag):
     """Two administrators at once: what one sets is not undone by the other."""
     ids.tags.create(tag)
@@ -195,7 +191,6 @@ def test_a_change_writes_what_was_asked_for_and_no_more(ids, tag):
         assert not run(segments.change, tag, wrong)
 
 
-@statements
 def test_a_tag_may_start_after_the_greatest_id_of_a_table(face, fresh, tag):
     execute(
         fresh,
@@ -225,7 +220,6 @@ WIDTHS = {
 WIDTHS["mariadb"] = WIDTHS["mysql"]
 
 
-@statements
 def test_the_limit_of_a_tag_follows_its_column_unless_a_lower_one_is_said(ids, fresh, kind):
     if kind == "postgres":
         execute(fresh, "CREATE DOMAIN small_number AS smallint")
@@ -302,7 +296,6 @@ def test_control_a_size_that_the_row_says_gives_ids_twice(url, tag, monkeypatch)
         distinct(claimed)
 
 
-@statements
 def test_whoever_listens_to_statements_hears_each_claim_and_ticket(url, tag):
     """For tracing and counting; then SQLAlchemy runs them, with the same result."""
     with Allocator(url) as ids:

@@ -60,7 +60,6 @@ def answer(url: str, kind: str) -> list[tuple[Any, ...]]:
     return [(row[0], re.sub(r"\(\d+\)", "", row[1]), *row[2:]) for row in rows]  # MariaDB writes a width
 
 
-@pytest.mark.statements
 @pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"])
 def test_the_keys_that_run_out_stand_first(kind, fresh):
     of = "postgres" if kind == "postgres" else "mysql"

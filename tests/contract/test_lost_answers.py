@@ -11,8 +11,6 @@ from allocator.database.verbs import segments, token_rows
 from allocator.schemes.tag import Tag
 from allocator.service.token_administration import Tokens
 
-pytestmark = pytest.mark.statements
-
 
 def test_a_token_is_one_row_and_its_revocation_holds(database, monkeypatch):
     """With two rows the secret stayed valid by the one that was not revoked."""

@@ -13,7 +13,7 @@ from support.servers.databases import with_schema
 
 from allocator import Allocator
 
-pytestmark = [pytest.mark.statements, pytest.mark.parametrize("kind", ["mysql", "mariadb"])]
+pytestmark = pytest.mark.parametrize("kind", ["mysql", "mariadb"])
 
 LEAF, TINYID = (
     block.text.partition("\n")[2].partition(";")[0]

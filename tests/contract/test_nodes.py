@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.distinct import distinct
-from support.kit import OF_THE_RULE, ON_POSTGRES, SQLITE, database_of, statements
+from support.kit import OF_THE_RULE, ON_POSTGRES, SQLITE, database_of
 from support.rules import rule
 from support.servers.administrator import execute, opened
 
@@ -65,7 +65,6 @@ def node_at(url: str) -> int:
 
 
 @rule(9)
-@statements
 def test_node_numbers_are_not_used_again_after_a_restart_of_the_counter(fresh, kind):
     assert [node_at(fresh), node_at(fresh)] == [1, 2]
     execute(fresh, RESTARTED[kind])
@@ -76,7 +75,6 @@ def test_node_numbers_are_not_used_again_after_a_restart_of_the_counter(fresh, k
 
 
 @rule(9)
-@statements
 def test_a_number_whose_row_was_deleted_is_not_given_again(fresh):
     node = node_at(fresh)
     execute(fresh, "DELETE FROM allocator_node")
@@ -104,7 +102,6 @@ def test_a_node_beyond_the_layout_is_refused(face, fresh):
         face(fresh, meteor=MeteorSettings(layout=layout)).meteor()
 
 
-@statements
 def test_several_that_start_at_once_use_a_number_each(fresh):
     def register(_: int) -> int:
         with closing(Database(fresh, timeout=30)) as database:
@@ -149,7 +146,6 @@ def test_a_node_or_lease_whose_commit_came_with_a_warning_is_not_used(fresh):
 
 
 @rule(9)
-@statements
 def test_nodes_are_listed_with_who_started(fresh):
     for _ in range(2):
         with Allocator(fresh) as ids:

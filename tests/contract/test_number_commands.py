@@ -114,7 +114,6 @@ the next number of 'invoice' in 2025 is 7
 """
 
 
-@pytest.mark.statements
 def test_counters_are_listed_and_raised_and_never_lowered(shop):
     """Nor set where nobody draws: without a period, or in one of another kind."""
     assert wrong_commands(shop.url.render_as_string(hide_password=False), COUNTERS) == []
@@ -128,7 +127,6 @@ BY_NUMBER = ("audit", "invoice.n", "invoice", "--scope-column", "tenant", "--per
 ASSIGN = ("assign", *BY_TEXT[1:], "--period-column", "booked", "--order-column", "id")
 
 
-@pytest.mark.statements
 def test_rows_that_wait_are_numbered(shop):
     add(shop, "a")
     for tenant, booked in (("a", MARCH), ("b", MARCH), ("a", date(2025, 1, 1)), ("a", None)):
@@ -141,7 +139,6 @@ def test_rows_that_wait_are_numbered(shop):
     assert numbers == ["INV-2026-001", "INV-2026-002", "INV-2026-001", "INV-2025-001", None]
 
 
-@pytest.mark.statements
 @pytest.mark.parametrize(
     ("holds", "tenant", "drawn"),
     [(Uuid(), UUID(int=7), 0), (Uuid(), UUID(int=7), 1), (CHAR(32), UUID(int=7).hex, 1), (CHAR(32), "acme" * 8, 0)],
@@ -174,7 +171,6 @@ def test_a_sound_column_has_no_findings(shop):
         assert run(shop, *words) == (0, "1109 rows: nothing was found\n", "")
 
 
-@pytest.mark.statements
 def test_planted_faults_are_found(shop):
     add(shop, "a", 20)
     add(shop, "b", 5)

@@ -20,7 +20,7 @@ from sqlalchemy.exc import OperationalError, PendingRollbackError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 from support.applications.shop import LEVELS, MARCH, emptied, seen_waiting
-from support.kit import ON_MYSQL, ON_SERVERS, ON_TWO, SQLITE, on, statements
+from support.kit import ON_MYSQL, ON_SERVERS, ON_TWO, SQLITE, on
 from support.servers.administrator import execute, opened
 from support.servers.available import own
 from support.servers.databases import with_schema
@@ -83,7 +83,6 @@ def written(engine: Engine, scope: str = "a") -> list[int]:
 # -- one caller
 
 
-@statements
 def test_numbers_count_up_for_each_scope_and_period(shop):
     with Session(shop) as session, session.begin():
         first = invoices.next(session, scope="tenant-7", at=MARCH)
@@ -133,7 +132,6 @@ def test_number_and_row_are_written_together_or_neither(shop):
         assert connection.scalar(select(number.c.n)) is None
 
 
-@statements
 def test_a_rollback_of_a_transaction_or_a_savepoint_takes_the_number_back(shop):
     for times in range(2):
         with shop.connect() as connection:
@@ -235,7 +233,6 @@ def test_arguments_are_checked_before_anything_is_asked(shop):
                 invoices.next(connection, **words)
 
 
-@statements
 def test_without_the_table_the_command_is_named(empty):
     named = pytest.raises(errors.SchemaOutOfDate, match="run: allocator db upgrade")
     with opened(empty) as engine, engine.connect() as connection, named:
@@ -245,7 +242,6 @@ def test_without_the_table_the_command_is_named(empty):
 READ_ONLY = {"sqlite": "PRAGMA query_only = 1", "postgres": "SET TRANSACTION READ ONLY"}
 
 
-@statements
 def test_a_replica_is_one_clear_error(kind, shop):
     with shop.connect() as connection:
         connection.exec_driver_sql(READ_ONLY.get(kind, "START TRANSACTION READ ONLY"))
@@ -255,7 +251,6 @@ def test_a_replica_is_one_clear_error(kind, shop):
             plain.next(connection)
 
 
-@statements
 def test_the_last_number(shop):
     with shop.begin() as connection:
         plain.set(connection, MAX_NUMBER - 2)
@@ -273,7 +268,6 @@ def test_the_last_number(shop):
 # -- peek, set, void
 
 
-@statements
 def test_peek_and_set(shop):
     with shop.begin() as connection:
         assert invoices.peek(connection, at=MARCH) is None
@@ -291,7 +285,6 @@ def test_peek_and_set(shop):
         assert invoices.peek(connection, at=date(2025, 1, 1)) is None
 
 
-@statements
 def test_a_void_number_keeps_its_reason(shop):
     with shop.begin() as connection:
         drawn = invoices.next(connection, "tenant-7", at=MARCH)
@@ -400,7 +393,6 @@ LIMITS = {
 """How an application bounds the wait; MySQL counts whole seconds."""
 
 
-@statements
 def test_a_session_waits_as_long_as_it_was_told(kind, shop):
     """For a new scope and an old one. Its own savepoint keeps the transaction alive on PostgreSQL too."""
     held = "another transaction has drawn numbers of 'case' of scope '{}' and has not ended"

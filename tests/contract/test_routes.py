@@ -354,7 +354,6 @@ def pages(service: Served, **query: Any) -> list[list[str]]:
     return found
 
 
-@pytest.mark.statements
 def test_pages_follow_each_other_byte_by_byte(service, tag):
     """The order of these endings is not that of a language."""
     names = [f"{tag}{ending}" for ending in ("-b", ".a", "0", ":c", "A", "Z", "_d", "a", "b")]

@@ -22,7 +22,7 @@ import pytest
 from sqlalchemy import make_url, text
 from support.distinct import distinct
 from support.faults.meanwhile import die, meanwhile
-from support.kit import ON_MYSQL, ON_POSTGRES, ON_SERVERS, SERVERS, SQLITE, database_of, on, run, statements
+from support.kit import ON_MYSQL, ON_POSTGRES, ON_SERVERS, SERVERS, SQLITE, database_of, on, run
 from support.processes.patience import patiently, until
 from support.rules import rule
 from support.servers.administrator import administrator, execute, values
@@ -127,7 +127,6 @@ ALL_MOVES += [("sqlite", older_file), ("postgres", logical_replica)]
 
 
 @rule(8)
-@statements
 @pytest.mark.parametrize(("kind", "move"), ALL_MOVES, indirect=["kind"], ids=lambda of: getattr(of, "__name__", of))
 def test_after_a_move_a_process_begins_above_all_that_may_be_forgotten(fresh, move: Move, caplog):
     drawn_by_another(fresh)
@@ -294,7 +293,6 @@ def test_a_tag_whose_making_meets_a_failover_begins_above_it_and_a_start_that_wa
         repair("bill")
 
 
-@statements
 def test_a_move_that_is_cut_off_leaves_nothing(fresh, database, monkeypatch):
     database.register_node()
     execute(fresh, MOVED)
@@ -315,7 +313,6 @@ def held_row(url: str) -> Iterator[None]:
         hanging.exec_driver_sql("ROLLBACK")
 
 
-@statements
 @ON_SERVERS
 def test_while_a_new_tag_or_a_move_hangs_claims_of_other_tags_go_on(fresh, database):
     """As where its process was stopped between two statements."""
@@ -338,7 +335,6 @@ def test_while_a_new_tag_or_a_move_hangs_claims_of_other_tags_go_on(fresh, datab
     assert database.settled_snapshot().shard.move.first_value > LEAST
 
 
-@statements
 @ON_SERVERS
 def test_who_is_late_to_note_a_failover_needs_no_lock(fresh, kind):
     """Else each of hundreds that notice it would have to get the lock of the row once, and most would not in time."""
@@ -350,7 +346,6 @@ def test_who_is_late_to_note_a_failover_needs_no_lock(fresh, kind):
             assert not late.write_move(start)
 
 
-@statements
 def test_after_a_failover_a_new_process_has_no_snowflake_for_a_minute_and_others_go_on(sync, fresh):
     short = {"snowflake": SnowflakeSettings(lease=6)}
     before = sync(fresh, **short)
@@ -365,7 +360,6 @@ def test_after_a_failover_a_new_process_has_no_snowflake_for_a_minute_and_others
     assert distinct(ids)
 
 
-@statements
 def test_a_clock_that_is_years_ahead_delays_no_lease_for_years(sync, fresh, monkeypatch):
     """A process that only makes a tag may be the first to notice a failover."""
     sync(fresh).next_id("before")

@@ -398,7 +398,6 @@ def test_what_is_given_in_a_transaction_that_stays_open_is_burnt(fresh, what):
 
 
 @rule(1)
-@pytest.mark.statements
 def test_control_without_the_proof_they_are_given_twice(fresh, kind, monkeypatch):
     monkeypatch.setattr(type(dialect_of(make_url(fresh).get_backend_name())), "leaves_open", lambda *_: False)
     with held_open(fresh) as (ids, held):

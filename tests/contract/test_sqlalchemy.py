@@ -17,7 +17,7 @@ from sqlalchemy.exc import StatementError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column, relationship
 from support.applications.shop import noting
-from support.kit import ON_TWO, SQLITE, backend_of, on, statements
+from support.kit import ON_TWO, SQLITE, backend_of, on
 from support.servers.administrator import opened
 
 from allocator import Allocator, AsyncAllocator
@@ -95,7 +95,6 @@ INSERTS: dict[str, Callable[[Session, Any], Any]] = {
 }
 
 
-@statements
 def test_each_row_has_its_own_id(engine, base):
     """A parent and its children at a flush too. A key that is given by hand stays; a rollback leaves a gap."""
     found = {}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support import kit
 from support.distinct import distinct
-from support.kit import ON_POSTGRES, ON_SERVERS, SQLITE, statements
+from support.kit import ON_POSTGRES, ON_SERVERS, SQLITE
 from support.servers.administrator import execute, values
 from support.servers.fleets import make
 
@@ -43,7 +43,6 @@ def of_server(kind: str, by_kind: dict[str, Any]) -> Any:
     return by_kind["mysql" if kind == "mariadb" else kind]
 
 
-@statements
 def test_a_tag_below_its_column_is_raised_by_the_remedy(kind, fresh):
     """Whatever the names are: drivers take % for a placeholder, and a dot stands between two unless it is in quotes."""
     table, column, words = '"or.der %d :x"', '"i.d%"', '"or.der %d :x"."i.d%"'
@@ -66,7 +65,6 @@ def test_a_tag_below_its_column_is_raised_by_the_remedy(kind, fresh):
     assert run(fresh, "numbers", "audit", words, "none", code=1)["rows"] == 3
 
 
-@statements
 def test_what_is_no_column_of_ids_is_refused(fresh, subtests):
     execute(fresh, PLAIN, "INSERT INTO orders VALUES (1, 'tea')")
     run(fresh, "tags", "create", "order")
@@ -90,7 +88,6 @@ HELD = {
 }
 
 
-@statements
 @ON_SERVERS
 def test_both_get_ids_once_the_counter_is_held_as_planned(kind, fresh):
     """Until then nobody gets an id of the tag, and every further run prints the same statement."""
@@ -115,7 +112,6 @@ def test_both_get_ids_once_the_counter_is_held_as_planned(kind, fresh):
         execute(fresh, "DROP TABLE orders", "DELETE FROM allocator_segment")
 
 
-@statements
 @ON_SERVERS
 def test_a_tag_that_waits_starts_above_a_row_in_its_range(kind, fresh):
     execute(fresh, *of_server(kind, HELD)[0])

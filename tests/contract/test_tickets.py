@@ -8,7 +8,7 @@ import pytest
 from support.distinct import distinct
 from support.faults.meanwhile import meanwhile
 from support.faults.wire import counted
-from support.kit import on, run, statements
+from support.kit import on, run
 from support.servers.administrator import execute
 from support.servers.databases import with_schema
 from support.servers.fleets import MYSQLS, bare, claim_tickets, in_each_way
@@ -32,7 +32,6 @@ def url(shards, claims) -> str:
     return made
 
 
-@statements
 @in_each_way
 def test_a_single_database_gives_1_2_3(face, url, fleet_kind, claims):
     ids = face(url)
@@ -46,7 +45,6 @@ def test_a_single_database_gives_1_2_3(face, url, fleet_kind, claims):
     assert ids.next_id("job") == 1
 
 
-@statements
 @in_each_way
 def test_types_are_told_apart_byte_by_byte_and_are_no_tags(sync, url, fleet_kind, claims):
     ids, longest = sync(url), "x" * 64
@@ -150,7 +148,6 @@ def test_each_slot_gives_its_own(sync, fleet):
     assert drawn[2::3] == [3, 6, 9, 12, 15]
 
 
-@statements
 @in_each_way
 def test_sixteen_connections_on_one_type(url, fleet_kind, claims):
     each = 40
@@ -172,7 +169,6 @@ CLAIMS_FORGOTTEN = (
 )
 
 
-@statements
 @in_each_way
 def test_a_database_that_forgot_tickets_is_stopped(sync, url, fleet_kind, claims):
     is_claimed = claims or fleet_kind not in MYSQLS
@@ -211,7 +207,6 @@ LAST = "UPDATE allocator_segment SET max_value = 9223372036854775805 WHERE tag =
 LAST_REPLACED = "ALTER TABLE allocator_ticket AUTO_INCREMENT = 9223372036854775806"
 
 
-@statements
 @in_each_way
 def test_after_the_last_number_there_is_an_error_and_no_ticket_twice(sync, url, fleet_kind, claims):
     ids = sync(url, timeout=5)

@@ -37,7 +37,6 @@ def tokens(fresh: str) -> Iterator[Tokens]:
     database.close()
 
 
-@pytest.mark.statements
 def test_a_secret_is_stored_nowhere(fresh, tokens):
     secret, token = tokens.create("billing", verbs=("draw",), tags=("order-*",), days=2)
     (found,) = tokens.list()
@@ -51,7 +50,6 @@ def test_a_secret_is_stored_nowhere(fresh, tokens):
     assert secret.removeprefix("allocator_") not in str(row)
 
 
-@pytest.mark.statements
 def test_no_two_of_one_name_are_valid(tokens):
     make = partial(tokens.create, "billing", verbs=("draw",), tags=("*",))
     _, first = make()

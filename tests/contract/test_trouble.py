@@ -65,7 +65,6 @@ def calls(ids: Any, tag: str) -> tuple[Callable[[], object], ...]:
 
 
 @rule(7)
-@pytest.mark.statements
 def test_a_value_that_was_lowered_stops_the_tag(sync, fresh, tag):
     ids = sync(fresh, step=100, max_step=100, failover_gap=0)  # or SQLite, which notices by itself, would skip it
     before = ids.next_ids(tag, 150)
@@ -79,7 +78,6 @@ def test_a_value_that_was_lowered_stops_the_tag(sync, fresh, tag):
             call()
 
 
-@pytest.mark.statements
 def test_a_row_that_was_deleted_is_not_made_again(sync, fresh, tag):
     ids = sync(fresh)
     ids.next_id(tag)
@@ -89,7 +87,6 @@ def test_a_row_that_was_deleted_is_not_made_again(sync, fresh, tag):
         ids.reserve(tag, 1)
 
 
-@pytest.mark.statements
 def test_a_second_row_that_a_running_process_meets_is_refused(sync, fresh, tag):
     ids = sync(fresh)
     ids.reserve(tag, 1)
@@ -103,7 +100,6 @@ def test_a_second_row_that_a_running_process_meets_is_refused(sync, fresh, tag):
         ids.reserve(tag, 1)
 
 
-@pytest.mark.statements
 def test_a_deadlock_is_tried_again(url, tag, monkeypatch):
     with Allocator(url) as ids:
         ids.reserve(tag, 1)
@@ -196,7 +192,6 @@ def test_a_search_path_without_a_schema_is_refused(empty):
 
 
 @ON_SERVERS
-@pytest.mark.statements
 def test_a_column_too_small_gives_no_id_twice(sync, fresh, tag):
     small_column(fresh, tag)
     ids = sync(fresh)
@@ -246,7 +241,6 @@ def test_the_table_itself_refuses_an_overflow(fresh):
 
 
 @rule(3)
-@pytest.mark.statements
 @pytest.mark.parametrize("kind", SERVERS, indirect=True)
 @pytest.mark.parametrize("how", ["claim", "ticket", "claimed ticket"])
 def test_a_claim_and_a_ticket_are_one_round_trip(sync, fresh, how):
@@ -430,7 +424,6 @@ READ_ONLY = {
 
 
 @ON_SERVERS
-@pytest.mark.statements
 def test_a_server_that_may_not_write_any_more_is_left(sync, url, kind, tag):
     """As after a failover: the old primary still answers on the connections that are open, and refuses to write."""
     engine = create_engine(url)

@@ -30,7 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 from support.applications.shop import LEVELS, MARCH, emptied, noting, seen_waiting
-from support.kit import SERVERS, on, statements
+from support.kit import SERVERS, on
 from support.processes.patience import until
 
 from allocator import Numbers, errors
@@ -165,7 +165,6 @@ def stopped(engine: Engine, pattern: str, call: Callable[[Engine], int]) -> Iter
 # -- one caller
 
 
-@statements
 def test_committed_rows_are_numbered_in_their_order_by_their_own_scope_and_date(shop):
     """Of the counter from which transactions draw too; a rollback leaves no gap, and a draft no number."""
     with shop.begin() as connection:
@@ -186,7 +185,6 @@ def test_committed_rows_are_numbered_in_their_order_by_their_own_scope_and_date(
         assert draw(connection, "a") == [5]
 
 
-@statements
 def test_a_backlog_takes_several_transactions(shop):
     """Of at_once rows at most; more than a statement may name, by a key of two columns. New counters take one each."""
     with Session(shop) as session, session.begin():
@@ -203,7 +201,6 @@ def test_a_backlog_takes_several_transactions(shop):
         assert len(committed) == transactions
 
 
-@statements
 def test_scopes_that_a_column_takes_for_equal_are_counted_apart_and_found_as_it_spells_them(shop):
     """The collation of MySQL and MariaDB does so by default."""
     note = table_of("note", "id", id=BigInteger().with_variant(Integer, "sqlite"), tenant=String(40), n=BigInteger)
@@ -261,7 +258,6 @@ HELD = (
 )
 
 
-@statements
 @pytest.mark.parametrize("at_once", [1, 1000])
 def test_a_group_that_takes_no_numbers_is_named_and_holds_up_no_other_one(kind, shop, at_once):
     """Its rows wait, and are numbered when they can be."""
@@ -461,7 +457,6 @@ def test_inside_of_a_transaction_that_a_test_rolls_back(shop):
 # -- several callers
 
 
-@statements
 def test_who_comes_second_finds_nothing_and_leaves_no_gap(shop):
     """Its first number is drawn to lock the counter, and rolled back."""
     add(shop, ("a", MARCH))

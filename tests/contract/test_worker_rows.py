@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 from simulation import rows as model
 from sqlalchemy import Connection, delete, insert, update
-from support.kit import SQLITE, now_ms, statements
+from support.kit import SQLITE, now_ms
 from support.rules import rule
 from support.servers.administrator import execute
 
@@ -55,7 +55,6 @@ def is_like(found: NumberRow, expected: NumberRow, before: int, after: int) -> b
 
 
 @rule(10)
-@statements
 def test_a_number_is_taken_as_the_rule_says(database):
     for used in (-L, 9 * L):
         before = clock(database)
@@ -66,7 +65,6 @@ def test_a_number_is_taken_as_the_rule_says(database):
         assert is_like(rows(database)[0], model.leased(old, new, before), before, clock(database)), used
 
 
-@statements
 def test_a_number_is_added_as_the_rule_says(database):
     before = clock(database)
     new = claim("b", before)
@@ -78,7 +76,6 @@ def test_a_number_is_added_as_the_rule_says(database):
 
 
 @rule(10)
-@statements
 def test_a_row_that_changed_since_it_was_read_is_not_taken(database):
     for column in ("holder", "renewals", "until_ms", "used_until_ms"):
         old = row(clock(database))
@@ -90,7 +87,6 @@ def test_a_row_that_changed_since_it_was_read_is_not_taken(database):
 
 
 @rule(8, 10)
-@statements
 def test_nothing_is_taken_by_what_was_read_of_another_server(database):
     """The state that was read is fenced, in the statement that takes."""
     old = row(clock(database), holder="", used_until_ms=0)
@@ -121,7 +117,6 @@ def states(at: int) -> dict[str, NumberRow]:
 
 
 @rule(10)
-@statements
 def test_a_lease_is_renewed_as_the_rule_says(database):
     for state, wall in product(states(0), (-9 * L, 0, L // 2 - 5000, L // 2 + 25_000)):
         before = clock(database)
@@ -138,7 +133,6 @@ def test_a_lease_is_renewed_as_the_rule_says(database):
 
 
 @rule(10)
-@statements
 def test_a_number_is_given_back_as_the_rule_says(database):
     """Also later than its row knows, as on a server that lacks a renewal; but not for ever."""
     for state, used in product(states(0), (-5, 2 * L, 9 * L)):

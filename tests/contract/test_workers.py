@@ -92,7 +92,6 @@ def test_what_cannot_be_called_when_a_number_is_lost_is_refused_at_once(face):
             face("sqlite://").worker("a", on_lost=wrong)
 
 
-@pytest.mark.statements
 def test_several_that_start_at_once_have_a_number_each(url, tag):
     def take(number: int) -> int:
         with closing(Database(url, timeout=30)) as database:
@@ -143,7 +142,6 @@ def test_the_verbs_of_a_client_are_those_of_a_database(guarded, service):
                 verb(lease, now_ms())
 
 
-@pytest.mark.statements
 def test_who_holds_what_is_listed_and_which_nodes_there_are(fresh):
     assert run(fresh, "worker", "list").out == "no number was leased yet\n"
     with Allocator(fresh) as ids, ids.worker("pods", bits=2, seconds=90) as held:

@@ -16,7 +16,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, inspect, text
-from support.kit import ON_POSTGRES, SQLITE, output, run, statements
+from support.kit import ON_POSTGRES, SQLITE, output, run
 from support.servers.administrator import administrator, execute, opened, values
 from support.servers.databases import problems
 from support.servers.fleets import make
@@ -150,7 +150,6 @@ def run_statements(url: str, words: str) -> None:
                 connection.execute(text(statement.strip().strip(";").replace(":", r"\:")))
 
 
-@statements
 def test_the_statements_for_a_dba_make_the_schema(empty):
     run_statements(empty, run(empty, "db", "upgrade", "--sql").out)
 

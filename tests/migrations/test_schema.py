@@ -11,7 +11,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import create_engine, inspect, text
-from support.kit import ON_SERVERS, ON_TWO, SQLITE, Said, python, statements
+from support.kit import ON_SERVERS, ON_TWO, SQLITE, Said, python
 from support.servers.administrator import execute, opened, values
 from support.servers.databases import migrate, problems, with_schema
 
@@ -43,7 +43,6 @@ def picture(url: str) -> dict[str, object]:
     return seen
 
 
-@statements
 def test_from_zero_equals_the_metadata_up_down_and_up_again(kind, new_database):
     migrated, created = new_database(kind), new_database(kind)
     with opened(created) as engine:
@@ -84,7 +83,6 @@ USES: dict[str, Callable[[Allocator, str], object]] = {
 }
 
 
-@statements
 def test_a_downgrade_that_would_forget_is_refused_before_its_first_table(fresh):
     """MySQL and MariaDB keep what they dropped before a refusal."""
     for table, use in USES.items():
@@ -221,7 +219,6 @@ def test_a_table_altered_by_hand_is_compared_by_alembic(fresh):
     assert f"is not as revision {schema.HEAD} makes it: {words}" in "\n".join(problems(fresh))
 
 
-@statements
 def test_an_upgrade_that_died_half_way_or_before_it_was_written_down_is_run_again(empty):
     """By `allocator db upgrade`, and by Alembic: MySQL and MariaDB commit each table by itself."""
     for again in (lambda: with_schema(empty), lambda: migrate(empty, "upgrade", "head")):

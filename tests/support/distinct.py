@@ -7,7 +7,7 @@ SHOWN = 5
 
 
 class Duplicate(AssertionError):
-    """A value came twice. A test that raises it is never retried: see `tools.retry`."""
+    """A value came twice. A test that raises it is never retried: see `support.verdict`."""
 
 
 def distinct(values: Iterable[Hashable]) -> int:

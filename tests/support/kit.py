@@ -15,7 +15,6 @@ from allocator.cli import main
 from allocator.database.store import Database
 
 SERVERS = ("postgres", "mysql", "mariadb")
-statements = pytest.mark.statements
 
 
 def on(*kinds: str, of: str = "kind") -> pytest.MarkDecorator:

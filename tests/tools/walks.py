@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -160,15 +160,13 @@ def moves(calls: Iterable[Call]) -> int:
     return sum(one != other for each in files.values() for one, other in pairwise(each))
 
 
-def numbers(url: str) -> dict[str, int]:
-    """By names such as `claim-calls`."""
-    found = {}
+def numbers(database: str, url: str) -> Iterator[tuple[str, int]]:
+    """With names such as `sqlite.claim-calls`."""
     for name in WALKS:
         calls = walked(url, name)
-        found[f"{name}-calls"] = len(calls)
-        found[f"{name}-modules"] = len({call.file for call in calls})
-        found[f"{name}-moves"] = moves(calls)
-    return found
+        yield f"{database}.{name}-calls", len(calls)
+        yield f"{database}.{name}-modules", len({call.file for call in calls})
+        yield f"{database}.{name}-moves", moves(calls)
 
 
 if __name__ == "__main__":
