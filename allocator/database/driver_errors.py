@@ -47,7 +47,6 @@ FILE_LOCKED_CODES = "SQLITE_LOCKED SQLITE_LOCKED_SHAREDCACHE SQLITE_LOCKED_VTAB"
 TOO_GREAT_CODES = "22003 23514 1264 1690 3819 4025 SQLITE_CONSTRAINT_CHECK"
 """A column or its CHECK refuses the value; for a drawn number this means that none is left."""
 
-OF_CHECK = frozenset({"3819", "4025"})
 CONTENDED = frozenset(f"40001 40P01 55P03 1020 1205 1213 3101 3572 SQLITE_BUSY_SNAPSHOT {FILE_BUSY_CODES}".split())
 """The same statement may run again, as after deadlocks."""
 READ_ONLY = "25006"
@@ -318,14 +317,13 @@ def words_of(error: SQLAlchemyError) -> str:
     return " ".join([first, *others]) if first.endswith(":") else first  # of several addresses, one line each
 
 
+def has_code(error: SQLAlchemyError, codes: Container[str], dialect: Dialect) -> bool:
+    return code_of(error, dialect) in codes
+
+
 def is_contended(error: SQLAlchemyError, dialect: Dialect) -> bool:
     """A deadlock or the like: the statement had no effect and may run again."""
-    return code_of(error, dialect) in CONTENDED
-
-
-def is_refusal(error: SQLAlchemyError, dialect: Dialect) -> bool:
-    """Whether a statement may have failed because the server refuses to identify itself."""
-    return code_of(error, dialect) in REFUSALS
+    return has_code(error, CONTENDED, dialect)
 
 
 @contextmanager
@@ -334,18 +332,9 @@ def meaning(meant: AllocatorError, codes: Container[str], dialect: Dialect) -> I
     try:
         yield
     except DBAPIError as error:
-        if code_of(error, dialect) in codes:
+        if has_code(error, codes, dialect):
             raise meant from error
         raise
-
-
-def is_of_a_check(error: SQLAlchemyError, dialect: Dialect) -> bool:
-    """Whether a CHECK of MySQL or MariaDB refused a value."""
-    return code_of(error, dialect) in OF_CHECK
-
-
-def is_forbidden(error: SQLAlchemyError, dialect: Dialect) -> bool:
-    return code_of(error, dialect) in FORBIDDEN
 
 
 def is_stale(error: SQLAlchemyError) -> bool:

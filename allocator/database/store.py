@@ -30,10 +30,11 @@ from allocator.database.address import Address, address_of
 from allocator.database.connection import LEFT_OPEN, UNFORESEEN, Lent, engine_of
 from allocator.database.dialect import Dialect, transaction
 from allocator.database.driver_errors import (
+    REFUSALS,
     as_raised,
+    has_code,
     is_answer,
     is_contended,
-    is_refusal,
     is_stale,
     translate,
     unforeseen,
@@ -203,7 +204,7 @@ class Database:
 
     def _identity_was_refused(self, error: SQLAlchemyError) -> bool:
         """Whether a server refused to identify itself, and a statement that asks for less was found."""
-        if not is_refusal(error, self.dialect):
+        if not has_code(error, REFUSALS, self.dialect):
             return False
         is_found = False
         with suppress(SQLAlchemyError):
