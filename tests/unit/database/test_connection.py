@@ -348,7 +348,7 @@ def test_what_it_means_and_what_to_do(name, code, kind, words):
 
 
 def test_a_timeout_whose_extent_the_server_does_not_tell_counts_as_one_of_the_transaction():
-    caller = Mock(**{"fetch.side_effect": OperationalError("", None, Exception("lost"))})
+    caller = Mock(**{"run.side_effect": OperationalError("", None, Exception("lost"))})
 
     assert number_dialect(dialect_of("mysql"), is_mariadb=False).rolls_back_at_timeout(caller)
 
@@ -366,7 +366,7 @@ TIMED_OUT = OperationalError("", None, Exception(1205, "Lock wait timeout exceed
 )
 def test_an_exception_of_the_callers_leaves_nothing_but_the_rollback_where_nobody_could_look(kind, raised, is_refused):
     """The server may have rolled back at that moment: the number would be committed, and given again."""
-    caller = Mock(numbers=number_dialect(dialect_of(kind), is_mariadb=False), **{"fetch.side_effect": Alarm()})
+    caller = Mock(numbers=number_dialect(dialect_of(kind), is_mariadb=False), **{"run.side_effect": Alarm()})
     with pytest.raises(Alarm):
         translated(caller, {"name": "case", "scope": "", "period": ""}, Mock(side_effect=raised))
 
