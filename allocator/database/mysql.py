@@ -219,7 +219,15 @@ class MySQL(Dialect):
 
     def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
         cursor: Any = connection.execute(claim, parameters).context.cursor
-        return end_of_claim(name, cursor.rowcount, warned(cursor), cursor.lastrowid)
+        if cursor.rowcount == 0:
+            return None
+        if cursor.rowcount != 1:
+            raise damaged(name, f"there are {cursor.rowcount} rows")
+        if warned(cursor):
+            raise damaged(name, "the claim came with a warning of the server, as when a column is too small")
+        if cursor.lastrowid <= 0:
+            raise triggered(name, "allocator_segment")
+        return int(cursor.lastrowid)
 
     def number_as(self, connection: Connection, residue: Residue) -> None:
         if connection.info.get("allocator_numbering") != residue:
@@ -241,19 +249,6 @@ class LikeMySQL(MySQL):
 
 
 IMITATION = LikeMySQL()
-
-
-def end_of_claim(name: str, found: int, warned: bool, last_id: int) -> int | None:
-    """The end of the claimed window, from the server's answer; None if no row matched."""
-    if found == 0:
-        return None
-    if found != 1:
-        raise damaged(name, f"there are {found} rows")
-    if warned:
-        raise damaged(name, "the claim came with a warning of the server, as when a column is too small")
-    if last_id <= 0:
-        raise triggered(name, "allocator_segment")
-    return int(last_id)
 
 
 def warned(cursor: Any) -> bool:
