@@ -19,12 +19,10 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
-    column,
     func,
     inspect,
     literal_column,
     select,
-    table,
 )
 from sqlalchemy.exc import SAWarning
 
@@ -69,7 +67,7 @@ def current(connection: Connection) -> str | None:
     """The revision that the database says it is at; None where this project's version table is missing or empty."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    return connection.scalar(select(func.max(column("version_num"))).select_from(table(VERSION_TABLE)))
+    return connection.execute(select(func.max(versions.c.version_num))).scalar()
 
 
 def check(connection: Connection, dialect: Dialect, where: str) -> None:

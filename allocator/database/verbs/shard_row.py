@@ -79,8 +79,9 @@ def begin_alone(connection: Connection, dialect: Dialect, where: str) -> None:
 
 def has_ids(connection: Connection, dialect: Dialect) -> bool:
     """Whether the database has a tag, or ever gave a ticket, a node or a worker number."""
-    others = (select(segment), select(lease), select(node).where(node.c.process != 0))  # 0 marks a skipped number
-    return tickets.has_any(connection, dialect) or any(connection.scalar(select(exists(other))) for other in others)
+    nodes = select(node).where(node.c.process != 0)  # 0 marks a skipped number
+    given = (select(segment), select(ticket), select(lease), nodes)
+    return any(connection.scalar(select(exists(one))) for one in given)
 
 
 def check_writer(connection: Connection, dialect: Dialect) -> None:
