@@ -199,34 +199,26 @@ MEANINGS: Meanings = {
             "default_transaction_read_only = off (MySQL and MariaDB: SET GLOBAL read_only = OFF)",
             "25006 1290 1792 1836",
         ),
-        Meaning(
-            "{where}: the lock of the counter of tickets, or of nodes, was not free: {words}; try again",
-            "1467",
-        ),
+        Meaning("{where}: the lock of the counter of tickets, or of nodes, was not free: {words}; try again", "1467"),
     ),
 }
 
-NUMBER_BUSY = (
-    "another transaction has drawn numbers of {place} and has not ended; waited {waited:.3g} seconds; roll back "
-    "and run the whole transaction again"
-)
-CUT_OFF = "the server ended the wait for a number of {place}: {words}; roll back and run the whole transaction again"
+AGAIN = "; roll back and run the whole transaction again"
+NUMBER_BUSY = "another transaction has drawn numbers of {place} and has not ended; waited {waited:.3g} seconds" + AGAIN
+CUT_OFF = "the server ended the wait for a number of {place}: {words}" + AGAIN
 FILE_BUSY = (
     "another transaction is writing to {where}, and SQLite has one writer at a time: no number of {place} after "
-    "{waited:.3g} seconds; roll back and run the whole transaction again, begun with BEGIN IMMEDIATE if it reads first"
+    "{waited:.3g} seconds" + AGAIN + ", begun with BEGIN IMMEDIATE if it reads first"
 )
 DEADLOCK = (
-    "deadlock while drawing a number of {place}: {words}; roll back and run the whole transaction again; to avoid it, "
-    "draw numbers last, and those of several scopes in one order"
+    "deadlock while drawing a number of {place}: {words}" + AGAIN + "; to avoid it, draw numbers last, and those of "
+    "several scopes in one order"
 )
 DRAWN_MEANWHILE = (
     "another transaction has drawn a number of {place} since this one began, which its isolation level refuses: "
-    "{words}; roll back and run the whole transaction again, or use READ COMMITTED, which waits instead"
+    "{words}" + AGAIN + ", or use READ COMMITTED, which waits instead"
 )
-ROLLED_BACK = (
-    "the server rolled back this whole transaction while it drew a number of {place}: {words}; roll back and run "
-    "the whole transaction again"
-)
+ROLLED_BACK = "the server rolled back this whole transaction while it drew a number of {place}: {words}" + AGAIN
 ABORTED = "this transaction has failed before, and no number of {place} can be drawn in it: {words}; roll it back"
 NO_WRITES = (
     "no number of {place} can be drawn here: {where} is a replica, or the transaction is read-only: {words}; use the "

@@ -29,7 +29,7 @@ from allocator.database.dialect import (
     run_of,
     transaction,
 )
-from allocator.database.driver_errors import READ_ONLY, REFUSALS
+from allocator.database.driver_errors import READ_ONLY, REFUSALS, has_code
 from allocator.database.tables import CLAIMED, node
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag_column import Counter
@@ -184,10 +184,8 @@ class PostgreSQL(Dialect):
         return bool(getattr(told, "transaction_status", 0))
 
     def code(self, error: BaseException) -> str:
-        code = sqlstate(error)
-        if code == NOT_READY and "wal_level" not in str(error):
-            return READ_ONLY
-        return code or ""
+        code: str = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or ""
+        return READ_ONLY if code == NOT_READY and "wal_level" not in str(error) else code
 
     @contextmanager
     def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:
@@ -205,10 +203,8 @@ class PostgreSQL(Dialect):
                 if connection.exec_driver_sql(asked).one()[0]:
                     return False  # a standby refuses some of it, whatever its rights
             except DBAPIError as error:
-                if sqlstate(error.orig) not in REFUSALS:
-                    raise
-                if sqlstate(error.orig) == NOT_READY and "wal_level" not in str(error.orig):
-                    return False  # a standby, which may be promoted before the next rung is asked
+                if not has_code(error, REFUSALS, self):
+                    raise  # as of a standby, which may be promoted before the next rung is asked
             else:
                 break
         else:
@@ -292,11 +288,6 @@ def ending(connection: Any, seconds: float, generator: Generator[Any, Any, Any])
             wanted = generator.send(ready)
     except StopIteration as stop:
         return stop.value
-
-
-def sqlstate(error: object) -> str | None:
-    code: str | None = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    return code
 
 
 def is_merely_like_it(connection: Any) -> bool:

@@ -113,8 +113,8 @@ class SQLite(Dialect):
                 taken.extend(map(wait, (True,)))  # one step, in C: no exception comes between the lock and the list
                 if taken != [True]:
                     raise PoolTimeout
-                with opened(f"{path}{LOCK}" if path else "") as lock:
-                    if take_lock(lock, path):
+                with locked(f"{path}{LOCK}" if path else "") as is_ours:
+                    if is_ours:
                         yield
                         return
             finally:
@@ -228,19 +228,21 @@ def check_name(path: str) -> None:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[int | None]:
-    """Open the file for the lock; None where there can be none."""
+def locked(path: str) -> Iterator[bool]:
+    """Hold the lock of this file; False if another has it, and True where there is none to take."""
     file = file_of(path) if fcntl and path else None
+    if file is None:
+        yield True
+        return
     try:
-        yield file
+        yield take_lock(file, path)
     finally:
-        if file is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_UN)  # a child that C code forked meanwhile has it open too
-            except OSError:
-                pass
-            finally:
-                os.close(file)
+        try:
+            fcntl.flock(file, fcntl.LOCK_UN)  # a child that C code forked meanwhile has it open too
+        except OSError:
+            pass
+        finally:
+            os.close(file)
 
 
 def file_of(path: str) -> int | None:
@@ -258,10 +260,8 @@ def file_of(path: str) -> int | None:
     )
 
 
-def take_lock(file: int | None, path: str) -> bool:
-    """Take the lock; False if another has it, and True where there is none to take."""
-    if file is None:
-        return True
+def take_lock(file: int, path: str) -> bool:
+    """Take the lock; False if another has it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

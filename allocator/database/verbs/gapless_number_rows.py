@@ -90,9 +90,8 @@ class SQLiteNumbers(NumberDialect):
     settles = ""  # the draw locks the file, and what is read after it is the newest
 
     def commits_each(self, connection: Any, driver_connection: Any) -> bool:
-        if getattr(driver_connection, "in_transaction", False):
-            return False
-        return driver_connection.isolation_level is None or getattr(driver_connection, "autocommit", False) is True
+        commits = driver_connection.isolation_level is None or getattr(driver_connection, "autocommit", False) is True
+        return commits and not self.dialect.leaves_open(driver_connection)
 
 
 class MySQLNumbers(NumberDialect):
