@@ -277,13 +277,6 @@ def translate(
     return kind(sentence.format(where=where, words=words, waited=waited, upgrade=upgrade))
 
 
-def unforeseen(error: Exception, where: str) -> AllocatorError:
-    """Not a database error: the driver refused an argument of the URL, or a hook of the user's failed."""
-    return DatabaseRefused(
-        f"{where} cannot be used: {type(error).__name__}: {error}; the driver, or a listener of the engine, raised this"
-    )
-
-
 def is_answer(error: BaseException) -> bool:
     """Whether a verb failed by an error of the database, or by a rule of ours: its statements have ended."""
     if isinstance(error, StatementError):

@@ -12,16 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, TextClause, text
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.dialect import (
-    ASLEEP,
-    MAX_CONNECT_SECONDS,
-    NOWHERE,
-    Blind,
-    Dialect,
-    Words,
-    guards_restarts,
-    triggered,
-)
+from allocator.database.dialect import ASLEEP, NOWHERE, Blind, Dialect, Words, guards_restarts, triggered
 from allocator.database.tables import CLAIMED, number
 from allocator.errors import DatabaseUnavailable
 from allocator.schemes.failover import CLUSTER, Move, is_run
@@ -142,12 +133,11 @@ class MySQL(Dialect):
         return Counter("AUTO_INCREMENT", int(found[1]) if found else 1, hold=hold)
 
     def engine_args(self, driver: str, timeout: float) -> dict[str, Any]:
-        seconds = min(timeout, MAX_CONNECT_SECONDS)
         # PyMySQL's connect_timeout covers the TCP handshake alone, which a frozen server still completes.
-        greeting: dict[str, Any] = {"connect_timeout": ceil(seconds)}
+        greeting: dict[str, Any] = {"connect_timeout": ceil(timeout)}
         if driver == "pymysql":
             # Else PyMySQL spends a message to switch autocommit off.
-            greeting |= {"read_timeout": seconds, "write_timeout": seconds, "autocommit": True}
+            greeting |= {"read_timeout": timeout, "write_timeout": timeout, "autocommit": True}
         return {"connect_args": greeting, "pool_recycle": RECYCLE}
 
     def on_connect(

@@ -17,18 +17,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Engine, column, func, select, table, text
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.dialect import (
-    ASLEEP,
-    MAX_CONNECT_SECONDS,
-    NOWHERE,
-    SKIPPED,
-    Blind,
-    Dialect,
-    Words,
-    guards_restarts,
-    run_of,
-    transaction,
-)
+from allocator.database.dialect import ASLEEP, NOWHERE, SKIPPED, Blind, Dialect, Words, guards_restarts, transaction
 from allocator.database.driver_errors import READ_ONLY, REFUSALS, has_code
 from allocator.database.tables import CLAIMED, node
 from allocator.schemes.shared.residues import Residue
@@ -149,7 +138,7 @@ class PostgreSQL(Dialect):
         return Counter(one.name, following, one.seqmax, f"{one.hold} MAXVALUE {{n}}", is_below=True)
 
     def engine_args(self, driver: str, timeout: float) -> dict[str, Any]:
-        seconds = max(MIN_CONNECT_SECONDS, ceil(min(timeout, MAX_CONNECT_SECONDS)))
+        seconds = max(MIN_CONNECT_SECONDS, ceil(timeout))
         # A listener of the class Engine comes before SQLAlchemy's autocommit, and would begin a transaction.
         autocommit = {"autocommit": True} if driver == "psycopg" else {}
         return {"connect_args": {"connect_timeout": seconds, "client_encoding": "utf8", **autocommit}}
@@ -218,7 +207,7 @@ class PostgreSQL(Dialect):
             yield rung.each_start if guards_restarts() else rung.run, IMITATION if rung is NOTHING else self
 
     def blind(self, connection: Connection) -> Blind | None:
-        connection.exec_driver_sql(f"SELECT {run_of(connection)}")  # if this fails, `run` finds the rung
+        connection.exec_driver_sql(f"SELECT {connection.info['allocator_run']}")  # if this fails, `run` finds the rung
         rung: Rung = connection.info["rung"]
         return rung.blind
 

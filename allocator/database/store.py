@@ -27,18 +27,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from allocator import __version__
 from allocator.database import columns, schema
 from allocator.database.address import Address, address_of
-from allocator.database.connection import LEFT_OPEN, UNFORESEEN, Lent, engine_of
+from allocator.database.connection import LEFT_OPEN, UNFORESEEN, Lent, engine_of, unforeseen
 from allocator.database.dialect import Dialect, transaction
-from allocator.database.driver_errors import (
-    REFUSALS,
-    as_raised,
-    has_code,
-    is_answer,
-    is_contended,
-    is_stale,
-    translate,
-    unforeseen,
-)
+from allocator.database.driver_errors import REFUSALS, as_raised, has_code, is_answer, is_contended, is_stale, translate
 from allocator.database.verbs import node_rows, segments, shard_row, tickets, worker_number_rows
 from allocator.database.verbs.segments import Fence, Snapshot
 from allocator.errors import (
