@@ -12,18 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 from warnings import filterwarnings
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    MetaData,
-    PrimaryKeyConstraint,
-    String,
-    Table,
-    func,
-    inspect,
-    literal_column,
-    select,
-)
+from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, func, inspect, select
 from sqlalchemy.exc import SAWarning
 
 from allocator.database.dialect import NOWHERE, Dialect, run_of
@@ -124,7 +113,7 @@ def check_sound(connection: Connection, dialect: Dialect, where: str) -> None:
     """Raise `SchemaOutOfDate` or `SchemaDamaged` unless all tables are there, and nothing on them lets ids repeat."""
     check(connection, dialect, where)
     check_all(connection, where)
-    if mends := connection.scalar(select(literal_column(dialect.words.mends))):
+    if mends := connection.exec_driver_sql(f"SELECT {dialect.words.mends}").scalar():
         raise repeating(mends, where)
 
 
