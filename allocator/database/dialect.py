@@ -150,8 +150,7 @@ class Dialect:
 
     def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
         """Run it, for a name: the end of what is claimed, None if no row matched."""
-        end: int | None = connection.execute(claim, parameters).scalar_one_or_none()
-        return end
+        raise NotImplementedError
 
     def number_as(self, connection: Connection, residue: Residue) -> None:
         """Set the auto-increment of this session, where the server's own may be that of a replication."""

@@ -14,7 +14,7 @@ from math import ceil
 from time import monotonic
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine, column, func, select, table, text
+from sqlalchemy import Connection, Engine, TextClause, column, func, select, table, text
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import ASLEEP, NOWHERE, SKIPPED, Blind, Dialect, Words, guards_restarts, transaction
@@ -210,6 +210,10 @@ class PostgreSQL(Dialect):
         connection.exec_driver_sql(f"SELECT {connection.info['allocator_run']}")  # if this fails, `run` finds the rung
         rung: Rung = connection.info["rung"]
         return rung.blind
+
+    def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
+        end: int | None = connection.execute(claim, parameters).scalar_one_or_none()
+        return end
 
     def skip_nodes(self, connection: Connection, residue: Residue, count: int) -> None:
         # A logical replica has the rows, but not the position of their sequence.
