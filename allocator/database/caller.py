@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine, Executable, text
 from sqlalchemy.exc import InvalidRequestError, MissingGreenlet, SQLAlchemyError, UnboundExecutionError
@@ -25,13 +25,6 @@ BY_ASYNCIO = "with asyncio: await session.run_sync(feed.assign), or waiting.assi
 STILL_OPEN = "numbers for waiting rows are drawn after the commit, and a transaction is still open"
 
 
-class Answer(NamedTuple):
-    """How many rows a statement changed, and MySQL's LAST_INSERT_ID."""
-
-    rowcount: int
-    lastrowid: int
-
-
 class Caller(Protocol):
     """A connection in the transaction of its owner."""
 
@@ -41,11 +34,8 @@ class Caller(Protocol):
     def where(self) -> str:
         """Which database this is, without a password."""
 
-    def run(self, statement: str, parameters: Mapping[str, object]) -> Answer:
-        """Run a statement with parameters as `:name`. Raises SQLAlchemy's errors."""
-
-    def fetch(self, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
-        """Run a statement that returns rows, likewise."""
+    def run(self, statement: str, parameters: Mapping[str, object]) -> Any:
+        """Run a statement with parameters as `:name`, and return its cursor. Raises SQLAlchemy's errors."""
 
     def select(self, statement: Executable) -> Sequence[Sequence[Any]]:
         """Run a SELECT of SQLAlchemy, for which columns have types."""
@@ -93,12 +83,8 @@ class Borrowed:
         if self.numbers.commits_each(pooled.dbapi_connection, pooled.driver_connection):
             raise InvalidDatabase(COMMITS_EACH)
 
-    def run(self, statement: str, parameters: Mapping[str, object]) -> Answer:
-        result = self.connection.execute(text(statement), parameters)
-        return Answer(result.rowcount, self.numbers.lastrowid(result))
-
-    def fetch(self, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
-        return self.connection.execute(text(statement), parameters).all()
+    def run(self, statement: str, parameters: Mapping[str, object]) -> Any:
+        return self.connection.execute(text(statement), parameters)
 
     def select(self, statement: Executable) -> Sequence[Sequence[Any]]:
         return self.connection.execute(statement).all()

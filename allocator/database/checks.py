@@ -11,9 +11,8 @@ from sqlalchemy import Connection, Executable, delete, false, insert, select, te
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import Dialect, undo
-from allocator.database.driver_errors import FORBIDDEN, is_forbidden, meaning
+from allocator.database.driver_errors import FORBIDDEN, has_code
 from allocator.database.tables import VERSION_TABLE, metadata
-from allocator.errors import DatabaseRefused
 from allocator.runtime.mounts import MOUNTS, is_networked, mount_of, mounts_of
 from allocator.schemes.shared.findings import DANGER, NOTE, OUTAGE, Finding
 
@@ -62,16 +61,18 @@ GUARD = Check("the failover guard", guard)
 def writes(
     connection: Connection, dialect: Dialect, user: str, needed: Mapping[str, str] = NEEDED, also: str = ""
 ) -> Iterator[Finding]:
-    """The finding for a right of `needed` that the user lacks, with all grants; `also` is one more.
+    """The finding for a right of `needed` that the user lacks, with all grants; `also` is one more."""
+    lacks = ""
+    with suppress(DBAPIError):  # the revision may be in Django's table, or Alembic's
+        if is_refused(connection, dialect, text(f"SELECT version_num FROM {VERSION_TABLE}")):
+            lacks, needed = f"SELECT on {VERSION_TABLE}", {VERSION_TABLE: READS, **needed}
+    if lacks := lacks or lacking(connection, dialect, needed):
+        grants = " ".join([*(f"GRANT {verbs} ON {name} TO {user};" for name, verbs in needed.items()), also])
+        yield Finding("right-missing", OUTAGE, f"{user} lacks the right {lacks}", grants.strip())
 
-    Runs a statement for each right, on no row. Raises what else stops a claim.
-    """
-    if hidden := hides_revision(connection, dialect):
-        needed = {VERSION_TABLE: READS, **needed}
-    grants = " ".join([*(f"GRANT {verbs} ON {name} TO {user};" for name, verbs in needed.items()), also])
-    if hidden:
-        yield Finding("right-missing", OUTAGE, f"{user} lacks the right SELECT on {VERSION_TABLE}", grants.strip())
-        return
+
+def lacking(connection: Connection, dialect: Dialect, needed: Mapping[str, str]) -> str:
+    """The first right that the user lacks, found by a statement for each, on no row. Raises what else stops a claim."""
     for name, verbs in needed.items():
         table = metadata.tables[name]
         columns = [column for column in table.columns if column.identity is None]
@@ -83,20 +84,19 @@ def writes(
             "DELETE": delete(table).where(false()),
         }
         for verb in re.findall(r"\w+(?: \(.*\))?", verbs):
-            try:
-                with meaning(DatabaseRefused(f"{user} lacks the right {verb} on {name}"), FORBIDDEN, dialect):
-                    connection.execute(tried[verb.partition(" ")[0]]).close()
-            except DatabaseRefused as error:
-                yield Finding("right-missing", OUTAGE, str(error), grants.strip())
-                return
+            if is_refused(connection, dialect, tried[verb.partition(" ")[0]]):
+                return f"{verb} on {name}"
+    return ""
 
 
-def hides_revision(connection: Connection, dialect: Dialect) -> bool:
-    """Whether the user may not read the table of the revision, which may also be Django's or Alembic's."""
+def is_refused(connection: Connection, dialect: Dialect, statement: Executable) -> bool:
+    """Whether the user lacks the right to run it."""
     try:
-        connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").close()
+        connection.execute(statement).close()
     except DBAPIError as error:
-        return is_forbidden(error, dialect)
+        if has_code(error, FORBIDDEN, dialect):
+            return True
+        raise
     return False
 
 

@@ -15,9 +15,9 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from allocator.database.address import Address
-from allocator.database.dialect import Dialect
+from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
 from allocator.database.driver_errors import MISPLACED, translate
-from allocator.errors import InvalidDatabase
+from allocator.errors import DatabaseRefused, InvalidDatabase
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,13 +30,19 @@ CONNECTIONS = 4
 """Of a process. Twenty-five processes fit into the 100 that PostgreSQL has by default."""
 
 UNFORESEEN = (TypeError, ValueError, LookupError, AttributeError, AssertionError, ImportError, OSError, RuntimeError)
-"""What a driver raises for an argument that it does not take, or a hook of the user that fails."""
+"""What a driver raises for an argument of the URL that it does not take, or a hook of the user that fails."""
+
+
+def unforeseen(error: Exception, where: str) -> DatabaseRefused:
+    return DatabaseRefused(
+        f"{where} cannot be used: {type(error).__name__}: {error}; the driver, or a listener of the engine, raised this"
+    )
 
 
 def engine_of(address: Address, timeout: float) -> Engine:
     """An engine in autocommit: returning a connection costs no round trip, and no wait exceeds `timeout` seconds."""
     dialect, url = address.dialect, address.url
-    opening = dialect.engine_args(url.get_driver_name(), timeout)
+    opening = dialect.engine_args(url.get_driver_name(), min(timeout, MAX_CONNECT_SECONDS))
     if address.pool is None:
         given = opening["connect_args"].items()
         opening["connect_args"] = {name: value for name, value in given if name not in url.query}

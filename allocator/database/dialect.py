@@ -22,8 +22,8 @@ from allocator.schemes.ticket import CLAIM
 if TYPE_CHECKING:
     from allocator.schemes.tag_column import Counter
 
-MAX_CONNECT_SECONDS = 10.0
-"""Seconds: the longest wait for a connection, even where statements may take longer."""
+MAX_CONNECT_SECONDS = 10
+"""The longest wait for a connection, even where statements may take longer."""
 
 NOWHERE = "''"
 """The server run of an engine that cannot identify itself: its rows name no run, and no failover is noticed."""
@@ -95,7 +95,8 @@ class Dialect:
     """How a new database draws tickets: by a claim, or by REPLACE where that is a statement of the server."""
 
     def engine_args(self, driver: str, timeout: float) -> dict[str, Any]:
-        """Arguments of `create_engine`; the URL's query overrides those for the driver, its `connect_args`."""
+        """Arguments of `create_engine`, for waits of `timeout`; the URL's query overrides those for the driver, its
+        `connect_args`."""
         raise NotImplementedError
 
     def on_connect(

@@ -47,7 +47,6 @@ FILE_LOCKED_CODES = "SQLITE_LOCKED SQLITE_LOCKED_SHAREDCACHE SQLITE_LOCKED_VTAB"
 TOO_GREAT_CODES = "22003 23514 1264 1690 3819 4025 SQLITE_CONSTRAINT_CHECK"
 """A column or its CHECK refuses the value; for a drawn number this means that none is left."""
 
-OF_CHECK = frozenset({"3819", "4025"})
 CONTENDED = frozenset(f"40001 40P01 55P03 1020 1205 1213 3101 3572 SQLITE_BUSY_SNAPSHOT {FILE_BUSY_CODES}".split())
 """The same statement may run again, as after deadlocks."""
 READ_ONLY = "25006"
@@ -200,34 +199,26 @@ MEANINGS: Meanings = {
             "default_transaction_read_only = off (MySQL and MariaDB: SET GLOBAL read_only = OFF)",
             "25006 1290 1792 1836",
         ),
-        Meaning(
-            "{where}: the lock of the counter of tickets, or of nodes, was not free: {words}; try again",
-            "1467",
-        ),
+        Meaning("{where}: the lock of the counter of tickets, or of nodes, was not free: {words}; try again", "1467"),
     ),
 }
 
-NUMBER_BUSY = (
-    "another transaction has drawn numbers of {place} and has not ended; waited {waited:.3g} seconds; roll back "
-    "and run the whole transaction again"
-)
-CUT_OFF = "the server ended the wait for a number of {place}: {words}; roll back and run the whole transaction again"
+AGAIN = "; roll back and run the whole transaction again"
+NUMBER_BUSY = "another transaction has drawn numbers of {place} and has not ended; waited {waited:.3g} seconds" + AGAIN
+CUT_OFF = "the server ended the wait for a number of {place}: {words}" + AGAIN
 FILE_BUSY = (
     "another transaction is writing to {where}, and SQLite has one writer at a time: no number of {place} after "
-    "{waited:.3g} seconds; roll back and run the whole transaction again, begun with BEGIN IMMEDIATE if it reads first"
+    "{waited:.3g} seconds" + AGAIN + ", begun with BEGIN IMMEDIATE if it reads first"
 )
 DEADLOCK = (
-    "deadlock while drawing a number of {place}: {words}; roll back and run the whole transaction again; to avoid it, "
-    "draw numbers last, and those of several scopes in one order"
+    "deadlock while drawing a number of {place}: {words}" + AGAIN + "; to avoid it, draw numbers last, and those of "
+    "several scopes in one order"
 )
 DRAWN_MEANWHILE = (
     "another transaction has drawn a number of {place} since this one began, which its isolation level refuses: "
-    "{words}; roll back and run the whole transaction again, or use READ COMMITTED, which waits instead"
+    "{words}" + AGAIN + ", or use READ COMMITTED, which waits instead"
 )
-ROLLED_BACK = (
-    "the server rolled back this whole transaction while it drew a number of {place}: {words}; roll back and run "
-    "the whole transaction again"
-)
+ROLLED_BACK = "the server rolled back this whole transaction while it drew a number of {place}: {words}" + AGAIN
 ABORTED = "this transaction has failed before, and no number of {place} can be drawn in it: {words}; roll it back"
 NO_WRITES = (
     "no number of {place} can be drawn here: {where} is a replica, or the transaction is read-only: {words}; use the "
@@ -286,13 +277,6 @@ def translate(
     return kind(sentence.format(where=where, words=words, waited=waited, upgrade=upgrade))
 
 
-def unforeseen(error: Exception, where: str) -> AllocatorError:
-    """Not a database error: the driver refused an argument of the URL, or a hook of the user's failed."""
-    return DatabaseRefused(
-        f"{where} cannot be used: {type(error).__name__}: {error}; the driver, or a listener of the engine, raised this"
-    )
-
-
 def is_answer(error: BaseException) -> bool:
     """Whether a verb failed by an error of the database, or by a rule of ours: its statements have ended."""
     if isinstance(error, StatementError):
@@ -318,14 +302,13 @@ def words_of(error: SQLAlchemyError) -> str:
     return " ".join([first, *others]) if first.endswith(":") else first  # of several addresses, one line each
 
 
+def has_code(error: SQLAlchemyError, codes: Container[str], dialect: Dialect) -> bool:
+    return code_of(error, dialect) in codes
+
+
 def is_contended(error: SQLAlchemyError, dialect: Dialect) -> bool:
     """A deadlock or the like: the statement had no effect and may run again."""
-    return code_of(error, dialect) in CONTENDED
-
-
-def is_refusal(error: SQLAlchemyError, dialect: Dialect) -> bool:
-    """Whether a statement may have failed because the server refuses to identify itself."""
-    return code_of(error, dialect) in REFUSALS
+    return has_code(error, CONTENDED, dialect)
 
 
 @contextmanager
@@ -334,18 +317,9 @@ def meaning(meant: AllocatorError, codes: Container[str], dialect: Dialect) -> I
     try:
         yield
     except DBAPIError as error:
-        if code_of(error, dialect) in codes:
+        if has_code(error, codes, dialect):
             raise meant from error
         raise
-
-
-def is_of_a_check(error: SQLAlchemyError, dialect: Dialect) -> bool:
-    """Whether a CHECK of MySQL or MariaDB refused a value."""
-    return code_of(error, dialect) in OF_CHECK
-
-
-def is_forbidden(error: SQLAlchemyError, dialect: Dialect) -> bool:
-    return code_of(error, dialect) in FORBIDDEN
 
 
 def is_stale(error: SQLAlchemyError) -> bool:

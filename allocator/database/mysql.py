@@ -12,16 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, TextClause, text
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.dialect import (
-    ASLEEP,
-    MAX_CONNECT_SECONDS,
-    NOWHERE,
-    Blind,
-    Dialect,
-    Words,
-    guards_restarts,
-    triggered,
-)
+from allocator.database.dialect import ASLEEP, NOWHERE, Blind, Dialect, Words, guards_restarts, triggered
 from allocator.database.tables import CLAIMED, number
 from allocator.errors import DatabaseUnavailable
 from allocator.schemes.failover import CLUSTER, Move, is_run
@@ -142,12 +133,11 @@ class MySQL(Dialect):
         return Counter("AUTO_INCREMENT", int(found[1]) if found else 1, hold=hold)
 
     def engine_args(self, driver: str, timeout: float) -> dict[str, Any]:
-        seconds = min(timeout, MAX_CONNECT_SECONDS)
         # PyMySQL's connect_timeout covers the TCP handshake alone, which a frozen server still completes.
-        greeting: dict[str, Any] = {"connect_timeout": ceil(seconds)}
+        greeting: dict[str, Any] = {"connect_timeout": ceil(timeout)}
         if driver == "pymysql":
             # Else PyMySQL spends a message to switch autocommit off.
-            greeting |= {"read_timeout": seconds, "write_timeout": seconds, "autocommit": True}
+            greeting |= {"read_timeout": timeout, "write_timeout": timeout, "autocommit": True}
         return {"connect_args": greeting, "pool_recycle": RECYCLE}
 
     def on_connect(
@@ -219,7 +209,15 @@ class MySQL(Dialect):
 
     def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
         cursor: Any = connection.execute(claim, parameters).context.cursor
-        return end_of_claim(name, cursor.rowcount, warned(cursor), cursor.lastrowid)
+        if cursor.rowcount == 0:
+            return None
+        if cursor.rowcount != 1:
+            raise damaged(name, f"there are {cursor.rowcount} rows")
+        if warned(cursor):
+            raise damaged(name, "the claim came with a warning of the server, as when a column is too small")
+        if cursor.lastrowid <= 0:
+            raise triggered(name, "allocator_segment")
+        return int(cursor.lastrowid)
 
     def number_as(self, connection: Connection, residue: Residue) -> None:
         if connection.info.get("allocator_numbering") != residue:
@@ -241,19 +239,6 @@ class LikeMySQL(MySQL):
 
 
 IMITATION = LikeMySQL()
-
-
-def end_of_claim(name: str, found: int, warned: bool, last_id: int) -> int | None:
-    """The end of the claimed window, from the server's answer; None if no row matched."""
-    if found == 0:
-        return None
-    if found != 1:
-        raise damaged(name, f"there are {found} rows")
-    if warned:
-        raise damaged(name, "the claim came with a warning of the server, as when a column is too small")
-    if last_id <= 0:
-        raise triggered(name, "allocator_segment")
-    return int(last_id)
 
 
 def warned(cursor: Any) -> bool:

@@ -17,19 +17,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Engine, TextClause, column, func, select, table, text
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.dialect import (
-    ASLEEP,
-    MAX_CONNECT_SECONDS,
-    NOWHERE,
-    SKIPPED,
-    Blind,
-    Dialect,
-    Words,
-    guards_restarts,
-    run_of,
-    transaction,
-)
-from allocator.database.driver_errors import READ_ONLY, REFUSALS
+from allocator.database.dialect import ASLEEP, NOWHERE, SKIPPED, Blind, Dialect, Words, guards_restarts, transaction
+from allocator.database.driver_errors import READ_ONLY, REFUSALS, has_code
 from allocator.database.tables import CLAIMED, node
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag_column import Counter
@@ -149,7 +138,7 @@ class PostgreSQL(Dialect):
         return Counter(one.name, following, one.seqmax, f"{one.hold} MAXVALUE {{n}}", is_below=True)
 
     def engine_args(self, driver: str, timeout: float) -> dict[str, Any]:
-        seconds = max(MIN_CONNECT_SECONDS, ceil(min(timeout, MAX_CONNECT_SECONDS)))
+        seconds = max(MIN_CONNECT_SECONDS, ceil(timeout))
         # A listener of the class Engine comes before SQLAlchemy's autocommit, and would begin a transaction.
         autocommit = {"autocommit": True} if driver == "psycopg" else {}
         return {"connect_args": {"connect_timeout": seconds, "client_encoding": "utf8", **autocommit}}
@@ -184,10 +173,8 @@ class PostgreSQL(Dialect):
         return bool(getattr(told, "transaction_status", 0))
 
     def code(self, error: BaseException) -> str:
-        code = sqlstate(error)
-        if code == NOT_READY and "wal_level" not in str(error):
-            return READ_ONLY
-        return code or ""
+        code: str = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or ""
+        return READ_ONLY if code == NOT_READY and "wal_level" not in str(error) else code
 
     @contextmanager
     def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:
@@ -205,10 +192,8 @@ class PostgreSQL(Dialect):
                 if connection.exec_driver_sql(asked).one()[0]:
                     return False  # a standby refuses some of it, whatever its rights
             except DBAPIError as error:
-                if sqlstate(error.orig) not in REFUSALS:
-                    raise
-                if sqlstate(error.orig) == NOT_READY and "wal_level" not in str(error.orig):
-                    return False  # a standby, which may be promoted before the next rung is asked
+                if not has_code(error, REFUSALS, self):
+                    raise  # as of a standby, which may be promoted before the next rung is asked
             else:
                 break
         else:
@@ -222,7 +207,7 @@ class PostgreSQL(Dialect):
             yield rung.each_start if guards_restarts() else rung.run, IMITATION if rung is NOTHING else self
 
     def blind(self, connection: Connection) -> Blind | None:
-        connection.exec_driver_sql(f"SELECT {run_of(connection)}")  # if this fails, `run` finds the rung
+        connection.exec_driver_sql(f"SELECT {connection.info['allocator_run']}")  # if this fails, `run` finds the rung
         rung: Rung = connection.info["rung"]
         return rung.blind
 
@@ -296,11 +281,6 @@ def ending(connection: Any, seconds: float, generator: Generator[Any, Any, Any])
             wanted = generator.send(ready)
     except StopIteration as stop:
         return stop.value
-
-
-def sqlstate(error: object) -> str | None:
-    code: str | None = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    return code
 
 
 def is_merely_like_it(connection: Any) -> bool:

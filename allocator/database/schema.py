@@ -12,20 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 from warnings import filterwarnings
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    MetaData,
-    PrimaryKeyConstraint,
-    String,
-    Table,
-    column,
-    func,
-    inspect,
-    literal_column,
-    select,
-    table,
-)
+from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, func, inspect, select
 from sqlalchemy.exc import SAWarning
 
 from allocator.database.dialect import NOWHERE, Dialect, run_of
@@ -63,13 +50,14 @@ TIMEOUT = 600.0
 
 alembic_lock = threading.Lock()
 """`alembic.context` is global to the process."""
+in_child(alembic_lock._at_fork_reinit)  # type: ignore[attr-defined]  # another thread may have held it
 
 
 def current(connection: Connection) -> str | None:
     """The revision that the database says it is at; None where this project's version table is missing or empty."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    return connection.scalar(select(func.max(column("version_num"))).select_from(table(VERSION_TABLE)))
+    return connection.execute(select(func.max(versions.c.version_num))).scalar()
 
 
 def check(connection: Connection, dialect: Dialect, where: str) -> None:
@@ -125,7 +113,7 @@ def check_sound(connection: Connection, dialect: Dialect, where: str) -> None:
     """Raise `SchemaOutOfDate` or `SchemaDamaged` unless all tables are there, and nothing on them lets ids repeat."""
     check(connection, dialect, where)
     check_all(connection, where)
-    if mends := connection.scalar(select(literal_column(dialect.words.mends))):
+    if mends := connection.exec_driver_sql(f"SELECT {dialect.words.mends}").scalar():
         raise repeating(mends, where)
 
 
@@ -158,14 +146,6 @@ def told(kind: str, *about: Any) -> str:
     """A change as Alembic names it, without the schema and the options of a column."""
     named = (getattr(one, "name", None) or one for one in about if one is not None and not isinstance(one, dict))
     return " ".join(map(str, [kind, *named]))
-
-
-def renew_lock() -> None:
-    global alembic_lock  # a fork may have happened while another thread held it
-    alembic_lock = threading.Lock()
-
-
-in_child(renew_lock)
 
 
 def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float) -> None:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from struct import unpack_from
-from threading import Thread
 from time import monotonic, sleep
 from typing import Any
 
@@ -113,8 +113,8 @@ class SQLite(Dialect):
                 taken.extend(map(wait, (True,)))  # one step, in C: no exception comes between the lock and the list
                 if taken != [True]:
                     raise PoolTimeout
-                with opened(f"{path}{LOCK}" if path else "") as lock:
-                    if take_lock(lock, path):
+                with locked(f"{path}{LOCK}" if path else "") as is_ours:
+                    if is_ours:
                         yield
                         return
             finally:
@@ -143,33 +143,20 @@ class SQLite(Dialect):
 def free(connection: Any) -> None:
     """Make a connection of the user's engine one of ours."""
     connection.commit()
-    if not is_for_all_threads(connection):
+    try:
+        with ThreadPoolExecutor(1) as another:
+            another.submit(connection.commit).result()  # the driver checks the thread of each call
+    except Exception as error:
         connection.close()
         raise InvalidDatabase(
             "a connection of this engine is for the thread that made it; give the URL, or make the engine with "
             "connect_args={'check_same_thread': False}"
-        )
+        ) from error
     if getattr(connection, "autocommit", LEGACY) != LEGACY:
         # False keeps a transaction open, in which no PRAGMA can be set; with True the driver ignores commit().
         connection.autocommit = True  # ends that transaction
         connection.autocommit = LEGACY
     connection.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS:.0f}").close()
-
-
-def is_for_all_threads(connection: Any) -> bool:
-    """Whether any thread may use the connection, which the driver checks only when another thread does."""
-    refused: list[Exception] = []
-
-    def ask() -> None:
-        try:
-            connection.commit()
-        except Exception as error:
-            refused.append(error)
-
-    asking = Thread(target=ask)
-    asking.start()
-    asking.join()
-    return not refused
 
 
 def kept(connection: Connection, name: str, end: int) -> int:
@@ -241,19 +228,21 @@ def check_name(path: str) -> None:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[int | None]:
-    """Open the file for the lock; None where there can be none."""
+def locked(path: str) -> Iterator[bool]:
+    """Hold the lock of this file; False if another has it, and True where there is none to take."""
     file = file_of(path) if fcntl and path else None
+    if file is None:
+        yield True
+        return
     try:
-        yield file
+        yield take_lock(file, path)
     finally:
-        if file is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_UN)  # a child that C code forked meanwhile has it open too
-            except OSError:
-                pass
-            finally:
-                os.close(file)
+        try:
+            fcntl.flock(file, fcntl.LOCK_UN)  # a child that C code forked meanwhile has it open too
+        except OSError:
+            pass
+        finally:
+            os.close(file)
 
 
 def file_of(path: str) -> int | None:
@@ -271,10 +260,8 @@ def file_of(path: str) -> int | None:
     )
 
 
-def take_lock(file: int | None, path: str) -> bool:
-    """Take the lock; False if another has it, and True where there is none to take."""
-    if file is None:
-        return True
+def take_lock(file: int, path: str) -> bool:
+    """Take the lock; False if another has it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

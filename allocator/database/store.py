@@ -27,17 +27,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from allocator import __version__
 from allocator.database import columns, schema
 from allocator.database.address import Address, address_of
-from allocator.database.connection import LEFT_OPEN, UNFORESEEN, Lent, engine_of
+from allocator.database.connection import LEFT_OPEN, UNFORESEEN, Lent, engine_of, unforeseen
 from allocator.database.dialect import Dialect, transaction
-from allocator.database.driver_errors import (
-    as_raised,
-    is_answer,
-    is_contended,
-    is_refusal,
-    is_stale,
-    translate,
-    unforeseen,
-)
+from allocator.database.driver_errors import REFUSALS, as_raised, has_code, is_answer, is_contended, is_stale, translate
 from allocator.database.verbs import node_rows, segments, shard_row, tickets, worker_number_rows
 from allocator.database.verbs.segments import Fence, Snapshot
 from allocator.errors import (
@@ -203,7 +195,7 @@ class Database:
 
     def _identity_was_refused(self, error: SQLAlchemyError) -> bool:
         """Whether a server refused to identify itself, and a statement that asks for less was found."""
-        if not is_refusal(error, self.dialect):
+        if not has_code(error, REFUSALS, self.dialect):
             return False
         is_found = False
         with suppress(SQLAlchemyError):

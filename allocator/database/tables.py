@@ -103,8 +103,8 @@ class Stored(Table):
         return options
 
 
-def counts(*names: str) -> Iterator[Column[int]]:
-    return (Column(name, BigInteger, nullable=False) for name in names)
+def counts(*names: str, default: str | None = None) -> Iterator[Column[int]]:
+    return (Column(name, BigInteger, nullable=False, server_default=default) for name in names)
 
 
 segment = Stored(
@@ -112,12 +112,10 @@ segment = Stored(
     metadata,
     Column("tag", reserved_type, primary_key=True),
     *counts("max_value", "step", "max_step", "id_limit"),
-    Column("shard_offset", BigInteger, nullable=False, server_default="1"),
-    Column("shard_step", BigInteger, nullable=False, server_default="1"),
-    Column("move", BigInteger, nullable=False, server_default="0"),
-    Column("failover_gap", BigInteger, nullable=False, server_default="-2"),
-    Column("skipped", BigInteger, nullable=False, server_default="0"),
-    Column("claimed_at", BigInteger, nullable=False, server_default="0"),
+    *counts("shard_offset", "shard_step", default="1"),
+    *counts("move", default="0"),
+    *counts("failover_gap", default="-2"),
+    *counts("skipped", "claimed_at", default="0"),
     # Past 2**63 SQLite turns an integer into a REAL, which no claim can raise; the bounds refuse it.
     CheckConstraint(
         "max_value >= 0 AND max_value <= id_limit AND id_limit <= 9223372036854775807",
@@ -134,8 +132,7 @@ node = Stored(
     Column("process", BigInteger, nullable=False),
     Column("version", String(32), nullable=False),
     Column("started_at", DateTime, nullable=False),
-    Column("slot", BigInteger, nullable=False, server_default="1"),
-    Column("slots", BigInteger, nullable=False, server_default="1"),
+    *counts("slot", "slots", default="1"),
 )
 
 ticket = Stored(

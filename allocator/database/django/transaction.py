@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
 
 from allocator.database.address import dialect_named
-from allocator.database.caller import STILL_OPEN, Answer
+from allocator.database.caller import STILL_OPEN
 from allocator.database.driver_errors import translate, upgrade_of
 from allocator.database.tables import BESIDE
 from allocator.database.verbs.gapless_number_rows import number_dialect
@@ -58,13 +58,8 @@ class DjangoCaller:
     def where(self) -> str:
         return f"Django's database {self.connection.alias!r}"
 
-    def run(self, statement: str, parameters: Mapping[str, object]) -> Answer:
-        cursor = self._execute(as_django_has_it(statement), parameters)
-        return Answer(cursor.rowcount, self.numbers.lastrowid(cursor))
-
-    def fetch(self, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
-        found: Sequence[Sequence[Any]] = self._execute(as_django_has_it(statement), parameters).fetchall()
-        return found
+    def run(self, statement: str, parameters: Mapping[str, object]) -> Any:
+        return self._execute(as_django_has_it(statement), parameters)
 
     def select(self, statement: Any) -> Sequence[Sequence[Any]]:
         kinds = [kind_of(getattr(one, "info", {}).get("field")) for one in statement.selected_columns]

@@ -14,11 +14,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 from sqlalchemy import Connection, exists, select, update
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from allocator.database.dialect import Dialect
-from allocator.database.driver_errors import is_of_a_check, is_rolled_back, translate_drawn
+from allocator.database.driver_errors import is_rolled_back, translate_drawn
 from allocator.database.tables import number, shard
+from allocator.errors import Exhausted
 from allocator.schemes.gapless_numbers import MAX_NUMBER, Number, NumberRule, out_of_numbers, place
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class NumberDialect:
     A caller waits for the row as long as the lock timeout of its own session says.
     """
 
-    draws = f"{INSERT} VALUES (:name, :scope, :period, :rule, {{first}}) {RAISE} RETURNING n"
+    draws = f"{VALUES}{RAISE} AND allocator_number.n <= {{most}} RETURNING n"
     """It begins with INSERT: Python's sqlite3 opens a transaction for INSERT, and not for WITH."""
     raises = f"{INSERT} VALUES (:name, :scope, :period, '', {{n}}) {RAISE_TO}"
     reads = PEEK
@@ -73,20 +74,12 @@ class NumberDialect:
         """Whether the driver is in autocommit, and no transaction is open."""
         return getattr(connection, "autocommit", False) is True and not self.dialect.leaves_open(driver_connection)
 
-    def lastrowid(self, result: Any) -> int:
-        return 0
-
     def draw(self, caller: Caller, row: Parameters, first: int, count: int) -> int | None:
         """Raise the row by `count`, or insert it with `first`, and return its new number.
 
-        None if it keeps another rule. None, or an error of the database, if fewer numbers are left.
+        None, or an error that means `Exhausted`, if it keeps another rule or fewer numbers are left.
         """
-        return first_of(caller.fetch(drawing(self.draws, first, count), row))
-
-    def raise_to(self, caller: Caller, row: Parameters, n: int) -> int:
-        """Raise the row to at least `n`, and return its new number."""
-        caller.run(self.raises.format(n=n), row)
-        return first_of(caller.fetch(self.reads, row)) or 0
+        return first_of(caller.run(drawing(self.draws, first, count), row))
 
     def rolls_back_at_timeout(self, caller: Caller) -> bool:
         """Whether the server rolls back the whole transaction where a statement waited too long; True if unknown."""
@@ -94,13 +87,11 @@ class NumberDialect:
 
 
 class SQLiteNumbers(NumberDialect):
-    draws = f"{INSERT} VALUES (:name, :scope, :period, :rule, {{first}}) {RAISE} AND n <= {{most}} RETURNING n"
     settles = ""  # the draw locks the file, and what is read after it is the newest
 
     def commits_each(self, connection: Any, driver_connection: Any) -> bool:
-        if getattr(driver_connection, "in_transaction", False):
-            return False
-        return driver_connection.isolation_level is None or getattr(driver_connection, "autocommit", False) is True
+        commits = driver_connection.isolation_level is None or getattr(driver_connection, "autocommit", False) is True
+        return commits and not self.dialect.leaves_open(driver_connection)
 
 
 class MySQLNumbers(NumberDialect):
@@ -118,35 +109,22 @@ class MySQLNumbers(NumberDialect):
         commits = asked() if callable(asked) else getattr(connection, "autocommit", False) is True
         return bool(commits) and not self.dialect.leaves_open(driver_connection)
 
-    def lastrowid(self, result: Any) -> int:
-        return int(result.lastrowid or 0)
-
     def draw(self, caller: Caller, row: Parameters, first: int, count: int) -> int | None:
-        try:
-            return self.drawn(caller, row, first, count)
-        except DBAPIError as error:
-            if is_of_a_check(error, self.dialect):
-                return None
-            raise
-
-    def drawn(self, caller: Caller, row: Parameters, first: int, count: int) -> int | None:
-        answer = caller.run(drawing(self.draws, first, count), row)
-        if answer.rowcount == 1:
+        cursor = caller.run(drawing(self.draws, first, count), row)
+        if cursor.rowcount == 1:
             return first  # a new row
         # Where the table has triggers no number comes back; the row is locked by this transaction.
-        return answer.lastrowid or first_of(caller.fetch(self.reads, row))
+        return int(cursor.lastrowid or 0) or first_of(caller.run(self.reads, row))
 
     def rolls_back_at_timeout(self, caller: Caller) -> bool:
         with suppress(SQLAlchemyError):
-            return first_of(caller.fetch("SELECT @@innodb_rollback_on_timeout", {})) != 0
+            return first_of(caller.run("SELECT @@innodb_rollback_on_timeout", {})) != 0
         return True
 
 
 class MariaDBNumbers(MySQLNumbers):
     draws = f"{VALUES}{SAME.format(raised='n + {count}')} RETURNING n"
-
-    def drawn(self, caller: Caller, row: Parameters, first: int, count: int) -> int | None:
-        return first_of(caller.fetch(drawing(self.draws, first, count), row))
+    draw = NumberDialect.draw
 
 
 @lru_cache
@@ -154,7 +132,8 @@ def drawing(statement: str, first: int, count: int) -> str:
     return statement.format(first=first, count=count, most=MAX_NUMBER - count)
 
 
-def first_of(rows: Sequence[Sequence[Any]]) -> int | None:
+def first_of(cursor: Any) -> int | None:
+    rows = cursor.fetchall()
     return int(rows[0][0]) if rows else None
 
 
@@ -180,10 +159,11 @@ def draw(caller: Caller, rule: NumberRule, row: Row, count: int) -> int:
     counters of the name keep another rule."""
     first, last, kept = rule.start - 1 + count, None, {**row, "rule": rule.kept}
     if first <= MAX_NUMBER:
-        last = translated(caller, row, lambda: caller.numbers.draw(caller, kept, first, count))
+        with suppress(Exhausted):  # MySQL's, also where the row keeps another rule: see `SAME`
+            last = translated(caller, row, lambda: caller.numbers.draw(caller, kept, first, count))
         if last in {None, first}:  # a new row is compared with one of the others
             where = KEY if last is None else f"name = :name AND NOT ({KEY})"
-            found = translated(caller, row, lambda: caller.fetch(KEPT.format(where), row))
+            found = translated(caller, row, lambda: caller.run(KEPT.format(where), row).fetchall())
             if found and found[0][0] != rule.kept:
                 caller.refuse_more()
                 raise rule.other(found[0][0])
@@ -194,19 +174,20 @@ def draw(caller: Caller, rule: NumberRule, row: Row, count: int) -> int:
 
 def fetch_last(caller: Caller, row: Row) -> int | None:
     """The newest number that this transaction sees; None before the first one."""
-    return first_of(translated(caller, row, lambda: caller.fetch(PEEK, row)))
+    return first_of(translated(caller, row, lambda: caller.run(PEEK, row)))
 
 
 def raise_to(caller: Caller, row: Row, n: int) -> int:
     """Raise the newest number to `n` unless it is greater, and return it."""
-    return translated(caller, row, lambda: caller.numbers.raise_to(caller, row, n))
+    translated(caller, row, lambda: caller.run(caller.numbers.raises.format(n=n), row))
+    return first_of(translated(caller, row, lambda: caller.run(caller.numbers.reads, row))) or n
 
 
 def void(caller: Caller, row: Row, voided: Number, reason: str) -> bool:
     """Write down that a number is void; False if that was done before."""
     statement = caller.numbers.voids.format(n=voided.n)
     parameters = {**row, "written": voided.text, "reason": reason}
-    return translated(caller, row, lambda: caller.run(statement, parameters)).rowcount == 1
+    return bool(translated(caller, row, lambda: caller.run(statement, parameters)).rowcount == 1)
 
 
 def translated(caller: Caller, row: Row, act: Callable[[], T]) -> T:

@@ -33,6 +33,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import NoSuchTableError, SQLAlchemyError
 
 from allocator.database.address import Address
+from allocator.database.dialect import MAX_CONNECT_SECONDS
 from allocator.database.driver_errors import translate
 from allocator.database.tables import number, number_void
 from allocator.database.verbs.gapless_number_rows import counters_in
@@ -55,8 +56,9 @@ IS_UUID = re.compile("[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}(?:\\1[0-9a-fA-F]{4}){2}\\
 def engine_for(address: Address, seconds: float) -> Iterator[Engine]:
     """An engine for statements of so many seconds, in transactions. Raises what an error of the database means."""
     driver = address.url.get_driver_name()
-    given = {} if address.dialect.embedded else address.dialect.engine_args(driver, seconds)["connect_args"]
-    arguments = {name: value for name, value in given.items() if name not in address.url.query and name != "autocommit"}
+    given = address.dialect.engine_args(driver, seconds)["connect_args"] | {"connect_timeout": MAX_CONNECT_SECONDS}
+    left_out = {"autocommit", *(given if address.dialect.embedded else address.url.query)}
+    arguments = {name: value for name, value in given.items() if name not in left_out}
     engine = create_engine(address.url, connect_args=arguments)
     try:
         yield engine

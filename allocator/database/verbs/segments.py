@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    bindparam,
-    case,
-    delete,
-    exists,
-    literal,
-    select,
-    update,
-)
+from sqlalchemy import Column, ColumnElement, Connection, bindparam, case, delete, exists, literal, select, update
 
 from allocator.database import schema
 from allocator.database.dialect import Dialect, filled

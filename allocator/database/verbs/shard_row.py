@@ -6,23 +6,9 @@ from collections.abc import Iterable, Mapping
 from secrets import randbits
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Exists,
-    Insert,
-    Table,
-    TextClause,
-    exists,
-    func,
-    insert,
-    inspect,
-    literal,
-    select,
-    text,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Insert, Table, TextClause, func, insert, literal, select, update
 
+from allocator.database import schema
 from allocator.database.dialect import NOWHERE, Dialect, filled, run_of, transaction
 from allocator.database.driver_errors import FORBIDDEN, meaning
 from allocator.database.tables import lease, node, segment, shard, ticket
@@ -56,7 +42,7 @@ def fetch(connection: Connection, dialect: Dialect) -> Shard | None:
 
 def fetch_if_made(connection: Connection, dialect: Dialect) -> Shard | None:
     """Fetch the row; None also where its table is missing."""
-    return fetch(connection, dialect) if inspect(connection).has_table(shard.name) else None
+    return None if schema.missing(connection, [shard]) else fetch(connection, dialect)
 
 
 def missing(where: str) -> SchemaDamaged:
@@ -79,8 +65,9 @@ def begin_alone(connection: Connection, dialect: Dialect, where: str) -> None:
 
 def has_ids(connection: Connection, dialect: Dialect) -> bool:
     """Whether the database has a tag, or ever gave a ticket, a node or a worker number."""
-    others = (select(segment), select(lease), select(node).where(node.c.process != 0))  # 0 marks a skipped number
-    return tickets.has_any(connection, dialect) or any(connection.scalar(select(exists(other))) for other in others)
+    nodes = select(node).where(node.c.process != 0)  # 0 marks a skipped number
+    given = (select(segment), select(ticket), select(lease), nodes)
+    return any(connection.scalar(select(one.exists())) for one in given)
 
 
 def check_writer(connection: Connection, dialect: Dialect) -> None:
@@ -144,13 +131,11 @@ def insert_under(
     end: str,
 ) -> Insert:
     """An INSERT of one row, where the shard's row is as `known` and these hold. It tells how many rows it made."""
-    row = select(
-        *(
-            value if isinstance(value, ColumnElement) else literal(value, table.c[name].type)
-            for name, value in values.items()
-        )
-    )
-    row = row.select_from(shard).where(*conditions, fence(connection, dialect, known)).suffix_with(text(end))
+    cells = [
+        value if isinstance(value, ColumnElement) else literal(value, table.c[name].type)
+        for name, value in values.items()
+    ]
+    row = select(*cells).select_from(shard).where(*conditions, fence(connection, dialect, known)).suffix_with(end)
     return insert(table).from_select([*values], row).execution_options(preserve_rowcount=True)
 
 
@@ -177,7 +162,7 @@ def fence(connection: Connection, dialect: Dialect, known: Shard, here: str | No
     return filled(FENCE, run_of(connection), dialect.words).bindparams(**asked)
 
 
-def fence_exists(connection: Connection, dialect: Dialect, known: Shard) -> Exists:
+def fence_exists(connection: Connection, dialect: Dialect, known: Shard) -> ColumnElement[bool]:
     return select(shard.c.id).where(fence(connection, dialect, known)).exists()
 
 

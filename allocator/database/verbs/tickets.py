@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, exists, func, or_, select
+from sqlalchemy import Connection, func, select
 
 from allocator.database.dialect import filled, run_of, triggered
 from allocator.database.mysql import BURN_TICKET, KEEP_TICKET, TICKET
@@ -41,11 +41,6 @@ def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> i
     if result.lastrowid <= 0:
         raise triggered(kind, "allocator_ticket")
     return int(result.lastrowid)
-
-
-def has_any(connection: Connection, dialect: Dialect) -> bool:
-    """Whether tickets were drawn, or may have been: a failover leaves a row."""
-    return bool(connection.scalar(select(or_(exists(select(ticket)), exists(select(segment).where(IS_OF_TICKETS))))))
 
 
 def skip(connection: Connection, dialect: Dialect, count: int) -> None:

@@ -154,11 +154,6 @@ class WaitingColumns:
         statement = update(self.table).where(waiting).values({self.number: case(*whens, else_=self.number)})
         return statement.with_hint(hint) if hint else statement
 
-    def size(self, number: Number) -> int:
-        """What grows until the column has no room for it."""
-        value = self.value(number)
-        return value if isinstance(value, int) else len(value)
-
     def value(self, number: Number) -> int | str:
         """What the column takes. MySQL without its strict mode would cut off what is too long."""
         if isinstance(self.number.type, Integer):

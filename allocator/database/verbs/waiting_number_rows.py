@@ -251,7 +251,7 @@ class WaitingNumbers:
                 f"{written} took it; nothing was written, run it again"
             )
         if caller.numbers.cuts_down and numbers:
-            key, greatest = max(numbers, key=lambda one: (self.columns.size(one[1]), one[1].n))
+            key, greatest = numbers[-1]  # and its text is the longest of the group
             ((found,),) = caller.select(select(self.columns.number).where(self.columns.same(key)))
             if found != greatest.n and str(found).rstrip() != greatest.text.rstrip():
                 raise self._no_room(greatest)

@@ -6,18 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Update,
-    case,
-    insert,
-    literal,
-    literal_column,
-    select,
-    text,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Update, case, insert, literal, literal_column, select, text, update
 
 from allocator.database.dialect import Dialect
 from allocator.database.tables import lease, shard

@@ -18,7 +18,7 @@ import allocator
 from allocator import Allocator
 from allocator.database import connection as module
 from allocator.database import verbs
-from allocator.database.address import dialect_of
+from allocator.database.address import address_of, dialect_of
 from allocator.database.django.transaction import DjangoCaller
 from allocator.database.driver_errors import (
     MISPLACED,
@@ -32,6 +32,7 @@ from allocator.database.postgresql import PostgreSQL
 from allocator.database.store import Database
 from allocator.database.tables import Stored, metadata
 from allocator.database.verbs.gapless_number_rows import number_dialect, translated
+from allocator.database.verbs.number_columns import engine_for
 from allocator.errors import (
     AllocatorError,
     DatabaseRefused,
@@ -132,6 +133,21 @@ def test_a_verb_runs_where_no_signal_handler_can_interrupt_the_pool(runner):
     """One that raised inside of the pool's lock would leave it taken, and one a little later lose a connection."""
     assert takes_signals()
     assert not runner.run(lambda *_: takes_signals())
+
+
+def test_an_answer_of_an_audit_may_take_longer_than_its_connection():
+    told: dict[str, object] = {}
+
+    def note(dialect: object, record: object, arguments: object, given: dict[str, object]) -> None:
+        told.update(given)
+        raise TooLate
+
+    with engine_for(address_of("mysql+pymysql://user@host/ids"), 3600.0) as engine:
+        event.listen(engine, "do_connect", note)
+        with pytest.raises(TooLate):
+            engine.connect()
+
+    assert (told["connect_timeout"], told["read_timeout"]) == (10, 3600.0)
 
 
 # -- what becomes of errors that no server of the tests gives: of clusters, TLS, poolers, networks
@@ -348,7 +364,7 @@ def test_what_it_means_and_what_to_do(name, code, kind, words):
 
 
 def test_a_timeout_whose_extent_the_server_does_not_tell_counts_as_one_of_the_transaction():
-    caller = Mock(**{"fetch.side_effect": OperationalError("", None, Exception("lost"))})
+    caller = Mock(**{"run.side_effect": OperationalError("", None, Exception("lost"))})
 
     assert number_dialect(dialect_of("mysql"), is_mariadb=False).rolls_back_at_timeout(caller)
 
@@ -366,7 +382,7 @@ TIMED_OUT = OperationalError("", None, Exception(1205, "Lock wait timeout exceed
 )
 def test_an_exception_of_the_callers_leaves_nothing_but_the_rollback_where_nobody_could_look(kind, raised, is_refused):
     """The server may have rolled back at that moment: the number would be committed, and given again."""
-    caller = Mock(numbers=number_dialect(dialect_of(kind), is_mariadb=False), **{"fetch.side_effect": Alarm()})
+    caller = Mock(numbers=number_dialect(dialect_of(kind), is_mariadb=False), **{"run.side_effect": Alarm()})
     with pytest.raises(Alarm):
         translated(caller, {"name": "case", "scope": "", "period": ""}, Mock(side_effect=raised))
 
