@@ -197,9 +197,9 @@ IN_TURNS = """
 for migration in ("m1", "m2", "m4", "m2"):
     at(migration)
 found = []
-for migration in ("m2", "m4", "m3", "m1", "m2", "m4"):
+for migration in ("m2", "m4", "m3", "m1", "m4"):  # at last by way of tags that nobody drew from
     orders = at(migration)
-    found.append([used(orders), used(orders.create().item_set)])
+    found.append([used(orders), used(orders.first().item_set)])  # no new order, which would have the greatest id
 print(json.dumps(found))
 """
 
@@ -214,7 +214,7 @@ def test_a_key_goes_to_a_tag_and_back_and_no_id_comes_again(keys):
     assert found[0][0] == [1, 2, 3, 4, 5]
     assert distinct(orders)
     assert sorted(orders) == orders
-    assert [number for _, made in found for number in made] == list(range(1, 31))
+    assert [number for _, made in found for number in made] == list(range(1, 26))
 
 
 @SQLITE

@@ -194,6 +194,16 @@ def test_a_start_reaches_every_slot(sync, fleet):
 
     assert ids.tags.get("order").limit == 9000
     assert [sync(url).tags.get("order").max_value for url in urls] == [5000, 5000]
+    ids.reserve("order", 1)
+    assert ids.tags.get("order").max_value == 5002, "that of the slot which gave more"
+
+
+def test_a_tag_begins_above_the_rows_of_every_slot(sync, fleet):
+    urls = fleet(2)
+    for url, greatest in zip(urls, (700, 3), strict=True):
+        execute(bare(url), "CREATE TABLE bills (id BIGINT)", f"INSERT INTO bills VALUES ({greatest})")
+
+    assert sync(shards=urls).tags.create("bill", start_after_column="bills.id").max_value == 700
 
 
 def test_a_start_that_would_miss_a_slot_is_refused_and_writes_nothing(sync, fleet):

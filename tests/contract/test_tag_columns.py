@@ -127,6 +127,22 @@ def test_a_tag_that_waits_starts_above_a_row_in_its_range(kind, fresh):
         ids.next_id("order")
 
 
+@statements
+@ON_SERVERS
+def test_a_tag_that_waits_starts_above_a_counter_that_came_to_its_range(kind, fresh):
+    """Its rows are gone, so that only the counter knows."""
+    execute(fresh, *of_server(kind, HELD)[0])
+    found(fresh)
+    raised = {
+        "postgres": "SELECT setval('orders_id_seq', 1000001)",
+        "mysql": "ALTER TABLE orders AUTO_INCREMENT = 1000002",
+    }
+    execute(fresh, of_server(kind, raised))
+    found(fresh)
+
+    assert run(fresh, "tags", "list", "order")[0]["max_value"] == "2000001"
+
+
 def test_nothing_is_made_beside_what_cannot_be_held(fresh):
     execute(fresh, PLAIN)
 

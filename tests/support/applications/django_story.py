@@ -42,6 +42,7 @@ Restaurant = story("Restaurant", Place, orders=models.ManyToManyField(Order))
 Shelf = story("Shelf")  # its key is that of `DEFAULT_AUTO_FIELD`
 Left = story("Left", table="left_of_both", id=AllocatedBigAutoField(tag="both"))  # their ids are unique together
 Right = story("Right", table="right_of_both", id=AllocatedBigAutoField(tag="both"))
+Third = story("Third", table="third_of_both", id=AllocatedBigAutoField(tag="both"))
 Old = story("Old", id=models.BigAutoField(primary_key=True))  # numbered by the database until now
 Taken = model("story", "Taken", meta={"db_table": "old", "managed": False}, id=AllocatedBigAutoField())  # afterwards
 Narrow = story("Narrow", id=Key32(), parent=models.ForeignKey("self", models.CASCADE, null=True))  # both of 32 bits
@@ -200,7 +201,7 @@ def a_composite_key_has_an_id_of_ours() -> None:
 
 @chapter
 def models_inherit_their_key_and_share_a_tag_and_a_table_goes_on_above_its_rows() -> None:
-    create(Place, Restaurant, Shelf, Old, Left, Right)
+    create(Place, Restaurant, Shelf, Old, Left, Right, Third)
     Old.objects.bulk_create(Old() for _ in range(30))
     same(len(counters("old")), int(KIND == "postgresql"))
     with connection.schema_editor() as editor:
@@ -219,6 +220,7 @@ def models_inherit_their_key_and_share_a_tag_and_a_table_goes_on_above_its_rows(
     same([Shelf.objects.create().pk for _ in range(2)], [1, 2])
     same([model._meta.pk.tag for model in (Place, Shelf)], ["place", "shelf"])
     same([Left.objects.create().pk, Right.objects.create(pk=50).pk, Right.objects.create().pk], [1, 50, 51])
+    same([Third.objects.create(pk=52).pk, Third.objects.create().pk], [52, 53])  # 52 is in memory
 
 
 @chapter

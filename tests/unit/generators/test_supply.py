@@ -40,6 +40,7 @@ from allocator.errors import (
 from allocator.generators.meteor import MeteorSupply
 from allocator.generators.supply import Terms
 from allocator.runtime import iterators
+from allocator.runtime.forks import exhaust
 from allocator.runtime.iterators import LockedIterator
 from allocator.runtime.threads import THREADS, Background, Work
 from allocator.schemes.formats.bit_layout import Layout
@@ -403,6 +404,17 @@ def test_copies_are_refused(over, make_copy):
     for thing in (ids, ids.sequence("order"), shared, shared.sequence("order")):
         with pytest.raises(NotCopyable, match="both copies would issue the same ids"):
             make_copy(thing)
+
+
+@rule(11)
+@pytest.mark.parametrize("numbers", [range(100), range(2**63 - 50, 2**63)])
+def test_nothing_is_left_for_a_loop_that_still_holds_the_ids_of_a_parent(numbers):
+    """Python iterates over the last ids before 2**63 by another type."""
+    held = iter(numbers)
+    assert next(held) == numbers[0]
+    exhaust(held)
+
+    assert list(held) == []
 
 
 # -- without the GIL, an iterator takes a lock
