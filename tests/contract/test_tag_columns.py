@@ -127,7 +127,6 @@ def test_a_tag_that_waits_starts_above_a_row_in_its_range(kind, fresh):
         ids.next_id("order")
 
 
-@statements
 @ON_SERVERS
 def test_a_tag_that_waits_starts_above_a_counter_that_came_to_its_range(kind, fresh):
     """Its rows are gone, so that only the counter knows."""
