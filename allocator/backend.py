@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 
-ATTEMPTS = 3
-"""Each database of a fleet may use a third of the call's timeout."""
+SHARES = 3
+"""Of a call's timeout: a database of a fleet may use one."""
 
 
 def fleet_of(databases: Sequence[Any], background: Background, timeout: float = 5.0) -> Alone | Fleet:
@@ -31,7 +31,7 @@ def fleet_of(databases: Sequence[Any], background: Background, timeout: float = 
         return Alone(databases[0], timeout)
     addresses = [address_of(one) for one in databases]
     check_list([(one.shown, one.word) for one in addresses])
-    return Fleet([Database(one, timeout / ATTEMPTS) for one in addresses], background, timeout)
+    return Fleet([Database(one, timeout / SHARES) for one in addresses], background, timeout)
 
 
 def overdue(backend: Backend, seconds: float) -> DatabaseUnavailable:
@@ -84,12 +84,12 @@ def database_list(database: Any, shards: Iterable[Any] | None) -> list[Any]:
     if isinstance(shards, str) or not isinstance(shards, Iterable | None):
         raise InvalidSetting(f"shards must be a list of databases, got {quoted(shards, 40)}")
     databases = [database] if shards is None else list(shards)
-    if isinstance(shards, Mapping):
-        from allocator.database.address import address_in
-
-        return [address_in(word, one) for word, one in shards.items()]
     if any(one is None for one in databases):
         raise InvalidDatabase("no URL of a database was given, but None, as by an environment variable that is not set")
     if not 1 <= len(databases) <= MAX_SLOTS:
         raise InvalidSetting(f"shards must be 1 to {MAX_SLOTS} databases, got {len(databases)}")
+    if isinstance(shards, Mapping):
+        from allocator.database.address import address_in
+
+        return [address_in(word, one) for word, one in shards.items()]
     return databases

@@ -41,8 +41,8 @@ PAUSE, LONGEST_PAUSE = 0.05, 0.5
 FAULTS = (DatabaseUnavailable, DatabaseRefused, SchemaDamaged, SchemaOutOfDate, ShardMisconfigured)
 """Errors of a database, which is not used until it is sound. After others, as of a tag that it may not give after a
 failover, another database is tried for this call alone."""
-TICKET_FAULTS = (*FAULTS, MaxValueWentBack)
-"""The same for tickets. `MaxValueWentBack` stops a tag instead: ids in memory may be from that database."""
+ENDS = (AllocatorClosed, InvalidTag)
+"""Errors that every database would raise."""
 
 
 class OfDatabases:
@@ -97,7 +97,8 @@ class Fleet(OfDatabases):
 
     def ticket(self, kind: str, end: float) -> int:
         """Draw the next ticket of a type from the next database, before `end`."""
-        return self._act(lambda one: one.ticket(kind, end), end - (1 - PART_OF_TIMEOUT) * self._timeout, TICKET_FAULTS)
+        # A row that went back stops a tag, of which ids in memory may be from that database; a ticket is of another.
+        return self._act(lambda one: one.ticket(kind, end), end - (1 - PART_OF_TIMEOUT) * self._timeout, stops=ENDS)
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
         tag = self._act(lambda one: one.open_segment(template, create))
@@ -142,23 +143,21 @@ class Fleet(OfDatabases):
         self,
         act: Callable[[Database], T],
         end: float | None = None,
-        faults: tuple[type[AllocatorError], ...] = FAULTS,
+        stops: tuple[type[AllocatorError], ...] = (*ENDS, MaxValueWentBack),
     ) -> T:
-        """Act on the next database. After a fault of that one act on another, until `end`."""
+        """Act on the next database. After a fault of that one act on another, until `end`; after `stops` on none."""
         end = monotonic() + PART_OF_TIMEOUT * self._timeout if end is None else end
         refusals: dict[int, AllocatorError] = {}
         while True:
             number = self._next()
             try:
                 return act(self._databases[number])
-            except (AllocatorClosed, InvalidTag):
+            except stops:
                 raise
-            except faults as error:
+            except FAULTS as error:
                 self._fail(number, error)
                 if monotonic() >= end:
                     raise
-            except MaxValueWentBack:
-                raise
             except AllocatorError as error:  # the database is sound and refuses this request
                 refusals[number] = error
                 if len(refusals) >= len(self._databases) - len(self._errors()):
@@ -178,13 +177,13 @@ class Fleet(OfDatabases):
                 return choice
             for number in due:
                 self._probe(number)  # on this thread: all threads of the pool may be waiting here
-            if not due:
-                raise self._unusable(choice.seconds)
+            errors = self._errors()
+            if not due and len(errors) == len(self._databases):  # else one answers again since
+                raise self._unusable(errors, choice.seconds)
 
-    def _unusable(self, seconds: float) -> AllocatorError:
+    def _unusable(self, errors: Sequence[AllocatorError], seconds: float) -> AllocatorError:
         if self._background.closed.ended:
             return AllocatorClosed()
-        errors = self._errors()
         if not any(isinstance(error, DatabaseUnavailable) for error in errors):
             return errors[0].again()
         error = DatabaseUnavailable(f"no database of the fleet can be used: {'; '.join(map(str, errors))}")

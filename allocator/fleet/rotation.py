@@ -37,14 +37,14 @@ class Rotation:
         self._next = 0
 
     def next(self, now: float) -> int | Wait:
-        """The database to use; if all fail, how long to wait and the error."""
+        """The database to use; if all fail, how long to wait."""
         for step in range(len(self.states)):
             number = (self._next + step) % len(self.states)
             if self.states[number].error is None:
                 self._next = number + 1
                 return number
         soonest = min((state.probe_at for state in self.states if not state.probing), default=now + FIRST_PAUSE)
-        return Wait(max(0.0, soonest - now), self.states[0].error)
+        return Wait(max(0.0, soonest - now))
 
     def failed(self, number: int, error: AllocatorError, now: float) -> bool:
         """Skip the database from now on; True if it was in use until now."""

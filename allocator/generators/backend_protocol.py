@@ -29,7 +29,7 @@ class Backend(Protocol):
         """Claim `size` ids above those in `seen`; fewer if fewer are left, unless `exact`."""
 
     def ticket(self, kind: str, end: float) -> int:
-        """Draw a ticket of a type, before `end` on the monotonic clock."""
+        """Draw a ticket of a type. Of several databases none is asked after `end`, of the monotonic clock."""
 
     def register_node(self) -> int:
         """Register a new node number."""

@@ -24,6 +24,7 @@ from allocator.database.store import Database
 from allocator.database.verbs import fleet_rows
 from allocator.errors import DatabaseUnavailable, InvalidSetting, LeaseLost, ShardMisconfigured, UnknownTag
 from allocator.fleet import commands
+from allocator.fleet.rotation import Rotation
 from allocator.schemes.slots import word_of
 from allocator.schemes.worker_number_lease import NumberClaim
 
@@ -396,8 +397,9 @@ def test_lists_that_can_be_no_fleet_are_refused_before_anything_is_read(sync):
         sync(shards=[f"{none}?shard=00000001.1", none])
     with pytest.raises(errors.InvalidDatabase, match="is named as slot 00000001.1, and its URL says 00000001.2"):
         sync(shards={"00000001.1": f"{none}?shard=00000001.2"})
-    with pytest.raises(InvalidSetting, match="1 to 64 databases, got 0"):
-        sync(shards=[])
+    for shards in ([], {}, {f"00000001.{slot}": none for slot in range(1, 66)}):
+        with pytest.raises(InvalidSetting, match=f"1 to 64 databases, got {len(shards)}"):
+            sync(shards=shards)
     with pytest.raises(InvalidSetting, match="pass either database or shards, not both"):
         sync(none, shards=[none])
 
@@ -585,6 +587,39 @@ def test_a_tag_that_may_not_go_on_keeps_no_other_from_its_database(sync, fleet, 
 
     assert len({ids.reserve("order", 1)[0] % 2 for _ in range(4)}) == 2
     assert "stopped using" not in caplog.text
+
+
+@on_files
+def test_a_type_of_tickets_that_went_back_keeps_no_other_from_its_database(sync, fleet):
+    urls = fleet(2)
+    ids = sync(shards=urls)
+    for _ in urls:
+        ids.ticket("job")
+    for url in urls:
+        execute(bare(url), "DROP TRIGGER IF EXISTS allocator_guard_fall", "UPDATE allocator_segment SET max_value = 0")
+    with pytest.raises(errors.MaxValueWentBack, match="ticket type 'job'"):
+        ids.ticket("job")
+
+    assert {ids.ticket("other") % 2 for _ in urls} == {ids.reserve("order", 1)[0] % 2 for _ in urls} == {0, 1}
+
+
+@on_files
+def test_a_database_that_answers_again_while_no_other_can_be_used_is_used(sync, fleet, monkeypatch):
+    ids = sync(shards=fleet(2))
+    choose, chosen = Rotation.next, []
+
+    def meanwhile_one_works(rotation, now):
+        if not chosen:
+            for number in range(2):
+                rotation.failed(number, errors.SchemaOutOfDate("not yet"), now)
+            chosen.append(choose(rotation, now))
+            rotation.worked(0, now)
+            return chosen[0]
+        return choose(rotation, now)
+
+    monkeypatch.setattr(Rotation, "next", meanwhile_one_works)
+
+    assert ids.ticket("job") % 2 == 1
 
 
 # -- databases that are away
