@@ -193,8 +193,6 @@ def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
         allocator tags set order --limit LAST
     """
     with open_allocator(urls) as ids:
-        if not ids.tags.databases():
-            raise InvalidSetting("a service deletes no tags; pass the URL of its database as --url")
         if (last := ids.tags.last_claimed(tag)) and not sure:
             raise InvalidSetting(
                 f"tag {tag!r} may have issued ids up to {last}; they repeat if its name is used again; "

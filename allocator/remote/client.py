@@ -7,7 +7,15 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from allocator.errors import AccessDenied, AllocatorError, InvalidSetting, LeaseLost, TagExists, UnknownTag
+from allocator.errors import (
+    AccessDenied,
+    AllocatorError,
+    DatabaseRefused,
+    InvalidSetting,
+    LeaseLost,
+    TagExists,
+    UnknownTag,
+)
 from allocator.fleet.tag_administration import Tags
 from allocator.remote.http import Servers, printable
 from allocator.remote.wire import (
@@ -69,7 +77,7 @@ class ServiceBackend:
         def read(answer: Any) -> range:
             segment = segment_from_json(answer, name)
             if len(segment) > size or (exact and len(segment) != size):
-                raise InvalidSetting(
+                raise DatabaseRefused(
                     f"requested {size} ids, got {len(segment)}, and used none of them; retry, or use the same "
                     "version of client and service"
                 )
@@ -167,6 +175,12 @@ class RemoteTags(Tags):
 
     def repairing(self, above: int | None) -> Callable[[str], Tag]:
         raise InvalidSetting("a service repairs no tags; run on its database: allocator tags repair TAG --url ...")
+
+    def last_claimed(self, tag: str) -> int:
+        raise InvalidSetting("a service deletes no tags; run on its database: allocator tags delete TAG --url ...")
+
+    def delete(self, tag: str, last: int) -> None:
+        self.last_claimed(tag)
 
     def _set(self, tag: str, given: dict[str, Any]) -> Tag:
         if "failover_gap" in given:

@@ -1,6 +1,6 @@
 """The servers of a service over HTTP, with failover: when one server fails, the call tries the next one.
 
-A call begins with the server that was asked last. A retry after a lost answer draws other ids; those of the lost
+A call begins with the server that served the last one. A retry after a lost answer draws other ids; those of the lost
 answer are skipped. Each operation of a connection has a timeout, not the exchange as a whole.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-import select
+import selectors
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -96,9 +96,9 @@ class Servers:
         data = None if body is None else json.dumps(body)
         kind = {"Content-Type": "application/json"} if data else {}
         all_headers = {**self._authorization, **(headers or {}), **kind}
-        order = [*range(self._first, len(self._servers)), *range(self._first)]
+        order = [*range(self._first, len(self._servers)), *range(self._first)][: 1 if once else None]
         failure: AllocatorError = DatabaseUnavailable(f"no time was left for a request to {self.shown}")
-        for tried, number in enumerate(order[:1] if once else order):
+        for tried, number in enumerate(order):
             if (left := end - monotonic()) <= 0:
                 break
             server = self._servers[number]
@@ -107,7 +107,7 @@ class Servers:
                 answer = server.answer(left / (len(order) - tried), method, target, data, all_headers)
                 return converted(server.address, read, answer)
             except (DatabaseUnavailable, DatabaseRefused) as error:
-                failure, self._first = error, (number + 1) % len(order)
+                failure, self._first = error, (number + 1) % len(self._servers)
         raise failure
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class Server:
             return body
         refused = refusal(self.address, status, body)
         if isinstance(refused, DatabaseUnavailable) and retry_after.isdecimal():
-            refused.seconds = min(float(retry_after), MAX_RETRY_AFTER)
+            refused.retry_after = min(float(retry_after), MAX_RETRY_AFTER)
         raise refused
 
     def _send(self, timeout: float, request: tuple[Any, ...]) -> tuple[int, bytes, str]:
@@ -183,10 +183,10 @@ class Server:
         while self._idle:
             connection, used_at = self._idle.pop()
             if connection.sock and monotonic() - used_at < MAX_IDLE:
-                received = select.poll()
-                received.register(connection.sock, select.POLLIN)
-                if not received.poll(0):
-                    return connection
+                with selectors.DefaultSelector() as received:
+                    received.register(connection.sock, selectors.EVENT_READ)
+                    if not received.select(0):
+                        return connection
             connection.close()
         return None
 

@@ -147,7 +147,7 @@ def headers_of(error: AllocatorError) -> dict[str, str]:
 
 def retry_after(error: AllocatorError) -> int:
     if isinstance(error, errors.TooManyRequests):
-        return max(1, ceil(error.seconds))
+        return max(1, ceil(error.retry_after))
     return SOON if isinstance(error, errors.DatabaseUnavailable | errors.AllocatorClosed) else AFTER_REPAIR
 
 

@@ -80,7 +80,7 @@ def blocking() -> None:
         assert_type(inspect("5016762319896585").readings[0].fields, dict[str, int | str])
     Allocator("sqlite:///ids.db", failover_gap="never")  # type: ignore[arg-type]
     assert_type(orders.decode(orders.encode(1)), int)
-    assert_type(allocator.errors.TooManyRequests("", 2).seconds, float)
+    assert_type(allocator.errors.TooManyRequests("", 2).retry_after, float)
     allocator.TooManyRequests  # type: ignore[attr-defined]  # noqa: B018
 
 

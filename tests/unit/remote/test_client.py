@@ -84,6 +84,27 @@ def test_numbers_may_be_digits():
             whole("x", odd)
 
 
+def test_what_a_service_does_not_do_is_said_without_asking_it(subtests):
+    with Allocator("http://127.0.0.1:1") as ids:
+        for call in (
+            lambda: ids.tags.repair("order"),
+            lambda: ids.tags.last_claimed("order"),
+            lambda: ids.tags.delete("order", 5),
+            lambda: ids.tags.create("order", start_after_column="orders.id"),
+            ids.backend.create_tables,
+        ):
+            with subtests.test(call=call), pytest.raises(InvalidSetting, match="service"):
+                call()
+
+
+def test_what_one_server_alone_is_asked_has_all_of_the_time(monkeypatch):
+    given = []
+    monkeypatch.setattr("allocator.remote.http.Server.answer", lambda _, timeout, *__: given.append(timeout) or b"1")
+    Servers(["http://127.0.0.1:1", "http://127.0.0.1:2"], None, 100).request("PUT", "/", read=int, once=True)
+
+    assert given[0] > 60
+
+
 # -- the addresses of services, and who may overhear a token on the way there
 
 
