@@ -171,6 +171,20 @@ def test_a_session_of_several_databases_names_the_one_of_the_row(shop, tmp_path)
             session.close()
 
 
+@on("mariadb")
+def test_a_server_without_checks_overwrites_no_rule(shop):
+    with shop.begin() as connection:
+        plain.next(connection)
+    with shop.connect() as connection:
+        connection.exec_driver_sql("SET check_constraint_checks = 0")
+        with pytest.raises(errors.SchemaDamaged, match="keeps another rule, and .* enforces no CHECK"):
+            Numbers("case", format="N{n}").next(connection)
+        with suppress(sa.exc.SQLAlchemyError):
+            connection.commit()
+    with shop.begin() as connection:
+        assert plain.next(connection).n == 2
+
+
 def commit_each(connection: Any, record: Any) -> None:
     """Behind SQLAlchemy's back, as by a listener."""
     if isinstance(connection, sqlite3.Connection):

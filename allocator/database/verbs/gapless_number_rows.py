@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import is_rolled_back, translate_drawn
 from allocator.database.tables import number, shard
-from allocator.errors import Exhausted
+from allocator.errors import Exhausted, SchemaDamaged
 from allocator.schemes.gapless_numbers import MAX_NUMBER, Number, NumberRule, out_of_numbers, place
 
 if TYPE_CHECKING:
@@ -161,6 +161,12 @@ def draw(caller: Caller, rule: NumberRule, row: Row, count: int) -> int:
     if first <= MAX_NUMBER:
         with suppress(Exhausted):  # MySQL's, also where the row keeps another rule: see `SAME`
             last = translated(caller, row, lambda: caller.numbers.draw(caller, kept, first, count))
+        if last is not None and last < count:
+            caller.refuse_more()
+            raise SchemaDamaged(
+                f"{place(**row)} keeps another rule, and {caller.where} lets it be overwritten, since it enforces no "
+                "CHECK; nothing was written: let it enforce them, then try again"
+            )
         if last in {None, first}:  # a new row is compared with one of the others
             where = KEY if last is None else f"name = :name AND NOT ({KEY})"
             found = translated(caller, row, lambda: caller.run(KEPT.format(where), row).fetchall())
