@@ -21,7 +21,7 @@ COMMITS_EACH = (
 )
 
 
-BY_ASYNCIO = "with asyncio: await session.run_sync(feed.assign), or waiting.assign"
+BY_ASYNCIO = "with asyncio use await session.run_sync(feed.assign), or waiting.assign"
 STILL_OPEN = "numbers for waiting rows are drawn after the commit, and a transaction is still open"
 
 
@@ -112,7 +112,10 @@ def own_transaction(given: Any) -> Iterator[Borrowed]:
         )
     if not isinstance(made, Engine) and made.in_transaction():
         raise InvalidDatabase(f"{STILL_OPEN}, as by a read after the commit; commit it, or give the Engine")
-    engine, began = (made.get_bind() if is_session else made).engine, monotonic()
+    try:
+        engine, began = (made.get_bind() if is_session else made).engine, monotonic()
+    except UnboundExecutionError as error:
+        raise InvalidDatabase("this session chooses a database by the class; give the Engine of the rows") from error
     # a scoped_session keeps its Session
     is_ours = is_session and callable(given) and not hasattr(given, "get_bind")
     try:
@@ -121,7 +124,7 @@ def own_transaction(given: Any) -> Iterator[Borrowed]:
             caller.see_each_commit()
             yield caller
     except MissingGreenlet as error:
-        raise InvalidDatabase(BY_ASYNCIO) from error
+        raise InvalidDatabase(f"this connection is one of asyncio; {BY_ASYNCIO}") from error
     except SQLAlchemyError as error:
         raise meant(error, engine, began) from error
 

@@ -282,6 +282,20 @@ def test_a_group_that_takes_no_numbers_is_named_and_holds_up_no_other_one(kind, 
 
 
 @on(*SERVERS)
+def test_groups_without_numbers_do_not_count_as_held(shop):
+    add(shop, *((scope, MARCH) for scope in "abcde"))
+    with shop.begin() as connection:
+        for scope in "abc":
+            invoices.set(connection, MAX_NUMBER, scope=scope, at=MARCH)
+    with shop.connect() as other:
+        draw(other, "d")
+        with pytest.raises(errors.Exhausted):
+            bills.assign(shop)
+
+    assert written(shop)["e"] == texts(1)
+
+
+@on(*SERVERS)
 def test_of_a_group_of_which_somebody_holds_a_row_none_is_numbered(shop):
     add(shop, *((scope, MARCH) for scope in "abc" * 2))
     with shop.begin() as connection:
@@ -373,6 +387,8 @@ def test_what_no_row_can_wait_for_is_refused_at_once(shop):
         cases.waiting(Bill, at_once=0, **every)
     with pytest.raises(InvalidArgument, match="the rows of case_file are all of one scope, got 'a'"):
         files.assign(shop, "a")
+    with pytest.raises(errors.InvalidDatabase, match="give the Engine of the rows"):
+        bills.assign(Session(binds={Bill: shop}))
 
 
 @on("sqlite")

@@ -49,8 +49,10 @@ log = logging.getLogger("allocator")
 
 ATTEMPTS = 3
 """Runs of a transaction that others disturb."""
+HELD = 3
+"""Groups that others hold, each for a lock timeout, before a call gives up."""
 in_use: WeakValueDictionary[object, Turns] = WeakValueDictionary()
-"""For each process, engine and scope. Else the threads of a scope would queue at its counter to find nothing."""
+"""For each process, object, engine and scope. Else its threads would queue at the counter to find nothing."""
 MEND_PAUSE = 10.0
 """Seconds of a follower after an error that lasts until somebody mends its cause."""
 STATEMENT = 100
@@ -117,8 +119,8 @@ class WaitingNumbers:
     def assign(self, source: Any, scope: object = None) -> int:
         """Number the rows that wait, of a scope or of all, and return how many this call has numbered.
 
-        Each row that was committed before has its number afterwards, from this call or from another one: calls of
-        threads with the same Engine and scope, that wait while one runs, share the next run.
+        Each row that was committed before has its number afterwards, from this call or from another one: calls
+        on this object with the same Engine and scope, that wait while one runs, share the next run.
 
         source: an Engine, a sessionmaker, or a Session or Connection in no transaction; with asyncio, `await
             session.run_sync(waiting.assign, scope)`; or `django.db.connection`.
@@ -198,8 +200,8 @@ class WaitingNumbers:
             except NothingWaits:  # another call has numbered them
                 break
             except AllocatorError as error:
-                busy = isinstance(error, NumberBusy)
-                if isinstance(error, DatabaseUnavailable) or (busy and len(failed) >= ATTEMPTS):
+                busy, held = isinstance(error, NumberBusy), sum(isinstance(one, NumberBusy) for one in failed.values())
+                if isinstance(error, DatabaseUnavailable) or (busy and held >= HELD):
                     raise
                 if busy or not isinstance(error, NumberConflict) or attempts == ATTEMPTS:
                     failed[group] = error
@@ -250,7 +252,7 @@ class WaitingNumbers:
                 f"{len(numbers)} rows waited for a number of {place(self.rule.name, one.scope, one.period)}, and only "
                 f"{written} took it; nothing was written, run it again"
             )
-        if caller.numbers.cuts_down and numbers:
+        if caller.numbers.cuts_down:
             key, greatest = numbers[-1]  # and its text is the longest of the group
             ((found,),) = caller.select(select(self.columns.number).where(self.columns.same(key)))
             if found != greatest.n and str(found).rstrip() != greatest.text.rstrip():
