@@ -149,7 +149,7 @@ class Dialect:
         return None
 
     def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
-        """Run it, for a name: the end of what is claimed, None if no row matched."""
+        """Run a claim: the end of what is claimed, None if no row matched. `name` is for messages."""
         raise NotImplementedError
 
     def number_as(self, connection: Connection, residue: Residue) -> None:

@@ -101,7 +101,7 @@ class SQLite(Dialect):
 
     @contextmanager
     def alone(self, file: str | None, end: float) -> Iterator[None]:
-        """Keep forks, and all other threads and processes of ours, out of the file; forks go on while this waits.
+        """Keep forks and our other threads out of all files, and processes out of this one; forks go on meanwhile.
 
         A database in memory has no other processes.
         """

@@ -435,7 +435,7 @@ class Database:
         raise DatabaseUnavailable(f"{named(name)}: every claim lost a race, near its limit or to failovers; try again")
 
     def ticket(self, kind: str, end: float) -> int:
-        """Draw the next ticket of a type, above those that this process has seen."""
+        """Draw the next ticket of a type, above those that this process has seen, within our own timeout."""
         for _ in range(ATTEMPTS):
             known = self._shard or self.settled_snapshot().shard
             seen = self._tickets.get(kind, {})
@@ -495,7 +495,7 @@ class Database:
         raise DatabaseUnavailable(f"every free number of space {claim.space!r} was taken by another process first")
 
     def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
-        """Raises `LeaseLost` if another process holds the number, or if the lease has ended."""
+        """Raises `LeaseLost`: see `worker_number_rows.renew`."""
         if not self.run(worker_number_rows.renew, lease, wall_ms):
             raise lost(lease)
 

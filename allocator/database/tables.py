@@ -209,7 +209,7 @@ lease = Stored(
 )
 
 BESIDE = (number, number_void)
-"""The tables that no id depends on: ids are drawn without them too."""
+"""The tables of numbers without gaps: ids are drawn without them too."""
 
 CLAIMED = tuple(one.name for one in (segment, ticket, node, lease, shard))
 """The tables that numbers are drawn from. A trigger there can change what was drawn, so there must be none."""

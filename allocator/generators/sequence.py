@@ -57,7 +57,10 @@ class Sequence(Supply):
         return ids if len(ids) == count else wait_for(self._completed(ids, count))
 
     def reserve(self, count: int) -> range:
-        """One block of 1 to 10**13 ids, claimed by this call. In a fleet, its step is the number of slots."""
+        """One block of 1 to 10**13 ids, claimed by this call. In a fleet, its step is the number of slots.
+
+        Raises the errors of `Allocator.next_id`, and `InvalidCount`, also where fewer are left.
+        """
         return wait_for(self._claimed(count, {}, True))
 
     def __iter__(self) -> Iterator[int]:

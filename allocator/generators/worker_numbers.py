@@ -18,7 +18,7 @@ from inspect import iscoroutinefunction
 from secrets import token_hex
 from typing import Self
 
-from allocator.errors import AllocatorError, InvalidSetting, LeaseLost, Uncopyable
+from allocator.errors import AllocatorError, InvalidSetting, Uncopyable
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import Terms
 from allocator.runtime.forks import this_process
@@ -218,8 +218,7 @@ class HeldNumber(Uncopyable):
             # Without the lock, so that `left()` does not wait for the database.
             self._backend.renew_number(lease, asked.wall_ms)
         except BaseException as error:  # whatever a driver raises: the thread must try again
-            if not isinstance(error, LeaseLost):
-                warn("number %d of space %r was not renewed: %s", lease.number, lease.space, said(error))
+            warn("number %d of space %r was not renewed: %s", lease.number, lease.space, said(error))
             with self._changed:
                 tenure.failed(error)
                 self._changed.notify_all()

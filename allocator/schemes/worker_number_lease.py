@@ -132,8 +132,8 @@ def length_of(seconds: object) -> int:
 
 def lost(lease: NumberLease) -> LeaseLost:
     return LeaseLost(
-        f"number {lease.number} of space {lease.space!r} is no longer this process's: its lease ended, or another "
-        "process has it"
+        f"number {lease.number} of space {lease.space!r} is no longer this process's: its lease ended, another process "
+        "has it, or the clock of this machine is ahead of the database's by over half of the lease"
     )
 
 

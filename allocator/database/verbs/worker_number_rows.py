@@ -60,7 +60,8 @@ def take(connection: Connection, dialect: Dialect, chosen: NumberRow | int, clai
 
 
 def renew(connection: Connection, dialect: Dialect, held: NumberLease, wall_ms: int) -> bool:
-    """Extend a lease; False if another process has it, or the wall clock is too far ahead."""
+    """Extend a lease; False if another process has it or nobody, its length or its slot is another one, or the wall
+    clock is too far ahead."""
     ours = (
         lease.c.holder == held.holder,
         lease.c.length_ms == held.length_ms,  # else the others would take it before this holder stops
