@@ -29,7 +29,7 @@ import allocator.runtime.forks
 import allocator.runtime.threads
 import allocator.sync
 from allocator import Allocator
-from allocator.backend import ATTEMPTS
+from allocator.backend import SHARES
 from allocator.database.store import Database
 from allocator.fleet.fleet_backend import Alone, Fleet
 from allocator.generators.backend_protocol import Backend
@@ -129,7 +129,7 @@ def dice() -> Any:
 def backend_of(database: Any, shards: Any, token: Any, background: Any, timeout: float) -> Any:
     if database is not None:
         return Alone(database, timeout)
-    return Fleet([Database(one, timeout / ATTEMPTS) for one in shards], background, timeout)
+    return Fleet([Database(one, timeout / SHARES) for one in shards], background, timeout)
 
 
 run = Database.run
