@@ -25,6 +25,7 @@ from allocator.database import fork_gate
 from allocator.database.dialect import NOWHERE, Dialect, Words
 from allocator.database.tables import CLAIMED
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, InvalidDatabase
+from allocator.runtime.forks import in_child
 from allocator.runtime.mounts import MOUNTS, mounts_of
 
 try:
@@ -51,6 +52,10 @@ DEVICE_BITS = 20
 LOCK = "-lock"
 """Follows the name of the file."""
 
+left: list[Any] = []
+"""The connection of the last statement, closed; open if an exception that was sent to its thread came before that."""
+parents: list[Any] = []
+"""In a forked child, what was left at the fork: closing it would end a transaction of the parent's."""
 checked: set[str] = set()
 """The files whose mounts `check_name` has looked at in this process."""
 
@@ -96,6 +101,7 @@ class SQLite(Dialect):
         # A commit must survive a power cut. That needs FULL in WAL mode, and EXTRA with a rollback journal.
         connection.execute("PRAGMA synchronous = EXTRA").close()
         if path:
+            left.append(connection)
             check_name(path)
         record.info.update(path=path, allocator_run=f"'{run_of_file(path)}'" if path else NOWHERE)
 
@@ -113,6 +119,10 @@ class SQLite(Dialect):
                 taken.extend(map(wait, (True,)))  # one step, in C: no exception comes between the lock and the list
                 if taken != [True]:
                     raise PoolTimeout
+                while left and path:
+                    with suppress(Exception):
+                        left[-1].close()
+                    left.pop()
                 with locked(f"{path}{LOCK}" if path else "") as is_ours:
                     if is_ours:
                         yield
@@ -138,6 +148,14 @@ class SQLite(Dialect):
     def claim(self, connection: Connection, claim: TextClause, parameters: dict[str, object], name: str) -> int | None:
         end = connection.execute(claim, parameters).scalar_one_or_none()
         return end if end is None else kept(connection, name, end)
+
+
+def leave_to_parent() -> None:
+    parents.extend(left)
+    left.clear()
+
+
+in_child(leave_to_parent)
 
 
 def free(connection: Any) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from allocator.errors import (
     AccessDenied,
     AllocatorError,
-    DatabaseRefused,
     InvalidSetting,
     LeaseLost,
     TagExists,
@@ -77,7 +76,7 @@ class ServiceBackend:
         def read(answer: Any) -> range:
             segment = segment_from_json(answer, name)
             if len(segment) > size or (exact and len(segment) != size):
-                raise DatabaseRefused(
+                raise InvalidSetting(
                     f"requested {size} ids, got {len(segment)}, and used none of them; retry, or use the same "
                     "version of client and service"
                 )

@@ -15,6 +15,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, create_engine, select
 from support.distinct import Duplicate, distinct
 from support.faults.ill_databases import as_nobody
 from support.faults.meanwhile import meanwhile
+from support.processes.children import in_child
 
 from allocator import Allocator
 from allocator.database import sqlite
@@ -195,6 +196,25 @@ def test_a_transaction_of_others_is_waited_for_without_the_lock(file, monkeypatc
             ids.reserve("order", 1)
         other.close()
         assert held == [False]
+
+
+def test_a_connection_that_an_exception_left_open_is_closed_by_the_next_statement(file, monkeypatch):
+    """But in the parent alone: in a forked child that would end the parent's transaction."""
+    database, kept = Database(f"sqlite:///{file}", timeout=0.5), []
+
+    def interrupted(connection, dialect):
+        kept.append(connection.connection.dbapi_connection)  # as the traceback of the exception does
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        monkeypatch.setattr(dialect_of := database.engine.dialect, "do_close", lambda _: None)
+        monkeypatch.setattr(dialect_of, "do_rollback", lambda _: None)
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        database.run(interrupted)
+    monkeypatch.undo()
+
+    assert in_child(lambda: (sqlite.left, kept[0].in_transaction)) == "([], True)"
+    assert database.register_node() == 1
 
 
 def test_an_engine_that_opens_another_file_than_its_url_says_is_refused(file, tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
@@ -66,6 +66,7 @@ def plain(connection: Connection, dialect: object, error: BaseException | None =
 def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     """With a pool, as of a server."""
     monkeypatch.setattr(module, "NullPool", QueuePool)
+    monkeypatch.setattr("allocator.database.sqlite.left", deque(maxlen=0))  # a connection may stay open
     made = Database(f"sqlite:///{tmp_path}/ids.db")
     yield made
     made.close()

@@ -208,7 +208,7 @@ def test_a_loop_from_a_standing_start_makes_ten_claims():
 
 
 BUSY = DatabaseUnavailable("a proxy is busy")
-BUSY.seconds = 5.0
+BUSY.retry_after = 5.0
 
 
 @pytest.mark.parametrize(
