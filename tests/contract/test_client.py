@@ -282,6 +282,7 @@ NOT_ASKED_FOR: list[tuple[object, Callable[[ServiceBackend], object], str]] = [
     (BLOCK | {"stop": "500000", "step": "10000"}, claimed, "not a response of"),
     *((answer, claimed, "") for answer in ({}, {"tag": "order"}, [], "ids", b"no json", b"[" * 100_000)),
     (BLOCK, lambda service: service.claim_segment("order", 50, {Residue(): 1}), ""),
+    (BLOCK | {"step": "2"}, lambda service: service.claim_segment("order", 50, {Residue(): 1}), ""),
     (SETTINGS | {"tag": "other"}, lambda service: service.read_tag("order"), "is for tag 'other', not for 'order'"),
     (LEASE, lambda service: service.lease_number(SNOWFLAKE), "number must be 0 to 1023"),
 ]

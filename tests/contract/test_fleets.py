@@ -195,7 +195,7 @@ def test_a_start_reaches_every_slot(sync, fleet):
 
     assert ids.tags.get("order").limit == 9000
     assert [sync(url).tags.get("order").max_value for url in urls] == [5000, 5000]
-    ids.reserve("order", 1)
+    sync(urls[1]).reserve("order", 1)
     assert ids.tags.get("order").max_value == 5002, "that of the slot which gave more"
 
 

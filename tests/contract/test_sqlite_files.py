@@ -123,10 +123,11 @@ def test_a_log_that_another_process_deletes_takes_no_claim_with_it(file):
 
 def test_what_another_program_undoes_after_the_commit_is_not_served(file, monkeypatch):
     """As SQLite does with a journal whose writer has lost its locks, and so looks dead."""
+    undoing = "UPDATE allocator_segment SET max_value = 1"
 
     def undo(*_: object) -> None:
         with closing(sqlite3.connect(file)) as other, other:
-            other.execute("UPDATE allocator_segment SET max_value = 1")
+            other.execute(undoing)
 
     with Allocator(f"sqlite:///{file}") as ids:
         for draw in (lambda: ids.reserve("order", 1)[0], lambda: ids.ticket("invoice")):
@@ -136,6 +137,10 @@ def test_what_another_program_undoes_after_the_commit_is_not_served(file, monkey
                 drawn.append(draw())
             drawn.append(draw())
             assert distinct(drawn) == 2
+        undoing = "DELETE FROM allocator_segment"
+        meanwhile(monkeypatch, sqlite, "kept", undo)
+        with pytest.raises(DatabaseUnavailable, match="holds None right after"):
+            draw()
 
 
 @pytest.fixture

@@ -117,6 +117,15 @@ def test_a_deadlock_is_tried_again(url, tag, monkeypatch):
         assert ids.reserve(tag, 1) == range(2, 3)
 
 
+@SQLITE
+def test_an_answer_that_begins_with_an_id_that_was_seen_is_not_served(sync, fresh, monkeypatch):
+    ids = sync(fresh)
+    ids.reserve("order", 5)
+    monkeypatch.setattr(segments, "claim", lambda *_: 9)
+    with pytest.raises(SchemaDamaged, match="a claim of 5 ids above 5 returned 9"):
+        ids.reserve("order", 5)
+
+
 @rule(4)
 @ON_SERVERS
 def test_the_pool_of_the_users_engine_may_be_used_up(sync, url, tag):

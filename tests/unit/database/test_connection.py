@@ -374,17 +374,17 @@ class Alarm(Exception):
     """Of a signal handler."""
 
 
-TIMED_OUT = OperationalError("", None, Exception(1205, "Lock wait timeout exceeded"))
+TIMED_OUT, NO_MEMORY = (OperationalError("", None, Exception(code, "words")) for code in (1205, 1206))
 
 
 @pytest.mark.parametrize(
     ("kind", "raised", "is_refused"),
-    [("mysql", Alarm(), True), ("mysql", TIMED_OUT, True), ("postgresql", Alarm(), False)],
+    [("mysql", Alarm(), True), ("mysql", TIMED_OUT, True), ("mysql", NO_MEMORY, True), ("postgresql", Alarm(), False)],
 )
 def test_an_exception_of_the_callers_leaves_nothing_but_the_rollback_where_nobody_could_look(kind, raised, is_refused):
     """The server may have rolled back at that moment: the number would be committed, and given again."""
     caller = Mock(numbers=number_dialect(dialect_of(kind), is_mariadb=False), **{"run.side_effect": Alarm()})
-    with pytest.raises(Alarm):
+    with pytest.raises((Alarm, NumberConflict)):
         translated(caller, {"name": "case", "scope": "", "period": ""}, Mock(side_effect=raised))
 
     assert caller.refuse_more.called is is_refused

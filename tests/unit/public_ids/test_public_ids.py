@@ -78,6 +78,7 @@ REFUSED = {
     "another prefix": lambda text: "cus_" + text[4:],
     "the prefix in capitals": lambda text: "ORD_" + text[4:],
     "longer by a zero": lambda text: "ord_0" + text[4:],
+    "shorter by a zero, of 122": lambda text: "ord_sbZxRXvCr7jyioB",
     "a new line behind it": lambda text: text + "\n",
     "in the other case": lambda text: "ord_" + text[4:].swapcase(),
     "zeros": lambda text: "ord_" + "0" * (len(text) - 4),

@@ -474,12 +474,12 @@ def test_a_call_in_which_a_signal_handler_forked_draws_the_childs_ids(monkeypatc
 def test_what_a_call_holds_that_a_fork_interrupted_is_empty(monkeypatch):
     for kind in (LockedIterator, iter):
         monkeypatch.setattr("allocator.runtime.iterators.iterator", kind)
-        made = Generator(bytes(5), 0)
-        made.refill()
-        values = made.values
-        made._forget()
+        made, other = Generator(bytes(5), 0), alone(Clock())
+        made.refill(), other.next_id()
+        held = made.values, other._values
+        made._forget(), other._forget()
 
-        assert list(values) == []
+        assert [list(values) for values in held] == [[], []]
 
 
 def test_bsons_own_import_may_come_later():
