@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from struct import unpack_from
+from threading import get_ident
 from time import monotonic, sleep
 from typing import Any
 
@@ -52,6 +53,8 @@ DEVICE_BITS = 20
 LOCK = "-lock"
 """Follows the name of the file."""
 
+statements: list[int] = []
+"""The thread of the last statement: what others open, as for an audit, is theirs."""
 left: list[Any] = []
 """The connection of the last statement, closed; open if an exception that was sent to its thread came before that."""
 parents: list[Any] = []
@@ -101,7 +104,8 @@ class SQLite(Dialect):
         # A commit must survive a power cut. That needs FULL in WAL mode, and EXTRA with a rollback journal.
         connection.execute("PRAGMA synchronous = EXTRA").close()
         if path:
-            left.append(connection)
+            if get_ident() in statements:
+                left.append(connection)
             check_name(path)
         record.info.update(path=path, allocator_run=f"'{run_of_file(path)}'" if path else NOWHERE)
 
@@ -119,6 +123,7 @@ class SQLite(Dialect):
                 taken.extend(map(wait, (True,)))  # one step, in C: no exception comes between the lock and the list
                 if taken != [True]:
                     raise PoolTimeout
+                statements[:] = [get_ident()]
                 while left and path:
                     with suppress(Exception):
                         left[-1].close()

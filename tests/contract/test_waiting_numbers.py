@@ -450,7 +450,7 @@ def test_by_whatever_the_application_connects(kind, shop):
                 bills.assign(open_one)
     add(shop, ("a", MARCH))
     assert asyncio.run(story()) == 1
-    with pytest.raises(InvalidDatabase, match="^with asyncio: await session.run_sync"):
+    with pytest.raises(InvalidDatabase, match="is one of asyncio; with asyncio use await session.run_sync"):
         bills.assign(create_async_engine("sqlite+aiosqlite://").sync_engine)
     with pytest.raises(InvalidDatabase, match="this connection commits each statement by itself"):
         bills.assign(shop.execution_options(isolation_level="AUTOCOMMIT"))
