@@ -412,7 +412,7 @@ class Database:
         """Claim `size` ids above those `seen`; fewer, if no more remain and they need not be `exact`."""
         began, fence = perf_counter(), self._fences.get(name)
         for _ in range(ATTEMPTS):
-            # Step 0: the row was closed when it was read.
+            # Step 0: a deletion of the tag had closed the row when it was read.
             if fence and fence.residue.step:
                 low = mark(seen, fence.residue)
                 last = self.run(segments.claim, name, size, fence, low)
@@ -430,6 +430,7 @@ class Database:
             if tag is not None:
                 fence = fence_of(tag, now)
                 tag = replace(tag, max_value=tag.max_value + fence.skip)
+                # As the row is after a claim that skips the gap. If none does, the next call matches no row, and asks.
                 self._fences[name] = fence._replace(row_move=fence.shard_move, skip=0)
             size = settle(tag, name, size, seen, exact)
         raise DatabaseUnavailable(f"{named(name)}: every claim lost a race, near its limit or to failovers; try again")

@@ -86,6 +86,7 @@ def join(connection: Connection, dialect: Dialect, known: Shard, new: Shard, giv
     row = {"fleet": new.fleet, "taken": shard_row.text_of(new.taken), "taken_under": new.taken_under, **residue}
     if not shard_row.change(connection, dialect, known, row | shard_row.columns_of(new.move)):
         return False
+    # A tag that lacks the gap of the last move skips it here too.
     rows = [segments.row_of(tag, new) | {"move": new.move.key if tag.move else 0} for tag in given.tags]
     if rows:
         connection.execute(insert(segment), rows)
