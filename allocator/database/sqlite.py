@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from struct import unpack_from
@@ -28,6 +27,7 @@ from allocator.database.tables import CLAIMED
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, InvalidDatabase
 from allocator.runtime.forks import in_child
 from allocator.runtime.mounts import MOUNTS, mounts_of
+from allocator.runtime.threads import beside
 
 try:
     import fcntl
@@ -167,8 +167,7 @@ def free(connection: Any) -> None:
     """Make a connection of the user's engine one of ours."""
     connection.commit()
     try:
-        with ThreadPoolExecutor(1) as another:
-            another.submit(connection.commit).result()  # the driver checks the thread of each call
+        beside(connection.commit)  # the driver checks the thread of each call
     except Exception as error:
         connection.close()
         raise InvalidDatabase(

@@ -15,6 +15,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, create_engine, select
 from support.distinct import Duplicate, distinct
 from support.faults.ill_databases import as_nobody
 from support.faults.meanwhile import meanwhile
+from support.kit import python
 from support.processes.children import in_child
 
 from allocator import Allocator
@@ -245,6 +246,20 @@ def test_an_engine_may_have_any_autocommit(file, autocommit):
         connection.execute(order.insert(), [{}])
         assert connection.scalar(select(order.c.id)) == 1
     engine.dispose()
+
+
+AT_EXIT = """
+import atexit, sys
+from sqlalchemy import create_engine
+from allocator import Allocator
+ids = Allocator(create_engine(f"sqlite:///{sys.argv[1]}"))
+atexit.register(lambda: print(*ids.reserve("order", 1)))
+"""
+
+
+def test_a_function_that_runs_at_exit_draws_by_a_given_engine(file):
+    """There no executor takes work any more."""
+    assert python(AT_EXIT, str(file)) == (0, "1\n", "")
 
 
 def test_a_file_that_cannot_be_locked_or_is_gone_is_refused_while_that_lasts(file, monkeypatch):
