@@ -50,7 +50,6 @@ TIMEOUT = 600.0
 
 alembic_lock = threading.Lock()
 """`alembic.context` is global to the process."""
-in_child(alembic_lock._at_fork_reinit)  # type: ignore[attr-defined]  # another thread may have held it
 
 
 def current(connection: Connection) -> str | None:
@@ -146,6 +145,14 @@ def told(kind: str, *about: Any) -> str:
     """A change as Alembic names it, without the schema and the options of a column."""
     named = (getattr(one, "name", None) or one for one in about if one is not None and not isinstance(one, dict))
     return " ".join(map(str, [kind, *named]))
+
+
+def renew_lock() -> None:
+    global alembic_lock  # a fork may have happened while another thread held it
+    alembic_lock = threading.Lock()
+
+
+in_child(renew_lock)
 
 
 def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float) -> None:
