@@ -40,6 +40,8 @@ T = TypeVar("T")
 
 log = logging.getLogger("allocator")
 
+Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
+"""Not the default one, which may open a file for each look. There is no poll() on Windows."""
 MAX_IDLE = 10.0
 """Seconds. `allocator serve` closes a connection that is idle for 75, and proxies may do so sooner."""
 MAX_DETAIL = 1000
@@ -183,7 +185,7 @@ class Server:
         while self._idle:
             connection, used_at = self._idle.pop()
             if connection.sock and monotonic() - used_at < MAX_IDLE:
-                with selectors.DefaultSelector() as received:
+                with Selector() as received:
                     received.register(connection.sock, selectors.EVENT_READ)
                     if not received.select(0):
                         return connection
