@@ -97,7 +97,7 @@ class Fleet(OfDatabases):
 
     def ticket(self, kind: str, end: float) -> int:
         """Draw the next ticket of a type from the next database, before `end`."""
-        # A row that went back stops a tag, of which ids in memory may be from that database; a ticket is of another.
+        # A row that went back stops a tag, since ids in memory may be from that database. A ticket is drawn elsewhere.
         return self._act(lambda one: one.ticket(kind, end), end - (1 - PART_OF_TIMEOUT) * self._timeout, stops=ENDS)
 
     def open_segment(self, template: Tag, create: bool) -> Tag:

@@ -7,14 +7,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from allocator.errors import (
-    AccessDenied,
-    AllocatorError,
-    InvalidSetting,
-    LeaseLost,
-    TagExists,
-    UnknownTag,
-)
+from allocator.errors import AccessDenied, AllocatorError, InvalidSetting, LeaseLost, TagExists, UnknownTag
 from allocator.fleet.tag_administration import Tags
 from allocator.remote.http import Servers, printable
 from allocator.remote.wire import (
